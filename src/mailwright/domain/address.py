@@ -1,0 +1,90 @@
+"""Email addresses: one linear-time parser, one normal form for sending, comparing and suppressing."""
+
+import idna
+
+MAX_LENGTH = 254
+MAX_LOCAL = 64
+
+_ATEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.")
+
+
+class InvalidAddress(ValueError):
+    """The text is not an email address that mail can be sent to."""
+
+
+def parse(text: str) -> tuple[str, str]:
+    """Local part and domain (as A-labels, lower case). The length is checked first: the rest is linear in it."""
+    if len(text) > MAX_LENGTH:
+        raise InvalidAddress(f"longer than {MAX_LENGTH} characters")
+    local, at, domain = text.rpartition("@")
+    if not at or not local or not domain:
+        raise InvalidAddress("must look like name@example.com")
+    _check_local(local)
+    return local, _ascii_domain(domain)
+
+
+def deliverable(text: str) -> str:
+    """The form that goes into the envelope: the local part as written, the domain as A-labels."""
+    local, domain = parse(text)
+    return f"{local}@{domain}"
+
+
+def normal(text: str) -> str:
+    """The form in which addresses are compared: dedupe, suppression and contacts all use this one."""
+    local, domain = parse(text)
+    return f"{local.lower()}@{domain}"
+
+
+def domain_of(address: str) -> str:
+    return address.rpartition("@")[2]
+
+
+def mask(address: str) -> str:
+    """`a***@e***.com`: enough to recognise in a log, too little to write to."""
+    local, at, domain = address.rpartition("@")
+    if not at:
+        return "***"
+    name, dot, suffix = domain.rpartition(".")
+    return f"{local[:1]}***@{name[:1]}***{dot}{suffix}" if dot else f"{local[:1]}***@{domain[:1]}***"
+
+
+def _check_local(local: str) -> None:
+    if len(local.encode()) > MAX_LOCAL:
+        raise InvalidAddress(f"the part before @ is longer than {MAX_LOCAL} bytes")
+    if local[0] == "." or local[-1] == "." or ".." in local:
+        raise InvalidAddress("dots before @ must stand between other characters")
+    for character in local:
+        if character in _ATEXT:
+            continue
+        if ord(character) < 128 or not character.isprintable() or character.isspace():
+            raise InvalidAddress(f"{character!r} is not allowed before @")
+
+
+def _ascii_domain(domain: str) -> str:
+    lowered = domain.lower()
+    if lowered.isascii():
+        labels = lowered.split(".")
+        if len(labels) < 2 and lowered != "localhost":
+            raise InvalidAddress("the domain needs a dot, as in example.com")
+        for label in labels:
+            _check_label(label)
+        ascii_domain = lowered
+    else:
+        try:
+            ascii_domain = idna.encode(lowered, uts46=True).decode()
+        except (idna.IDNAError, UnicodeError) as error:
+            raise InvalidAddress(f"the domain is not valid: {error}") from error
+        if "." not in ascii_domain:
+            raise InvalidAddress("the domain needs a dot, as in example.com")
+    if len(ascii_domain) > 253:
+        raise InvalidAddress("the domain is longer than 253 characters")
+    return ascii_domain
+
+
+def _check_label(label: str) -> None:
+    if not 1 <= len(label) <= 63:
+        raise InvalidAddress("each part of the domain has 1 to 63 characters")
+    if label[0] == "-" or label[-1] == "-":
+        raise InvalidAddress("no part of the domain begins or ends with a hyphen")
+    if not all(character.isalnum() or character == "-" for character in label):
+        raise InvalidAddress("the domain may hold letters, digits, hyphens and dots only")

@@ -1,0 +1,16 @@
+"""A mail that is ready to leave: what a provider is handed."""
+
+from dataclasses import dataclass
+
+from mailwright.domain.clock import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    outbox_id: str
+    sender: str  # envelope sender, where bounces go
+    recipients: tuple[str, ...]  # envelope recipients, domains as A-labels
+    content: bytes  # headers and body, lines end in CRLF, not dot-stuffed
+    # Our lock on the message ends then. A provider that has not begun to transmit by this time must not begin:
+    # another worker may already have taken the message over.
+    send_before: Instant | None = None

@@ -1,0 +1,35 @@
+"""Makes the virtual environment of `make setup`: uv when it can be had (fast), pip otherwise. Needs python3 only."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+MINIMUM = (3, 11)
+
+
+def main(folder: Path) -> None:
+    if sys.version_info < MINIMUM:
+        sys.exit(f"Mailwright needs Python {MINIMUM[0]}.{MINIMUM[1]} or newer; this is {sys.version.split()[0]}.")
+    python = folder / "bin" / "python"
+    if not python.exists():
+        print(f"Making {folder} …", flush=True)
+        venv.create(folder, with_pip=True)
+    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], or_else="pip goes on alone")
+    fast = (folder / "bin" / "uv").exists()
+    install = [folder / "bin" / "uv", "pip"] if fast else [python, "-m", "pip"]
+    target = ["--python", python] if fast else []
+    print("Installing what Mailwright and its tests need …", flush=True)
+    run([*install, "install", *target, "--quiet", "--require-hashes", "-r", "requirements.lock"])
+    # The build backend is locked too, so the project itself is built from what is already here.
+    run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "--editable", "."])
+
+
+def run(command: list[str | Path], or_else: str = "") -> None:
+    done = subprocess.run([str(part) for part in command], check=False)
+    if done.returncode and not or_else:
+        sys.exit(f"`{' '.join(str(part) for part in command)}` failed; its message is above.")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
