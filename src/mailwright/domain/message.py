@@ -1,0 +1,118 @@
+"""A message on its way: as it is asked for, as a worker holds it, and as it is settled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.results import Category
+from mailwright.domain.states import EventType, OnDoubt, Priority, Status
+
+
+class Source(StrEnum):
+    """Who asks for mail."""
+
+    API = "api"
+    CAMPAIGN = "campaign"
+    MAILOUT = "mailout"
+    ARTICLE = "article"
+    NOTIFICATION = "notification"
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One email to one recipient, before it has a row."""
+
+    outbox_id: str
+    tenant_id: int
+    source: Source
+    request_id: str
+    to_email: str  # the normal form: dedupe, suppression and search use this one
+    subject: str
+    payload: Mapping[str, Any]  # what the mail says, as the source gave it
+    recipient_id: str | None = None
+    external_id: str | None = None
+    contact_name: str | None = None
+    dedupe_key: str | None = None
+    body_digest: str | None = None
+    template_key: int | None = None
+    retry_policy: str = "standard"
+    on_doubt: OnDoubt = OnDoubt.RESEND
+    priority: int = Priority.TRANSACTIONAL
+    is_bulk: bool = False
+    scheduled_at: Instant | None = None
+    expires_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    outbox_id: str
+    request_id: str
+    status: str
+    is_replay: bool = False
+    is_conflict: bool = False  # the key was used before with another body; nothing was stored
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A message that this worker holds until its lock ends, with the facts that validation needs."""
+
+    message_key: int
+    claim_token: int
+    tenant_id: int
+    lane: int
+    attempts: int
+    claims: int
+    resends: int
+    outbox_id: str
+    source: str
+    request_id: str
+    to_email: str
+    subject: str
+    payload: Mapping[str, Any]
+    template_key: int | None
+    retry_policy: str
+    on_doubt: str
+    is_bulk: bool
+    created_at: Instant
+    expires_at: Instant | None
+    recipient_id: str | None
+    external_id: str | None
+    contact_email: str | None
+    contact_is_deleted: bool
+    suppressed_because: str | None
+    locked_until: Instant
+    received_at: Instant
+    tenant_limit: int | None = None  # how many of the tenant's mails may be under way at once
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that comes next."""
+        return self.attempts + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    type: EventType
+    at: Instant
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The result of one claim, with all its events: written in one transaction or not at all."""
+
+    claimed: Claimed
+    status: Status
+    events: tuple[Event, ...]
+    completes_attempt: bool  # attempts grow by one exactly when a provider attempt was completed
+    due_at: Instant = 0  # when the message is looked at again, if ever
+    defer_reason: str | None = None
+    provider: str | None = None
+    provider_message_id: str | None = None
+    error_code: str | None = None
+    error_category: Category | None = None
+    error_reason: str | None = None
+    duration_ms: int | None = None
+    is_dead_letter: bool = False

@@ -1,0 +1,140 @@
+"""Claiming: a worker takes due messages for a while. A crash costs the lock, never the mail."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.ids import claim_token
+from mailwright.domain.lanes import Lane, shares
+from mailwright.domain.message import Claimed
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+
+DUE_LANES = statement(__package__, "due_lanes")
+CLAIM_LANE = statement(__package__, "claim_lane")
+CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
+CLAIMED_FACTS = statement(__package__, "claimed_facts")
+RELEASE = statement(__package__, "release")
+RENEW = statement(__package__, "renew")
+
+# A message that was claimed this often without a result has killed its worker every time.
+MOST_CLAIMS = 5
+
+
+class Claims:
+    """What one worker holds. Every claim has a token; whoever lost the claim can no longer write."""
+
+    def __init__(self, database: Database, clock: Clock, worker: str, lock_ttl: Instant) -> None:
+        self._database = database
+        self._clock = clock
+        self._worker = worker
+        self._lock_ttl = lock_ttl
+        self._last_lane = 0
+
+    async def claim(self, limit: int) -> list[Claimed]:
+        """Takes up to `limit` due messages: the best priority first, and among equals each lane its share."""
+        now, token = self._clock.now(), claim_token()
+        taken: list[Any] = []
+        async with self._database.write() as tx:
+            lanes = await _due_lanes(tx, now)
+            limits = {lane.tenant_id: lane.at_most for lane in lanes}
+            while lanes and len(taken) < limit:
+                unfinished: list[Lane] = []
+                for lane, share in shares(lanes, limit - len(taken), self._last_lane):
+                    rows = await tx.run(
+                        CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
+                    )
+                    taken.extend(rows)
+                    self._last_lane = lane.number
+                    if len(rows) == share and lane.at_most is None:
+                        unfinished.append(lane)
+                lanes = unfinished
+            return await self._with_facts(tx, taken, token, now, limits)
+
+    async def claim_suspects(self, limit: int) -> list[Claimed]:
+        """Takes messages whose last claim ended without a result, in small company, so that a killer is found."""
+        now, token = self._clock.now(), claim_token()
+        async with self._database.write() as tx:
+            rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
+            return await self._with_facts(tx, rows, token, now, {})
+
+    async def release(self, claims: Iterable[Claimed], due_at: Instant = 0) -> None:
+        """Gives back what was not started; a policy may say that it is not due before `due_at`."""
+        rows = [{**_fence(claimed), "due_at": due_at} for claimed in claims]
+        if rows:
+            async with self._database.write() as tx:
+                await tx.run(RELEASE, claims=rows)
+
+    async def renew(self, claims: Iterable[Claimed]) -> Instant:
+        """Holds on to messages whose provider takes its time; answers until when they are held now."""
+        locked_until = self._clock.now() + self._lock_ttl
+        rows = [_fence(claimed) for claimed in claims]
+        if rows:
+            async with self._database.write() as tx:
+                await tx.run(RENEW, claims=rows, locked_until=locked_until)
+        return locked_until
+
+    def _lock_parameters(self, token: int, now: Instant) -> dict[str, Any]:
+        return {"token": token, "worker": self._worker, "locked_until": now + self._lock_ttl}
+
+    async def _with_facts(
+        self, tx: Transaction, rows: Sequence[Any], token: int, now: Instant, limits: Mapping[int, int | None]
+    ) -> list[Claimed]:
+        if not rows:
+            return []
+        found = await tx.run(CLAIMED_FACTS, keys=[{"message_key": row.message_key} for row in rows])
+        facts = {fact.id: fact for fact in found}
+        locked_until = now + self._lock_ttl
+        return [
+            _claimed(
+                row,
+                facts[row.message_key],
+                token=token,
+                locked_until=locked_until,
+                now=now,
+                limit=limits.get(row.tenant_id),
+            )
+            for row in rows
+        ]
+
+
+async def _due_lanes(tx: Transaction, now: Instant) -> list[Lane]:
+    return [Lane(row.lane, row.weight, row.max_in_flight) for row in await tx.run(DUE_LANES, now=now)]
+
+
+def _fence(claimed: Claimed) -> dict[str, int]:
+    return {"message_key": claimed.message_key, "claim_token": claimed.claim_token}
+
+
+def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Instant, limit: int | None) -> Claimed:
+    return Claimed(
+        message_key=row.message_key,
+        claim_token=token,
+        tenant_id=row.tenant_id,
+        lane=row.lane,
+        attempts=row.attempts,
+        claims=row.claims,
+        resends=row.resends,
+        outbox_id=fact.outbox_id,
+        source=fact.source,
+        request_id=fact.request_id,
+        to_email=fact.to_email,
+        subject=fact.subject,
+        payload=orjson.loads(fact.payload),
+        template_key=fact.template_key,
+        retry_policy=fact.retry_policy,
+        on_doubt=fact.on_doubt,
+        is_bulk=bool(fact.is_bulk),
+        created_at=fact.created_at,
+        expires_at=fact.expires_at,
+        recipient_id=fact.recipient_id,
+        external_id=fact.external_id,
+        contact_email=fact.contact_email,
+        contact_is_deleted=fact.contact_deleted_at is not None,
+        suppressed_because=fact.suppressed_because,
+        locked_until=locked_until,
+        received_at=now,
+        tenant_limit=limit,
+    )

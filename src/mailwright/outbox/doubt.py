@@ -1,0 +1,118 @@
+"""Doubt: a mail that may or may not have left is never silently sent again and never silently dropped."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.message import Event
+from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
+
+DOUBT_EXPIRED = statement(__package__, "doubt_expired")
+DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
+DECIDE_DOUBTS = statement(__package__, "decide_doubts")
+
+# How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
+HOLD: Instant = DAY
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    status: Status
+    due_at: Instant
+    event: Event | None = None
+
+    @property
+    def is_resend(self) -> bool:
+        return self.status is Status.RETRY_SCHEDULED
+
+
+class Doubts:
+    def __init__(self, database: Database, clock: Clock, grace: Instant) -> None:
+        """`grace`: how long a provider's own report may take to come; none where the provider reports nothing."""
+        self._database = database
+        self._clock = clock
+        self._grace = grace
+
+    async def take_over(self) -> int:
+        """Attempts whose worker died become doubts, with the events that the dead worker could not write."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            rows = await tx.run(DOUBT_EXPIRED, now=now, decide_at=now + self._grace, limit=BATCH)
+            events = [event_row(row.message_key, row.tenant_id, event) for row in rows for event in _lost(row, now)]
+            if events:
+                await tx.run(APPEND_EVENTS, events=events)
+        return len(rows)
+
+    async def decide(self) -> int:
+        """Doubts whose time has come: sent again once, held, or closed as unknown."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            rows = await tx.run(DOUBTS_TO_DECIDE, now=now, limit=BATCH)
+            if not rows:
+                return 0
+            decisions = {row.message_key: (row, decide(row, now)) for row in rows}
+            changed = await tx.run(
+                DECIDE_DOUBTS,
+                decisions=[
+                    {
+                        "message_key": key,
+                        "doubted_at": row.doubted_at,
+                        "status": decision.status,
+                        "due_at": decision.due_at,
+                        "resent": int(decision.is_resend),
+                    }
+                    for key, (row, decision) in decisions.items()
+                ],
+            )
+            events = []
+            for key in (change.message_key for change in changed):
+                row, decision = decisions[key]
+                if decision.event is not None:
+                    events.append(event_row(key, row.tenant_id, decision.event))
+            if events:
+                await tx.run(APPEND_EVENTS, events=events)
+        return len(changed)
+
+
+def decide(row: Any, now: Instant) -> Decision:
+    """The rule, apart from the database: facts of one doubt in, a decision out."""
+    may_resend = row.on_doubt == OnDoubt.RESEND and row.resends == 0
+    if may_resend and (row.expires_at is None or now < row.expires_at):
+        return Decision(
+            Status.RETRY_SCHEDULED,
+            now,
+            Event(
+                EventType.RETRY_SCHEDULED,
+                now,
+                {
+                    "reason": "in_doubt_resend",
+                    "willRetry": True,
+                    "nextAttemptNumber": row.attempts + 1,
+                    "backoffDelay": 0,
+                },
+            ),
+        )
+    closes_at = row.doubted_at + HOLD
+    if now < closes_at:
+        return Decision(Status.IN_DOUBT, closes_at)
+    metadata = {"heldHours": HOLD // 3_600_000, "message": "No report came; it is unknown whether the mail was sent."}
+    return Decision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
+
+
+def _lost(row: Any, now: Instant) -> tuple[Event, ...]:
+    attempt = {"attempt": row.attempts + 1}
+    return (
+        Event(EventType.RECEIVED, row.attempted_at, attempt),
+        Event(EventType.VALIDATED, row.attempted_at, attempt),
+        Event(EventType.SENT_ATTEMPT, row.attempted_at, attempt),
+        Event(
+            EventType.IN_DOUBT,
+            now,
+            {**attempt, "errorCode": "WORKER_LOST", "worker": row.locked_by, "willRetry": False},
+        ),
+    )

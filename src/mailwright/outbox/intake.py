@@ -1,0 +1,193 @@
+"""Accepting: a message is accepted by a committed row, or not at all.
+
+Callers that arrive at the same time share one commit, so that a busy API pays for one flush of the disk, not for one
+each; nobody is answered before the commit that holds their message.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.ids import uuid7
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Accepted, NewMessage
+from mailwright.domain.states import Status
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+
+FIND_REPLAYS = statement(__package__, "find_replays")
+INSERT_CONTACTS = statement(__package__, "insert_contacts")
+INSERT_MESSAGES = statement(__package__, "insert_messages")
+INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
+INSERT_INTAKE = statement(__package__, "insert_intake")
+
+# One transaction takes at most this many: a commit must stay short while workers wait for their turn.
+LARGEST_COMMIT = 2_000
+
+
+@dataclass(slots=True)
+class _Waiting:
+    messages: Sequence[NewMessage]
+    answer: asyncio.Future[list[Accepted]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Intake:
+    """Accepts messages. `announce` is told after each commit, to wake a worker that has nothing to do."""
+
+    def __init__(self, database: Database, clock: Clock, announce: Callable[[], Awaitable[None]]) -> None:
+        self._database = database
+        self._clock = clock
+        self._announce = announce
+        self._waiting: list[_Waiting] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def accept(self, messages: Sequence[NewMessage]) -> list[Accepted]:
+        """All of them in one transaction; the answers come in the order of the messages."""
+        if not messages:
+            return []
+        waiting = _Waiting(messages)
+        self._waiting.append(waiting)
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all())
+        return await waiting.answer
+
+    async def close(self) -> None:
+        if self._committing is not None:
+            await self._committing
+
+    async def _commit_all(self) -> None:
+        while self._waiting:
+            group = self._next_group()
+            try:
+                async with self._database.write() as tx:
+                    answers = await accept(tx, [m for waiting in group for m in waiting.messages], self._clock.now())
+            except Exception as error:  # every caller of the group is told, each in its own request
+                for waiting in group:
+                    if not waiting.answer.done():
+                        waiting.answer.set_exception(error)
+                continue
+            for waiting in group:
+                mine, answers = answers[: len(waiting.messages)], answers[len(waiting.messages) :]
+                if not waiting.answer.done():
+                    waiting.answer.set_result(mine)
+            await self._announce()
+
+    def _next_group(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        size = 0
+        while self._waiting and (not group or size + len(self._waiting[0].messages) <= LARGEST_COMMIT):
+            waiting = self._waiting.pop(0)
+            size += len(waiting.messages)
+            group.append(waiting)
+        return group
+
+
+async def accept(tx: Transaction, messages: Sequence[NewMessage], now: Instant) -> list[Accepted]:
+    """Accepts inside the caller's transaction: a source writes its own rows and its messages together."""
+    replays = await _find_replays(tx, messages)
+    fresh = _first_of_each_key(messages, replays)
+    stored = await _insert(tx, fresh, now)
+    if len(stored) < len(fresh):  # another process took a key between our look and our insert
+        replays = await _find_replays(tx, messages)
+    return [_answer(message, stored, replays) for message in messages]
+
+
+async def _find_replays(tx: Transaction, messages: Sequence[NewMessage]) -> dict[tuple[int, str], Accepted]:
+    wanted = [
+        {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key} for message in messages if message.dedupe_key
+    ]
+    if not wanted:
+        return {}
+    digests = {(message.tenant_id, message.dedupe_key): message.body_digest for message in messages}
+    return {
+        (row.tenant_id, row.dedupe_key): Accepted(
+            row.outbox_id,
+            row.request_id,
+            row.status,
+            is_replay=True,
+            is_conflict=row.body_digest != digests[row.tenant_id, row.dedupe_key],
+        )
+        for row in await tx.run(FIND_REPLAYS, wanted=wanted)
+    }
+
+
+def _first_of_each_key(
+    messages: Sequence[NewMessage], replays: dict[tuple[int, str], Accepted]
+) -> dict[str, NewMessage]:
+    """What is to be stored, by outbox id; within one group, too, a key counts once."""
+    taken = set(replays)
+    fresh: dict[str, NewMessage] = {}
+    for message in messages:
+        if message.dedupe_key is not None:
+            key = (message.tenant_id, message.dedupe_key)
+            if key in taken:
+                continue
+            taken.add(key)
+        fresh[message.outbox_id] = message
+    return fresh
+
+
+async def _insert(tx: Transaction, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
+    if not fresh:
+        return {}
+    contacts = {(m.tenant_id, m.to_email): m for m in fresh.values() if m.recipient_id is None}
+    if contacts:
+        rows = [
+            {"contact_id": uuid7(now), "tenant_id": tenant, "email": email, "name": message.contact_name}
+            for (tenant, email), message in contacts.items()
+        ]
+        await tx.run(INSERT_CONTACTS, contacts=rows, now=now)
+    inserted = await tx.run(INSERT_MESSAGES, messages=[_message_row(m) for m in fresh.values()], now=now)
+    stored = {row.outbox_id: fresh[row.outbox_id] for row in inserted}
+    deliveries = [
+        {
+            "message_key": row.id,
+            "tenant_id": (message := stored[row.outbox_id]).tenant_id,
+            "lane": lane_number(message.priority, message.tenant_id),
+            "due_at": max(now, message.scheduled_at or now),
+        }
+        for row in inserted
+    ]
+    await tx.run(INSERT_DELIVERIES, deliveries=deliveries)
+    counts = Counter((message.tenant_id, message.source) for message in stored.values())
+    batches = [{"tenant_id": t, "source": source, "accepted": count} for (t, source), count in counts.items()]
+    await tx.run(INSERT_INTAKE, batches=batches, now=now)
+    return stored
+
+
+def _message_row(message: NewMessage) -> dict[str, object]:
+    return {
+        "outbox_id": message.outbox_id,
+        "tenant_id": message.tenant_id,
+        "source": message.source,
+        "request_id": message.request_id,
+        "dedupe_key": message.dedupe_key,
+        "body_digest": message.body_digest,
+        "to_email": message.to_email,
+        "recipient_id": message.recipient_id,
+        "external_id": message.external_id,
+        "subject": message.subject,
+        "template_key": message.template_key,
+        "payload": orjson.dumps(message.payload).decode(),
+        "retry_policy": message.retry_policy,
+        "on_doubt": message.on_doubt,
+        "is_bulk": int(message.is_bulk),
+        "expires_at": message.expires_at,
+        "scheduled_at": message.scheduled_at,
+    }
+
+
+def _answer(message: NewMessage, stored: dict[str, NewMessage], replays: dict[tuple[int, str], Accepted]) -> Accepted:
+    if message.outbox_id in stored:
+        return Accepted(message.outbox_id, message.request_id, Status.PENDING)
+    key = (message.tenant_id, message.dedupe_key or "")
+    if key in replays:
+        return replays[key]
+    # The same key twice in one group: the first of them was stored just now.
+    first = next(m for m in stored.values() if (m.tenant_id, m.dedupe_key) == key)
+    is_conflict = first.body_digest != message.body_digest
+    return Accepted(first.outbox_id, first.request_id, Status.PENDING, is_replay=True, is_conflict=is_conflict)

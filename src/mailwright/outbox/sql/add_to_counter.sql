@@ -1,0 +1,1 @@
+UPDATE counters SET used = used + :count WHERE name = :name

@@ -1,0 +1,13 @@
+-- Takes the oldest due messages of one lane. Those that were claimed before without a result wait for claim_suspects.
+WITH due AS MATERIALIZED (
+  SELECT message_key FROM deliveries
+  WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane AND claimable_at <= :now AND claims = 0
+  ORDER BY claimable_at, message_key
+  LIMIT :limit
+  skip locked
+)
+UPDATE deliveries
+SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until, claims = claims + 1
+FROM due
+WHERE deliveries.message_key = due.message_key
+RETURNING deliveries.message_key, tenant_id, lane, attempts, claims, resends

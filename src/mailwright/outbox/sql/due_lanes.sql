@@ -1,0 +1,20 @@
+-- The lanes that have something due, best priority first. Each step jumps to the next lane in the index, so the cost
+-- grows with the number of lanes that have mail waiting, not with the number of messages.
+WITH RECURSIVE lanes(lane) AS (
+  SELECT min(lane) FROM deliveries WHERE status IN ('PENDING', 'RETRY_SCHEDULED')
+  UNION ALL
+  SELECT (
+    SELECT min(d.lane) FROM deliveries AS d WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane > lanes.lane
+  )
+  FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT lanes.lane, tenants.weight, tenants.max_in_flight
+FROM lanes
+JOIN tenants ON tenants.id = lanes.lane % 1099511627776
+LEFT JOIN holds ON holds.lane = lanes.lane AND holds.deferred_until > :now
+WHERE holds.lane IS NULL
+  AND (
+    SELECT min(d.claimable_at) FROM deliveries AS d
+    WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane = lanes.lane
+  ) <= :now
+ORDER BY lanes.lane

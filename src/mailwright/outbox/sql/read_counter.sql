@@ -1,0 +1,2 @@
+SELECT used FROM counters WHERE name = :name
+for update

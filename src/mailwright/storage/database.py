@@ -1,0 +1,194 @@
+"""The database: one door for reading, one for writing, the same on SQLite and PostgreSQL.
+
+A write either commits before its block ends or raises; whatever keeps it from being durable (a full disk, a lost
+server, a lock that does not open) is raised as `NotDurable`, so that callers need to know one error only.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import Executable, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.row import Row
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.storage.statements import Dialect, Statement
+
+# How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
+SQLITE_BUSY_MILLISECONDS = 5_000
+POSTGRESQL_CONNECT_SECONDS = 5
+POSTGRESQL_COMMAND_SECONDS = 60
+
+Rows = Sequence[Row[Any]]
+
+
+class Transaction:
+    """A transaction under way: runs statements from files and SQLAlchemy expressions."""
+
+    __slots__ = ("_connection", "_dialect")
+
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        self._connection = connection
+        self._dialect = dialect
+
+    async def run(self, statement: Statement, **parameters: Any) -> Rows:
+        """Runs a statement of a file. A list or dict becomes one JSON parameter."""
+        text, names = statement.on(self._dialect)
+        values = tuple(as_parameter(parameters[name]) for name in names)
+        result = await self._connection.exec_driver_sql(text, values)
+        return result.all() if result.returns_rows else ()
+
+    async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
+        result = await self._connection.execute(expression, parameters)
+        return result.all() if result.returns_rows else ()
+
+
+class Database:
+    """Holds the connections. Make one per process, and close it."""
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        self.url = parse_url(url)
+        self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        if self.dialect == "sqlite":
+            self._writer = _sqlite_engine(self.url, pool_size=1, immediate=True)
+            self._reader = _sqlite_engine(self.url, pool_size=4, immediate=False)
+            # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
+            self._turn: asyncio.Lock | nullcontext[None] = asyncio.Lock()
+        else:
+            self._writer = self._reader = _postgresql_engine(self.url, pool_size)
+            self._turn = nullcontext()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Transaction]:
+        async with self._turn:
+            with _durability():
+                async with self._writer.begin() as connection:
+                    yield Transaction(connection, self.dialect)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Transaction]:
+        """One snapshot for all that is read inside: on PostgreSQL too, so that sums over several statements agree."""
+        with _durability():
+            async with self._reader.connect() as connection:
+                if self.dialect == "postgresql":
+                    await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                async with connection.begin():
+                    yield Transaction(connection, self.dialect)
+
+    async def run_sync_ddl(self, work: Any) -> None:
+        """Hands a plain connection to `work`: Alembic's migrations are written for one."""
+        with _durability():
+            async with self._writer.connect() as connection:
+                await connection.run_sync(work)
+
+    async def close(self) -> None:
+        await self._writer.dispose()
+        if self._reader is not self._writer:
+            await self._reader.dispose()
+
+
+def as_parameter(value: Any) -> Any:
+    return orjson.dumps(value).decode() if isinstance(value, list | dict) else value
+
+
+def parse_url(text: str) -> URL:
+    """`sqlite:///file.db` or `postgresql://…`; the driver is ours to choose."""
+    try:
+        url = make_url(text)
+        backend = url.get_backend_name()
+    except (ArgumentError, ValueError) as error:
+        raise ConfigurationInvalid(
+            "not a database address; use sqlite:///file.db or postgresql://user:password@host/name",
+            field="MAILWRIGHT_DATABASE_URL",
+        ) from error
+    match backend:
+        case "sqlite":
+            return url.set(drivername="sqlite+aiosqlite", database=_sqlite_file(url))
+        case "postgresql" | "postgres":
+            return url.set(drivername="postgresql+asyncpg")
+        case _:
+            raise ConfigurationInvalid(
+                f"Mailwright runs on SQLite and PostgreSQL, not on {backend}", field="MAILWRIGHT_DATABASE_URL"
+            )
+
+
+def _sqlite_file(url: URL) -> str:
+    if not url.database or url.database == ":memory:":
+        raise ConfigurationInvalid(
+            "an in-memory database would lose mail; name a file, as in sqlite:///mailwright.db",
+            field="MAILWRIGHT_DATABASE_URL",
+        )
+    return str(Path(url.database).expanduser())
+
+
+def _sqlite_engine(url: URL, *, pool_size: int, immediate: bool) -> AsyncEngine:
+    engine = create_async_engine(url, pool_size=pool_size, max_overflow=0, pool_reset_on_return="rollback")
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # Transactions are begun below, by name; the driver must not begin its own.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
+            "journal_mode = WAL",
+            "synchronous = FULL",  # NORMAL may lose accepted mail when the power fails
+            "foreign_keys = ON",
+            "cache_size = -65536",
+            "temp_store = MEMORY",
+            "mmap_size = 268435456",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN DEFERRED")
+
+    return engine
+
+
+def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=POSTGRESQL_CONNECT_SECONDS,
+        connect_args={
+            "timeout": POSTGRESQL_CONNECT_SECONDS,
+            "command_timeout": POSTGRESQL_COMMAND_SECONDS,
+            # Accepted means on disk, whatever the server's default is.
+            "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
+        },
+    )
+
+
+class _durability:  # noqa: N801 - reads as a word in a with statement
+    """Turns every way in which a database can be out of reach into `NotDurable`."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None or isinstance(error, IntegrityError | ProgrammingError):
+            return
+        if isinstance(error, DBAPIError | PoolTimeout | OSError | TimeoutError):
+            raise NotDurable(_plain_reason(error)) from error
+        if isinstance(error, StatementError) and error.orig is not None and isinstance(error.orig, OSError):
+            raise NotDurable(_plain_reason(error)) from error
+
+
+_NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)
+
+
+def _plain_reason(error: BaseException) -> str:
+    origin = getattr(error, "orig", None) or error
+    reason = _NOISE.sub("", str(origin)).strip() or type(origin).__name__
+    return f"The database cannot store this now ({reason[:200]}). Nothing was accepted; try again soon."

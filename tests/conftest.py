@@ -1,0 +1,57 @@
+"""Fixtures: every storage, queue and policy test runs on SQLite and on a real PostgreSQL."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from tests.engines import PostgresServer, postgresql, sqlite_template
+
+ENGINES = ["sqlite", "postgresql"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def empty_sqlite() -> bytes:
+    return sqlite_template()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where a test's data lives: other processes open the same address."""
+
+    name: str
+    url: str
+
+
+@pytest.fixture(params=ENGINES)
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    if request.param == "sqlite":
+        file = tmp_path / "mailwright.db"
+        file.write_bytes(request.getfixturevalue("empty_sqlite"))
+        yield Engine("sqlite", f"sqlite:///{file}")
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = await server.create()
+        yield Engine("postgresql", url)
+        await server.drop(url)
+
+
+@pytest.fixture
+async def database(engine: Engine) -> AsyncIterator[Database]:
+    database = Database(engine.url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
