@@ -51,3 +51,8 @@ class ConfigurationInvalid(MailwrightError):
     """The configuration has errors; nothing was started."""
 
     code = "CONFIGURATION_INVALID"
+
+    def __init__(self, *problems: str) -> None:
+        """Each problem begins with the name to set: everything that is wrong is told at once."""
+        super().__init__("\n".join(problems) or None)
+        self.problems = problems

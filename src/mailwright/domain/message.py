@@ -65,17 +65,15 @@ class Claimed:
     attempts: int
     claims: int
     resends: int
+    is_in_outbox: bool  # false when the message itself is gone or belongs to another tenant
     outbox_id: str
     source: str
     request_id: str
     to_email: str
-    subject: str
     payload: Mapping[str, Any]
     template_key: int | None
     retry_policy: str
-    on_doubt: str
     is_bulk: bool
-    created_at: Instant
     expires_at: Instant | None
     recipient_id: str | None
     external_id: str | None

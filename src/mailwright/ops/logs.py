@@ -34,7 +34,7 @@ def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -
 
 
 def logger(name: str) -> Any:
-    return structlog.get_logger(logger=name)
+    return structlog.get_logger(component=name)
 
 
 def scrub(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -15,6 +15,7 @@ from mailwright.storage.statements import statement
 DUE_LANES = statement(__package__, "due_lanes")
 CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
+HAS_SUSPECTS = statement(__package__, "has_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
@@ -60,9 +61,13 @@ class Claims:
             rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
             return await self._with_facts(tx, rows, token, now, {})
 
-    async def release(self, claims: Iterable[Claimed], due_at: Instant = 0) -> None:
-        """Gives back what was not started; a policy may say that it is not due before `due_at`."""
-        rows = [{**_fence(claimed), "due_at": due_at} for claimed in claims]
+    async def has_suspects(self) -> bool:
+        async with self._database.read() as tx:
+            return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now()))
+
+    async def release(self, claims: Iterable[tuple[Claimed, Instant]]) -> None:
+        """Gives back what was not started; none of it is due before the moment that stands beside it."""
+        rows = [{**_fence(claimed), "due_at": due_at} for claimed, due_at in claims]
         if rows:
             async with self._database.write() as tx:
                 await tx.run(RELEASE, claims=rows)
@@ -84,8 +89,8 @@ class Claims:
     ) -> list[Claimed]:
         if not rows:
             return []
-        found = await tx.run(CLAIMED_FACTS, keys=[{"message_key": row.message_key} for row in rows])
-        facts = {fact.id: fact for fact in found}
+        found = await tx.run(CLAIMED_FACTS, keys=[_key(row) for row in rows])
+        facts = {fact.message_key: fact for fact in found}
         locked_until = now + self._lock_ttl
         return [
             _claimed(
@@ -104,6 +109,10 @@ async def _due_lanes(tx: Transaction, now: Instant) -> list[Lane]:
     return [Lane(row.lane, row.weight, row.max_in_flight) for row in await tx.run(DUE_LANES, now=now)]
 
 
+def _key(row: Any) -> dict[str, int]:
+    return {"message_key": row.message_key, "tenant_id": row.tenant_id}
+
+
 def _fence(claimed: Claimed) -> dict[str, int]:
     return {"message_key": claimed.message_key, "claim_token": claimed.claim_token}
 
@@ -117,17 +126,15 @@ def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Ins
         attempts=row.attempts,
         claims=row.claims,
         resends=row.resends,
-        outbox_id=fact.outbox_id,
-        source=fact.source,
-        request_id=fact.request_id,
-        to_email=fact.to_email,
-        subject=fact.subject,
-        payload=orjson.loads(fact.payload),
+        is_in_outbox=fact.outbox_id is not None,
+        outbox_id=fact.outbox_id or "",
+        source=fact.source or "",
+        request_id=fact.request_id or "",
+        to_email=fact.to_email or "",
+        payload=orjson.loads(fact.payload or "{}"),
         template_key=fact.template_key,
-        retry_policy=fact.retry_policy,
-        on_doubt=fact.on_doubt,
+        retry_policy=fact.retry_policy or "",
         is_bulk=bool(fact.is_bulk),
-        created_at=fact.created_at,
         expires_at=fact.expires_at,
         recipient_id=fact.recipient_id,
         external_id=fact.external_id,

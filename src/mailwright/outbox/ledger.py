@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import HOUR, Clock, Instant
+from mailwright.domain.permits import Window
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -26,26 +27,15 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """So many permits between now and `ends_at`; `name` is the same for every worker that shares them."""
-
-    name: str
-    limit: int
-    ends_at: Instant
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Grant:
     count: int
-    windows: tuple[Window, ...] = ()
     blocked_by: Window | None = None  # the window that gave less than was asked
 
 
 class Ledger(Protocol):
     async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant: ...
 
-    async def give_back(self, grant: Grant, count: int) -> None: ...
+    async def give_back(self, windows: Sequence[Window], count: int) -> None: ...
 
 
 class DatabaseLedger:
@@ -65,12 +55,11 @@ class DatabaseLedger:
             count = max(0, min(wanted, free[tightest.name]))
             if count:
                 await self._add(tx, windows, count)
-        return Grant(count, tuple(windows), tightest if count < wanted else None)
+        return Grant(count, tightest if count < wanted else None)
 
-    async def give_back(self, grant: Grant, count: int) -> None:
-        if count and grant.windows:
-            async with self._database.write() as tx:
-                await self._add(tx, grant.windows, -count)
+    async def give_back(self, windows: Sequence[Window], count: int) -> None:
+        async with self._database.write() as tx:
+            await self._add(tx, windows, -count)
 
     async def forget_expired(self) -> None:
         async with self._database.write() as tx:
@@ -78,7 +67,7 @@ class DatabaseLedger:
 
     async def _free(self, tx: Transaction, window: Window) -> int:
         # Kept for an hour past its end, so that what is given back late still finds its counter.
-        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + 3_600_000)
+        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + HOUR)
         rows = await tx.run(READ_COUNTER, name=window.name)
         return window.limit - int(rows[0].used)
 
@@ -115,16 +104,16 @@ class ValkeyLedger:
         name = block_name(windows)
         count = await self._from_block(name, wanted)
         if count == wanted:
-            return Grant(count, tuple(windows))
+            return Grant(count)
         size = 0 if self._is_down else max(1, min(window.limit for window in windows) // _BLOCKS_PER_WINDOW)
         bought = await self._ground.reserve(windows, max(wanted - count, size))
         used = min(bought.count, wanted - count)
         await self._put(name, bought.count - used, min(window.ends_at for window in windows))
-        return Grant(count + used, tuple(windows), bought.blocked_by if count + used < wanted else None)
+        return Grant(count + used, bought.blocked_by if count + used < wanted else None)
 
-    async def give_back(self, grant: Grant, count: int) -> None:
+    async def give_back(self, windows: Sequence[Window], count: int) -> None:
         """Straight to the database: whoever is at the limit next finds them there."""
-        await self._ground.give_back(grant, count)
+        await self._ground.give_back(windows, count)
 
     async def _from_block(self, name: str, wanted: int) -> int:
         try:

@@ -1,0 +1,1 @@
+"""The road of one message: validate, build, and turn a provider's answer into a settlement."""

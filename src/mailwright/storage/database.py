@@ -106,8 +106,7 @@ def parse_url(text: str) -> URL:
         backend = url.get_backend_name()
     except (ArgumentError, ValueError) as error:
         raise ConfigurationInvalid(
-            "not a database address; use sqlite:///file.db or postgresql://user:password@host/name",
-            field="MAILWRIGHT_DATABASE_URL",
+            "MAILWRIGHT_DATABASE_URL: not a database address; use sqlite:///file.db or postgresql://user:password@host/name"
         ) from error
     match backend:
         case "sqlite":
@@ -116,15 +115,14 @@ def parse_url(text: str) -> URL:
             return url.set(drivername="postgresql+asyncpg")
         case _:
             raise ConfigurationInvalid(
-                f"Mailwright runs on SQLite and PostgreSQL, not on {backend}", field="MAILWRIGHT_DATABASE_URL"
+                f"MAILWRIGHT_DATABASE_URL: Mailwright runs on SQLite and PostgreSQL, not on {backend}"
             )
 
 
 def _sqlite_file(url: URL) -> str:
     if not url.database or url.database == ":memory:":
         raise ConfigurationInvalid(
-            "an in-memory database would lose mail; name a file, as in sqlite:///mailwright.db",
-            field="MAILWRIGHT_DATABASE_URL",
+            "MAILWRIGHT_DATABASE_URL: an in-memory database would lose mail; name a file, as in sqlite:///mailwright.db"
         )
     return str(Path(url.database).expanduser())
 

@@ -261,3 +261,11 @@ workers = Table(
     Column("unavailable_until", Moment),
     Column("unavailable_reason", Text),
 )
+
+# What this installation made for itself and must keep, as the secret of its unsubscribe links.
+installation = Table(
+    "installation",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

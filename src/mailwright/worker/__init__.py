@@ -1,0 +1,1 @@
+"""The loop: claim, gate, deliver, settle; drain on SIGTERM."""

@@ -137,6 +137,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("lane", name=op.f("pk_holds")),
     )
     op.create_table(
+        "installation",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_installation")),
+    )
+    op.create_table(
         "intake",
         sa.Column(
             "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity(always=False), nullable=False

@@ -1,0 +1,247 @@
+"""Header lines: seven-bit, folded, encoded where they must be. Nothing in a field can add a header or a recipient."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from time import gmtime
+from typing import NamedTuple
+
+from mailwright.domain import address as addresses
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput
+
+
+class HeaderRefused(InvalidInput, ValueError):
+    """This text cannot stand in a header."""
+
+    code = "INVALID_HEADER"
+
+
+class Mailbox(NamedTuple):
+    address: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Where a reader's mail program goes to unsubscribe with one click, and by mail where it knows only that."""
+
+    url: str
+    mailto: str | None = None
+
+
+_OURS = """
+    apparently-to authentication-results bcc cc date delivered-to dkim-signature feedback-id from message-id
+    mime-version received received-spf reply-to return-path sender subject to x-msys-api x-original-to x-smtpapi
+"""
+# We write these ourselves, or they would add a recipient, forge a trace, or change how the content is read.
+RESERVED = frozenset(_OURS.split())
+# The last five are orders to a provider (as X-SMTPAPI above, which can even name more recipients).
+RESERVED_PREFIXES = (
+    "arc-",
+    "content-",
+    "list-unsubscribe",
+    "resent-",
+    "x-mailwright-",
+    "x-mailgun-",
+    "x-mc-",
+    "x-mj-",
+    "x-pm-",
+    "x-ses-",
+)
+
+# RFC 5322 forbids longer lines; every line of ours also ends before column 78 where it has a place to fold.
+LONGEST_LINE = 998
+PREFERRED_LINE = 76
+
+# Everything that some reader takes for the end of a line, all other controls, and halves of characters.
+_UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NAMES = {"\r": "a line break", "\n": "a line break", "\0": "a NUL character"}
+_LINE_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
+
+_FIELD_NAME = re.compile(r"[!-9;-~]{1,76}")
+_OPAQUE = re.compile(r"[!-~]+(?: [!-~]+)*")
+_URI = re.compile(r"[a-z]+:[!-;=?-~]+")
+_MESSAGE_ID = re.compile(r"<[!-;=?A-~]+@[!-;=?A-~]+>")
+_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_ATOMS = re.compile(rf"{_ATEXT}(?: {_ATEXT})*")
+_PLAIN_ADDRESS = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*@[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_FOLD = re.compile(r"(?<=[^ ]) (?=[^ ])")
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def unwritable(text: str) -> str | None:
+    """What in this text no header may carry, in words, or None."""
+    found = _UNWRITABLE.search(text)
+    if not found:
+        return None
+    character = found[0]
+    if character in _LINE_BREAKS:
+        return f"a line break (U+{ord(character):04X})"
+    return _NAMES.get(character) or f"a control character (U+{ord(character):04X})"
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuses what `custom` would refuse, for use where headers come in."""
+    for name, value in headers.items():
+        custom(name, value)
+
+
+def custom(name: str, value: str) -> str:
+    """A header of the sender's own."""
+    if not _FIELD_NAME.fullmatch(name):
+        raise HeaderRefused(f"{name[:80]!r} is not a header name", field="headers")
+    lowered = name.lower()
+    if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES):
+        raise HeaderRefused(f"the header {name} is written by Mailwright and cannot be set", field="headers")
+    return unstructured(name, value.strip(" \t"), field=f"headers.{name}")
+
+
+def unstructured(name: str, text: str, *, field: str) -> str:
+    """`Name: text` for free text; what is not plain ASCII becomes encoded words."""
+    _check(field, text)
+    text = text.replace("\t", " ")
+    line = f"{name}: {text}"
+    if text.isascii() and "=?" not in text and text.strip(" ") == text:
+        if len(line) <= PREFERRED_LINE:
+            return line
+        folded = _folded(line)
+        if all(len(each) <= LONGEST_LINE for each in folded.split("\r\n")):
+            return folded
+    return f"{name}: {_encoded_words(text, len(name) + 2)}"
+
+
+def opaque(name: str, value: str, *, field: str) -> str:
+    """A machine's word: exactly as given, on one line, never encoded. One-click unsubscribing depends on it."""
+    line = f"{name}: {value}"
+    if not _OPAQUE.fullmatch(value) or len(line) > LONGEST_LINE:
+        raise HeaderRefused(f"{field} must be one line of visible ASCII characters", field=field)
+    return line
+
+
+def mailboxes(name: str, boxes: Iterable[Mailbox], *, field: str) -> str:
+    """`Name: "Jane Doe" <jane@example.com>`, several of them on lines of their own."""
+    start = len(name) + 2
+    return f"{name}: " + ",\r\n ".join([_mailbox(box, start, field) for box in boxes])
+
+
+def list_unsubscribe(unsubscribe: Unsubscribe) -> str:
+    """Both headers of RFC 8058, each on one line whatever its length: folded or encoded, they are not understood."""
+    if not unsubscribe.url.startswith(("https://", "http://")):
+        raise HeaderRefused("the unsubscribe URL must begin with https:// or http://", field="unsubscribe")
+    uris = [unsubscribe.url] if unsubscribe.mailto is None else [unsubscribe.url, unsubscribe.mailto]
+    for uri in uris:
+        if not _URI.fullmatch(uri):
+            raise HeaderRefused("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
+    line = f"List-Unsubscribe: <{'>, <'.join(uris)}>"
+    if len(line) > LONGEST_LINE:
+        raise HeaderRefused("the unsubscribe URL does not fit on one line", field="unsubscribe")
+    return f"{line}\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click"
+
+
+def message_id(outbox_id: str, domain: str) -> str:
+    """`<outbox_id@domain>`: the same for every attempt, so that a mail sent twice is seen as one."""
+    return f"<{outbox_id}@{_ascii_domain(domain)}>"
+
+
+def message_id_line(identity: str) -> str:
+    if not _MESSAGE_ID.fullmatch(identity):
+        raise HeaderRefused("a message id looks like <id@example.com>", field="message_id")
+    return opaque("Message-ID", identity, field="message_id")
+
+
+def date_line(instant: Instant) -> str:
+    return _date_line(instant // 1000)
+
+
+# A batch of mails leaves within the same second or two.
+@lru_cache(maxsize=64)
+def _date_line(seconds: int) -> str:
+    moment = gmtime(seconds)
+    day, month = _DAYS[moment.tm_wday], _MONTHS[moment.tm_mon - 1]
+    clock = f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}"
+    return f"Date: {day}, {moment.tm_mday:02} {month} {moment.tm_year} {clock} +0000"
+
+
+@lru_cache(maxsize=256)
+def _ascii_domain(domain: str) -> str:
+    return addresses.parse(f"postmaster@{domain}")[1]
+
+
+def _check(field: str, text: str) -> None:
+    if what := unwritable(text):
+        raise HeaderRefused(f"{field} contains {what}", field=field)
+
+
+def _mailbox(box: Mailbox, start: int, field: str) -> str:
+    address = _address(box.address, field)
+    if not box.name:
+        return address
+    _check(field, box.name)
+    name = " ".join(box.name.split())
+    if not name:
+        return address
+    phrase = _phrase(name, start)
+    last_line = len(phrase) - phrase.rfind("\r\n") if "\r\n" in phrase else start + len(phrase)
+    gap = " " if last_line + len(address) + 3 <= PREFERRED_LINE else "\r\n "
+    return f"{phrase}{gap}<{address}>"
+
+
+def _address(text: str, field: str) -> str:
+    # Nearly every address is already in its final form; the whole parser costs as much as the rest of a mail.
+    if len(text) <= addresses.MAX_LENGTH and _PLAIN_ADDRESS.fullmatch(text):
+        return text
+    try:
+        deliverable = addresses.deliverable(text)
+    except addresses.InvalidAddress as error:
+        raise HeaderRefused(f"{field} is not a valid address: {error}", field=field) from error
+    if not deliverable.isascii():
+        raise HeaderRefused(f"{field} has characters before the @ that mail servers cannot take", field=field)
+    return deliverable
+
+
+def _phrase(name: str, start: int) -> str:
+    if name.isascii() and "=?" not in name and start + len(name) < PREFERRED_LINE - 2:
+        if _ATOMS.fullmatch(name):
+            return name
+        return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return _encoded_words(name, start)
+
+
+def _encoded_words(text: str, start: int) -> str:
+    """RFC 2047 in base64, a word per line. A character is never divided between two words."""
+    words = []
+    for piece in _cut(text, start):
+        words.append(f"=?utf-8?b?{b64encode(piece).decode()}?=")
+    return "\r\n ".join(words)
+
+
+def _cut(text: str, start: int) -> Iterable[bytes]:
+    """Pieces whose words end before column 76; 12 characters of a word are its frame."""
+    room = max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
+    piece = b""
+    for character in text:
+        encoded = character.encode()
+        if len(piece) + len(encoded) > room:
+            yield piece
+            piece, room = b"", 45
+        piece += encoded
+    yield piece
+
+
+def _folded(line: str) -> str:
+    """Breaks at single spaces only: a line of nothing but spaces would end the header for some readers."""
+    lines, start, last = [], 0, None
+    for space in _FOLD.finditer(line, line.index(": ") + 2):
+        if space.start() - start > PREFERRED_LINE and last is not None:
+            lines.append(line[start:last])
+            start = last
+        last = space.start()
+    if len(line) - start > PREFERRED_LINE and last is not None and last > start:
+        lines.append(line[start:last])
+        start = last
+    return "\r\n".join([*lines, line[start:]])

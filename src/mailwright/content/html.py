@@ -1,0 +1,239 @@
+"""HTML of a mail: what would run in the reader's browser is found by parsing, and refused with its name."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html import unescape
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+MAX_BYTES = 512 * 1024
+
+_WORDS_NAMES_AND_MEASURES = """
+    abbr align alt axis bgcolor border cellpadding cellspacing charset class color cols colspan coords dir download
+    face for headers height hreflang hspace id itemprop label lang media name nowrap placeholder prompt rel role rows
+    rowspan scope size span start summary tabindex target title type valign value vspace width wrap
+"""
+# Never an address: a title may well begin with "JavaScript: the good parts".
+TEXT_ATTRIBUTES = frozenset(_WORDS_NAMES_AND_MEASURES.split())
+
+# A comment may hold HTML, that HTML a frame, that frame a comment; nobody writes this deep in good faith.
+MAX_DEPTH = 8
+MAX_OPEN_ELEMENTS = 3_000
+
+
+class Place(NamedTuple):
+    """A piece of text in parsed HTML: the value of an attribute, or (without an attribute) the text in an element."""
+
+    tag: str
+    attribute: str | None
+    value: str
+
+
+def objection(html: str) -> str | None:
+    """The reason why this must not be sent, or None."""
+    size = len(html) if html.isascii() else len(html.encode("utf-8", "replace"))
+    if size > MAX_BYTES:
+        return f"the HTML has {size} bytes, at most {MAX_BYTES} are allowed"
+    if _is_nested_too_deeply(html):
+        return f"the HTML leaves more than {MAX_OPEN_ELEMENTS} elements open at once"
+    lowered = html.lower()
+    if _is_suspicious(lowered) and (found := _active_content(html)):
+        return found
+    return "the HTML is blank: it has neither text nor an image" if _is_blank(html, lowered) else None
+
+
+def dangerous_url(url: str) -> str | None:
+    """The scheme that would run something, or None. Controls are dropped first, as browsers do."""
+    if url.startswith(_HARMLESS):
+        return None
+    stripped = url.translate(_NO_CONTROLS).lower()
+    found = _DANGEROUS.match(stripped)
+    return found[1] if found else None
+
+
+def places(html: str, depth: int = 0) -> Iterator[Place]:
+    """Every text and attribute that some reader may see in this HTML.
+
+    It is read in three ways, because a mail meets them all: without scripts, with scripts (`noscript` is then text),
+    and with every tag taken as it stands, since a tree drops a table row that stands outside a table while Outlook,
+    reading the inside of a conditional comment, does not.
+    """
+    yield from _read(LexborHTMLParser(html), depth)
+    if "noscript" in html.lower():
+        yield from _read(LexborHTMLParser(html, scripting=True), depth)
+    yield from _read(LexborHTMLParser(_TAG_START.sub(r"<\1x-", html)), depth)
+
+
+_HARMLESS = ("https://", "http://", "mailto:", "tel:", "cid:", "#", "/")
+_CONTROLS = bytes([*range(0x21), 0x7F])
+_NO_CONTROLS = dict.fromkeys(_CONTROLS)
+_DANGEROUS = re.compile(
+    r"((?:java|vb|live)script:|data:(?:text/(?:html|xml)|application/(?:xhtml\+)?xml|image/svg\+xml))", re.IGNORECASE
+)
+_SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
+# "on" comes first and is looked behind from, so that the search jumps from one "on" to the next.
+_HANDLER = re.compile(r"""on(?<=[\s/"'\0]on)[^\s=>/]+\s*=""")
+# Entities for ASCII letters, the colon and what is dropped around them: no other can take part in a scheme.
+_OBFUSCATING_ENTITY = re.compile(
+    r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
+    r"|colon|tab|newline)"
+)
+_DATA_URL = re.compile(rb"data:(?!image/(?!svg)|font/)")
+
+# These hold text, not tags, and must keep their names to be read that way.
+_TAG_START = re.compile(
+    r"<(/?)(?!(?:title|textarea|style|xmp|iframe|noembed|noframes|plaintext)\b)(?=[a-z])", re.IGNORECASE
+)
+_REFRESH = re.compile(r"[\s\S]*?url\s*=\s*['\"]?", re.IGNORECASE)
+_CSS_ESCAPE = re.compile(r"\\([0-9a-f]{1,6})\s?|\\(.)", re.IGNORECASE | re.DOTALL)
+_CSS_URL = re.compile(r"(?:url\(|@import)[\s'\"(]*([^)'\";]*)", re.IGNORECASE)
+_INVISIBLE = re.compile(
+    "[\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\x00]+"
+)
+_IMAGES = "img, svg, picture, video, input[type=image], [background]"
+# A closing tag of an element that shows text, right after a visible character.
+_VISIBLE = re.compile(r"</(?<=[^\s<>;&]</)(?:p|td|th|a|h[1-6]|li|div|span|strong|b|em|i)>")
+_TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|source)\b)[a-z][^\s/>]*)")
+
+
+def _is_suspicious(lowered: str) -> bool:
+    """Whether parsing could find anything. False is a proof, and cheap; True proves nothing.
+
+    A script element needs its name spelled out, because tag names know no entities. A handler needs `on` after a space,
+    a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written with
+    entities, and with tabs, breaks and controls in between: with all of those resolved it must show itself. Escapes of
+    CSS and the HTML inside `srcdoc` have rules of their own, so they are always parsed. Unicode's lower case only ever
+    makes more text look like ASCII, never less.
+    """
+    if "script" in lowered and _SCRIPT_ELEMENT.search(lowered):
+        return True
+    if _HANDLER.search(lowered) or "srcdoc" in lowered or "\\" in lowered:
+        return True
+    resolved = unescape(lowered) if _OBFUSCATING_ENTITY.search(lowered) else lowered
+    # A break within a word hides it, so all of them go; that can only join more words than there were.
+    joined = resolved.encode("utf-8", "replace").translate(None, _CONTROLS)
+    return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
+
+
+def _active_content(html: str, depth: int = 0) -> str | None:
+    for place in places(html, depth):
+        if found := _reason(place, depth):
+            return found
+    return None
+
+
+def _reason(place: Place, depth: int) -> str | None:
+    tag, attribute, value = place.tag.removeprefix("x-"), place.attribute, place.value
+    if attribute is None:
+        return _reason_in_text(tag, value)
+    if attribute.startswith("on") and len(attribute) > 2:
+        return f"the HTML has a handler: {attribute}= on <{tag}>"
+    if attribute == "srcdoc":
+        return _active_content(value, depth + 1) if depth < MAX_DEPTH else "the HTML is nested too deeply"
+    for url in _urls(tag, attribute, value):
+        scheme = dangerous_url(url)
+        if scheme and not (tag == "img" and "svg" in scheme):
+            return f"the HTML has a {scheme} URL in {attribute}= of <{tag}>"
+    return None
+
+
+def _reason_in_text(tag: str, value: str) -> str | None:
+    if tag.rpartition(":")[2] == "script":
+        return "the HTML has a <script> element"
+    if tag == "style" and (scheme := _scheme_in_css(value)):
+        return f"the HTML has a {scheme} URL in a <style> element"
+    if tag == _TOO_DEEP:
+        return "the HTML is nested too deeply"
+    return None
+
+
+def _urls(tag: str, attribute: str, value: str) -> list[str]:
+    if attribute == "style":
+        return _css_urls(value)
+    if attribute in ("srcset", "imagesrcset", "ping", "archive"):
+        return [part.strip() for part in value.split(",")]
+    if tag == "meta":
+        return [_REFRESH.sub("", value, count=1)]
+    # An animation of SVG sets another attribute to its values.
+    if attribute == "values":
+        return value.split(";")
+    return [] if attribute in TEXT_ATTRIBUTES or attribute.startswith(("aria-", "data-")) else [value]
+
+
+def _scheme_in_css(css: str) -> str | None:
+    return next((scheme for url in _css_urls(css) if (scheme := dangerous_url(url)) and "svg" not in scheme), None)
+
+
+def _css_urls(css: str) -> list[str]:
+    return _CSS_URL.findall(_CSS_ESCAPE.sub(_css_character, css))
+
+
+def _css_character(escape: re.Match[str]) -> str:
+    if not escape[1]:
+        return escape[2]
+    number = int(escape[1], 16)
+    return chr(number) if 0 < number < 0x110000 else "\ufffd"
+
+
+_TOO_DEEP = "#too-deep"
+
+
+def _read(tree: LexborHTMLParser, depth: int) -> Iterator[Place]:
+    """From the document node, since comments may stand outside <html>, and into templates, which are trees apart."""
+    document = tree.root.parent if tree.root is not None else None
+    trees = [document, *tree.template_fragments()] if document is not None else []
+    while trees:
+        for node in trees[-1].traverse(include_text=True):
+            yield from _read_node(node, depth)
+        last = trees.pop()
+        if last is not document:
+            trees.extend(last.template_fragments())
+
+
+def _read_node(node: LexborNode, depth: int) -> Iterator[Place]:
+    if node.is_text_node:
+        parent = node.parent
+        yield Place(parent.tag or "" if parent else "", None, node.text_content or "")
+    elif node.is_comment_node:
+        if depth < MAX_DEPTH:
+            yield from places(node.comment_content or "", depth + 1)
+        else:
+            yield Place(_TOO_DEEP, None, "")
+    elif node.is_element_node:
+        tag = (node.tag or "").lower()
+        yield Place(tag, None, "")
+        for name, value in node.attributes.items():
+            yield Place(tag, name.lower(), value or "")
+
+
+def _is_blank(html: str, lowered: str) -> bool:
+    # Saves the parse for nearly every mail: after the last thing that can hide text, text before a closing tag is seen.
+    hidden_from = max([lowered.rfind(start) for start in ("<!--", "<style", "<title", "<template")])
+    hidden_until = max([lowered.rfind(end) for end in ("-->", "</style", "</title", "</template")])
+    if hidden_from <= hidden_until and _VISIBLE.search(lowered, hidden_until + 1):
+        return False
+    tree = LexborHTMLParser(html)
+    if tree.body is None or tree.css_first(_IMAGES) is not None:
+        return tree.body is None
+    tree.strip_tags(["style", "title", "template"])
+    return not _INVISIBLE.sub("", tree.body.text())
+
+
+def _is_nested_too_deeply(html: str) -> bool:
+    """Counts elements left open. The parser's time grows with the square of the depth: 100,000 deep take 40 seconds."""
+    if html.count("<") < MAX_OPEN_ELEMENTS:
+        return False
+    left_open: Counter[str] = Counter()
+    total = 0
+    for slash, name in _TAG.findall(html.lower()):
+        if not slash:
+            left_open[name] += 1
+            total += 1
+        elif left_open[name]:
+            left_open[name] -= 1
+            total -= 1
+        if total > MAX_OPEN_ELEMENTS:
+            return True
+    return False

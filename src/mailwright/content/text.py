@@ -1,0 +1,25 @@
+"""Plain text from HTML: what a reader without HTML gets, with the address behind every link."""
+
+import re
+
+from inscriptis import get_text  # type: ignore[import-untyped]
+from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
+from inscriptis.model.config import ParserConfig  # type: ignore[import-untyped]
+
+_CONFIGURATION = ParserConfig(css=CSS_PROFILES["strict"], display_links=True, display_anchors=False)
+
+# The tree builder behind inscriptis refuses text with an encoding declaration, and characters that XML does not know.
+_UNREADABLE = re.compile(r"<\?xml[^>]*>|[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_TAG = re.compile(r"<[^>]*>")
+_TRAILING_SPACE = re.compile(r"[ \t]+$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def from_html(html: str) -> str:
+    """Never fails: HTML that no parser can make sense of loses its tags and keeps its words."""
+    readable = _UNREADABLE.sub("", html)
+    try:
+        text: str = get_text(readable, _CONFIGURATION)
+    except Exception:  # whatever a parser chokes on, the mail still needs a text part
+        text = _TAG.sub(" ", readable)
+    return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", text)).strip("\n")

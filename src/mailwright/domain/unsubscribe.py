@@ -1,0 +1,93 @@
+"""Unsubscribe tokens: who leaves which list, signed, so that a link works for years and cannot be made up."""
+
+import binascii
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from json.encoder import encode_basestring
+from typing import NamedTuple
+
+from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+
+# Stands for the contact as a whole, where a source names no list.
+GENERAL = "general"
+
+# Far above the longest address and list key; a longer text is refused before anything is computed from it.
+MAX_TOKEN_LENGTH = 4096
+
+
+class InvalidToken(MailwrightError):
+    """This unsubscribe link is not one of ours, or it was cut or changed on its way."""
+
+    code = "INVALID_TOKEN"
+
+
+class Leaving(NamedTuple):
+    email: str
+    list_key: str
+
+
+class UnsubscribeTokens:
+    """Makes tokens with one secret and accepts those of retired secrets too: links in old mails keep working."""
+
+    def __init__(self, secret: str, *retired: str) -> None:
+        if not all((secret, *retired)):
+            raise ConfigurationInvalid("the secret for unsubscribe links is empty")
+        # Keyed once and copied for every token: the two hashes of the key are half the price of an HMAC.
+        self._keyed = [hmac.new(each.encode(), digestmod="sha256") for each in (secret, *retired)]
+
+    def make(self, email: str, list_key: str = GENERAL) -> str:
+        """The same email and list always give the same token."""
+        payload = _payload(email, list_key)
+        return f"{_encode(payload)}.{_encode(_signature(self._keyed[0], payload))}"
+
+    def parse(self, token: str) -> Leaving:
+        """Only the canonical spelling is accepted: a token has one form, so it can be counted and compared."""
+        payload, signature = _parts(token)
+        # Every secret is tried, so that the time taken does not tell which one signed.
+        matches = [hmac.compare_digest(_signature(keyed, payload), signature) for keyed in self._keyed]
+        if not any(matches):
+            raise InvalidToken
+        leaving = _read(payload)
+        if _payload(*leaving) != payload or f"{_encode(payload)}.{_encode(signature)}" != token:
+            raise InvalidToken
+        return leaving
+
+
+def _payload(email: str, list_key: str) -> bytes:
+    return f'{{"email":{encode_basestring(email)},"list_key":{encode_basestring(list_key)}}}'.encode()
+
+
+def _signature(keyed: hmac.HMAC, payload: bytes) -> bytes:
+    signing = keyed.copy()
+    signing.update(payload)
+    return signing.digest()
+
+
+def _encode(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _parts(token: str) -> tuple[bytes, bytes]:
+    payload, dot, signature = token.partition(".")
+    if not dot or len(token) > MAX_TOKEN_LENGTH or not token.isascii():
+        raise InvalidToken
+    try:
+        return _decode(payload), _decode(signature)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidToken from error
+
+
+def _read(payload: bytes) -> Leaving:
+    try:
+        content = json.loads(payload)
+        email, list_key = content["email"], content["list_key"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidToken from error
+    if not isinstance(email, str) or not isinstance(list_key, str):
+        raise InvalidToken
+    return Leaving(email, list_key)

@@ -1,0 +1,24 @@
+"""What an installation made for itself and keeps: made once, the same for every process."""
+
+import secrets
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.storage.database import Database
+from mailwright.storage.tables import installation
+
+UNSUBSCRIBE_SECRET = "unsubscribe_secret"  # noqa: S105 - the name of one, not one
+
+
+async def kept_secret(database: Database, name: str) -> str:
+    async with database.read() as tx:
+        rows = await tx.execute(select(installation.c.value).where(installation.c.name == name))
+    if rows:
+        return str(rows[0].value)
+    try:
+        async with database.write() as tx:
+            await tx.execute(insert(installation).values(name=name, value=secrets.token_urlsafe(32)))
+    except IntegrityError:
+        pass  # another process made it at the same moment; its one counts
+    return await kept_secret(database, name)

@@ -1,0 +1,164 @@
+"""Records: what happened to a message, as its sender may see it. A tenant sees its own and nothing of another's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Select, select
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import NotFound
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.message import Event, Source
+from mailwright.domain.states import EventType, Status
+from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import deliveries, messages
+
+FIND_MESSAGE = statement(__package__, "find_message")
+EVENTS = statement(__package__, "record_events")
+DEAD_LETTERS = statement(__package__, "record_dead_letters")
+
+# Above every key and every moment: a list without a cursor begins here.
+NEWEST = 2**63 - 1
+
+# These have an index of their own, because people look for them and few messages reach them.
+_RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One line of a list of messages: where it stands, without what it says."""
+
+    message_key: int
+    outbox_id: str
+    source: str
+    request_id: str
+    to_email: str
+    recipient_id: str | None
+    external_id: str | None
+    subject: str
+    created_at: Instant
+    scheduled_at: Instant | None
+    status: str
+    next_attempt_at: Instant | None
+    defer_reason: str | None
+    attempts: int
+    provider: str | None
+    provider_message_id: str | None
+    error_code: str | None
+    error_category: str | None
+    error_reason: str | None
+    duration_ms: int | None
+    sent_at: Instant | None
+    failed_at: Instant | None
+
+    @property
+    def processed_at(self) -> Instant | None:
+        """When its result, good or bad, was recorded."""
+        return self.sent_at if self.sent_at is not None else self.failed_at
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A message with its whole story."""
+
+    summary: Summary
+    tenant_id: int
+    tenant: str
+    payload: Mapping[str, Any]
+    expires_at: Instant | None
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for, newest first. Nothing set finds everything of the tenant."""
+
+    status: Status | None = None
+    to_email: str | None = None
+    source: Source | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    before_key: int = NEWEST
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    message_key: int
+    outbox_id: str
+    to_email: str
+    subject: str
+    source: str
+    request_id: str
+    code: str
+    reason: str
+    attempts: int
+    created_at: Instant
+
+
+async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> Record:
+    """Another tenant's message is not found, like one that never was. None is an operator, who sees all tenants'."""
+    if not is_uuid(outbox_id):
+        raise NotFound
+    async with database.read() as tx:
+        rows = await tx.run(FIND_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id)
+        if not rows:
+            raise NotFound
+        events = await tx.run(EVENTS, message_key=rows[0].id)
+    return _record(rows[0], events)
+
+
+async def search(database: Database, tenant_id: int, wanted: Search, *, limit: int) -> list[Summary]:
+    """A page is found by the last key of the page before: page one thousand costs what page one did."""
+    async with database.read() as tx:
+        rows = await tx.execute(_search(tenant_id, wanted).limit(limit))
+    return [Summary(**row._mapping) for row in rows]
+
+
+async def dead_letters(
+    database: Database, tenant_id: int, *, limit: int, before: tuple[Instant, int] = (NEWEST, NEWEST)
+) -> list[DeadLetter]:
+    """Those that wait for an operator, the latest first."""
+    async with database.read() as tx:
+        rows = await tx.run(DEAD_LETTERS, tenant_id=tenant_id, before_time=before[0], before_key=before[1], limit=limit)
+    return [DeadLetter(**row._mapping) for row in rows]
+
+
+def _search(tenant_id: int, wanted: Search) -> Select[Any]:
+    """The key that orders the list is taken from the table whose index narrows it most."""
+    m, d = messages.c, deliveries.c
+    is_rare = wanted.status in _RARE
+    owner, key = (d.tenant_id, d.message_key) if is_rare else (m.tenant_id, m.id)
+    query = (
+        select(*_summary_columns())
+        .select_from(messages.join(deliveries, d.message_key == m.id))
+        .where(owner == tenant_id, key < wanted.before_key)
+        .order_by(key.desc())
+    )
+    conditions = (
+        (wanted.status, d.status == wanted.status),
+        (wanted.to_email, m.to_email == wanted.to_email),
+        (wanted.source, m.source == wanted.source),
+        (wanted.since, m.created_at >= wanted.since),
+        (wanted.until, m.created_at < wanted.until),
+    )
+    return query.where(*(condition for value, condition in conditions if value is not None))
+
+
+def _summary_columns() -> list[Any]:
+    by_name = {**messages.c, **deliveries.c, "message_key": messages.c.id}
+    return [by_name[name].label(name) for name in Summary.__slots__]
+
+
+def _record(row: Any, events: Any) -> Record:
+    fields = {**row._mapping, "message_key": row.id}
+    return Record(
+        summary=Summary(**{name: fields[name] for name in Summary.__slots__}),
+        tenant_id=row.tenant_id,
+        tenant=row.tenant,
+        payload=orjson.loads(row.payload),
+        expires_at=row.expires_at,
+        events=tuple(Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events),
+    )

@@ -1,0 +1,1 @@
+DELETE FROM dead_letters WHERE message_key = :message_key

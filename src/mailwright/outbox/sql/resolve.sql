@@ -1,0 +1,10 @@
+-- An operator's word on a doubt. A resend keeps the token: should the slow worker still bring its answer before the
+-- message is claimed again, that answer is the better truth.
+UPDATE deliveries
+SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
+    next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,
+    resends = resends + CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN 1 ELSE 0 END,
+    claim_token = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN claim_token END,
+    sent_at = CAST(:sent_at AS bigint)
+WHERE message_key = :message_key AND status = 'IN_DOUBT'
+RETURNING message_key

@@ -1,0 +1,128 @@
+"""Tenants: each a company with its own data, keys and limits. One, `default`, is there from the start."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.storage.database import Database
+from mailwright.storage.tables import tenants
+
+DEFAULT = "default"
+
+# A name stands in addresses, file names and shell commands: it must not need quoting anywhere.
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_HOURS = re.compile(r"(?P<opens>(?:[01]\d|2[0-3]):[0-5]\d)-(?P<closes>(?:[01]\d|2[0-3]):[0-5]\d|24:00)")
+
+# A lane's share is weight over the sum of weights; above this a neighbour's share would round to nothing.
+_LARGEST_WEIGHT = 1_000
+_LARGEST_LIMIT = 2**31 - 1
+
+
+class TenantExists(MailwrightError):
+    """A tenant of this name exists already."""
+
+    code = "TENANT_EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """None means that the tenant has no limit of its own and the settings' limit holds."""
+
+    id: int
+    name: str
+    weight: int
+    max_in_flight: int | None
+    rate_per_second: int | None
+    rate_per_hour: int | None
+    daily_limit: int | None
+    working_hours: str | None
+    timezone: str | None
+    created_at: Instant
+
+
+class TenantChanges(TypedDict, total=False):
+    weight: int
+    max_in_flight: int | None
+    rate_per_second: int | None
+    rate_per_hour: int | None
+    daily_limit: int | None
+    working_hours: str | None
+    timezone: str | None
+
+
+async def create(database: Database, clock: Clock, name: str, **limits: Unpack[TenantChanges]) -> Tenant:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("a tenant's name has 1 to 63 of a-z, 0-9 and -, as in acme-shop", field="name")
+    _check(limits)
+    try:
+        async with database.write() as tx:
+            await tx.execute(insert(tenants).values(name=name, created_at=clock.now(), **limits))
+    except IntegrityError as error:
+        raise TenantExists(f"the tenant {name} exists already", field="name") from error
+    return await find(database, name)
+
+
+async def find(database: Database, name: str) -> Tenant:
+    async with database.read() as tx:
+        rows = await tx.execute(select(tenants).where(tenants.c.name == name))
+    return _only(rows, name)
+
+
+async def list_all(database: Database) -> list[Tenant]:
+    async with database.read() as tx:
+        rows = await tx.execute(select(tenants).order_by(tenants.c.name))
+    return [_tenant(row) for row in rows]
+
+
+async def change(database: Database, name: str, **changes: Unpack[TenantChanges]) -> Tenant:
+    """Changes what is named and leaves the rest; None takes a limit away."""
+    _check(changes)
+    if not changes:
+        return await find(database, name)
+    async with database.write() as tx:
+        rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
+    return _only(rows, name)
+
+
+def _only(rows: Sequence[Any], name: str) -> Tenant:
+    if not rows:
+        raise NotFound(f"there is no tenant {name[:80]}", field="name")
+    return _tenant(rows[0])
+
+
+def _tenant(row: Any) -> Tenant:
+    return Tenant(**row._mapping)
+
+
+def _check(changes: TenantChanges) -> None:
+    if not 1 <= changes.get("weight", 1) <= _LARGEST_WEIGHT:
+        raise InvalidInput(f"a weight is a number from 1 to {_LARGEST_WEIGHT}", field="weight")
+    numbers = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit")
+    limits: dict[str, Any] = dict(changes)
+    for name in numbers:
+        if (limit := limits.get(name)) is not None and not 1 <= limit <= _LARGEST_LIMIT:
+            raise InvalidInput(f"{name} is a positive number, or none for no limit", field=name)
+    if (hours := changes.get("working_hours")) is not None:
+        _check_hours(hours)
+    if (zone := changes.get("timezone")) is not None:
+        _check_zone(zone)
+
+
+def _check_hours(text: str) -> None:
+    hours = _HOURS.fullmatch(text)
+    if not hours or hours["opens"] >= hours["closes"]:
+        raise InvalidInput("working hours look like 09:00-18:00, the end after the beginning", field="working_hours")
+
+
+def _check_zone(text: str) -> None:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput("a time zone is an IANA name, as Europe/Lisbon or UTC", field="timezone") from error

@@ -1,0 +1,254 @@
+"""Conclusions: a provider's answer becomes the message's next state, with every event of the attempt."""
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Claimed, Event, Settlement
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox.claim import MOST_CLAIMS
+from mailwright.pipeline.validate import Objection
+
+UNAVAILABLE = "provider_unavailable"
+THROTTLED = "provider_throttled"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Validated and built: it waits for the durable mark and then for the provider."""
+
+    claimed: Claimed
+    outgoing: Outgoing
+    validated_at: Instant
+    attempted_at: Instant = 0
+
+
+def concluded(
+    ready: Ready, result: SendResult, now: Instant, *, held_until: Instant, doubt_until: Instant
+) -> Settlement:
+    """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided."""
+    match result.kind:
+        case ResultKind.SENT:
+            return _sent(ready, result, now)
+        case ResultKind.IN_DOUBT:
+            return _in_doubt(ready, result, now, doubt_until)
+        case ResultKind.FAILED if result.category is Category.CONFIGURATION:
+            return _deferred(ready, result, now, held_until, UNAVAILABLE)
+        case ResultKind.FAILED:
+            return _failed(ready, result, now)
+        case ResultKind.RETRYABLE if result.category is Category.QUOTA:
+            delay = _policy(ready.claimed).delay(ready.claimed.outbox_id, ready.claimed.attempt, result.retry_after)
+            return _deferred(ready, result, now, now + delay, THROTTLED)
+        case ResultKind.RETRYABLE:
+            return _retry(ready, result, now)
+        case _:
+            assert_never(result.kind)
+
+
+def refused(claimed: Claimed, objection: Objection, now: Instant) -> Settlement:
+    """Validation said no: no provider was called, so no attempt is counted."""
+    metadata = {"attempt": claimed.attempt, "validation": objection.kind, "errorCode": objection.code}
+    return Settlement(
+        claimed,
+        Status.FAILED,
+        (
+            Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
+            Event(EventType.VALIDATION_FAILED, now, {**metadata, "errorMessage": objection.reason}),
+            _failed_event(claimed, now, code=objection.code, category=Category.VALIDATION, reason=objection.reason),
+        ),
+        completes_attempt=False,
+        error_code=objection.code,
+        error_category=Category.VALIDATION,
+        error_reason=objection.reason,
+        duration_ms=now - claimed.received_at,
+    )
+
+
+def poisoned(claimed: Claimed, now: Instant) -> Settlement:
+    """It was claimed again and again and no worker lived to tell: an operator must look at it."""
+    reason = f"Claimed {claimed.claims - 1} times without a result: its workers died while they held it."
+    return Settlement(
+        claimed,
+        Status.FAILED,
+        (_failed_event(claimed, now, code="POISON_MESSAGE", category=Category.PERMANENT, reason=reason),),
+        completes_attempt=False,
+        error_code="POISON_MESSAGE",
+        error_category=Category.PERMANENT,
+        error_reason=reason,
+        is_dead_letter=True,
+    )
+
+
+def is_poison(claimed: Claimed) -> bool:
+    return claimed.claims > MOST_CLAIMS
+
+
+def expired(claimed: Claimed, now: Instant) -> Settlement:
+    reason = "The message was of use until its expiresAt only."
+    return Settlement(
+        claimed,
+        Status.FAILED,
+        (
+            Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
+            _failed_event(claimed, now, code="EXPIRED", category=Category.PERMANENT, reason=reason),
+        ),
+        completes_attempt=False,
+        error_code="EXPIRED",
+        error_category=Category.PERMANENT,
+        error_reason=reason,
+    )
+
+
+def _sent(ready: Ready, result: SendResult, now: Instant) -> Settlement:
+    claimed, duration = ready.claimed, now - ready.claimed.received_at
+    metadata: dict[str, Any] = {
+        "attempt": claimed.attempt,
+        "provider": result.provider,
+        "providerMessageId": result.provider_message_id,
+        "durationMs": duration,
+    }
+    if result.message:
+        metadata["message"] = result.message
+    return Settlement(
+        claimed,
+        Status.SENT,
+        (*_steps(ready), Event(EventType.SENT, now, metadata)),
+        completes_attempt=True,
+        provider=result.provider,
+        provider_message_id=result.provider_message_id,
+        duration_ms=duration,
+    )
+
+
+def _failed(ready: Ready, result: SendResult, now: Instant) -> Settlement:
+    return _with_error(
+        ready,
+        result,
+        now,
+        Status.FAILED,
+        _failed_event(
+            ready.claimed,
+            now,
+            code=result.code,
+            category=result.category,
+            reason=result.message,
+            original_code=result.original_code,
+        ),
+    )
+
+
+def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
+    claimed, policy = ready.claimed, _policy(ready.claimed)
+    if policy.is_exhausted(claimed.attempt):
+        reason = f"All {policy.max_attempts} attempts failed; the last: {result.code}: {result.message}"
+        event = _failed_event(
+            claimed,
+            now,
+            code="MAX_ATTEMPTS_EXCEEDED",
+            category=result.category,
+            reason=reason,
+            original_code=result.original_code or result.code,
+        )
+        return Settlement(
+            claimed,
+            Status.FAILED,
+            (*_steps(ready), event),
+            completes_attempt=True,
+            provider=result.provider,
+            error_code="MAX_ATTEMPTS_EXCEEDED",
+            error_category=result.category,
+            error_reason=reason,
+            duration_ms=now - claimed.received_at,
+            is_dead_letter=True,
+        )
+    delay = policy.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
+    event = _retry_event(claimed, result, now, delay, next_attempt=claimed.attempt + 1)
+    return _with_error(ready, result, now, Status.RETRY_SCHEDULED, event, due_at=now + delay)
+
+
+def _deferred(ready: Ready, result: SendResult, now: Instant, until: Instant, reason: str) -> Settlement:
+    """Not the recipient's fault: the message waits, and the attempt does not count."""
+    event = _retry_event(ready.claimed, result, now, until - now, next_attempt=ready.claimed.attempt, reason=reason)
+    return _with_error(
+        ready, result, now, Status.RETRY_SCHEDULED, event, due_at=until, defer_reason=reason, completes_attempt=False
+    )
+
+
+def _in_doubt(ready: Ready, result: SendResult, now: Instant, doubt_until: Instant) -> Settlement:
+    event = Event(
+        EventType.IN_DOUBT,
+        now,
+        {"attempt": ready.claimed.attempt, "errorCode": result.code, "errorMessage": result.message},
+    )
+    return _with_error(ready, result, now, Status.IN_DOUBT, event, due_at=doubt_until)
+
+
+def _with_error(
+    ready: Ready, result: SendResult, now: Instant, status: Status, event: Event, **changes: Any
+) -> Settlement:
+    fields: dict[str, Any] = {
+        "completes_attempt": True,
+        "provider": result.provider,
+        "error_code": result.code,
+        "error_category": result.category,
+        "error_reason": result.message,
+        "duration_ms": now - ready.claimed.received_at,
+    }
+    return Settlement(ready.claimed, status, (*_steps(ready), event), **{**fields, **changes})
+
+
+def _steps(ready: Ready) -> tuple[Event, ...]:
+    attempt = {"attempt": ready.claimed.attempt}
+    return (
+        Event(EventType.RECEIVED, ready.claimed.received_at, attempt),
+        Event(EventType.VALIDATED, ready.validated_at, attempt),
+        Event(EventType.SENT_ATTEMPT, ready.attempted_at, attempt),
+    )
+
+
+def _failed_event(
+    claimed: Claimed,
+    now: Instant,
+    *,
+    code: str | None,
+    category: Category | None,
+    reason: str | None,
+    original_code: str | None = None,
+) -> Event:
+    return Event(
+        EventType.FAILED,
+        now,
+        {
+            "attempt": claimed.attempt,
+            "errorCode": code,
+            "errorCategory": category,
+            "errorMessage": reason,
+            "originalCode": original_code,
+            "willRetry": False,
+        },
+    )
+
+
+def _retry_event(
+    claimed: Claimed, result: SendResult, now: Instant, delay: Instant, *, next_attempt: int, reason: str | None = None
+) -> Event:
+    metadata: dict[str, Any] = {
+        "attempt": claimed.attempt,
+        "errorCode": result.code,
+        "errorCategory": result.category,
+        "errorMessage": result.message,
+        "originalCode": result.original_code,
+        "willRetry": True,
+        "nextAttemptNumber": next_attempt,
+        "backoffDelay": delay,
+    }
+    if reason is not None:
+        metadata["deferReason"] = reason
+    return Event(EventType.RETRY_SCHEDULED, now, metadata)
+
+
+def _policy(claimed: Claimed) -> RetryPolicy:
+    return POLICIES.get(claimed.retry_policy, STANDARD)

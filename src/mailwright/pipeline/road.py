@@ -1,0 +1,183 @@
+"""The road of one message up to the provider: validated, built, and signed. Whatever goes wrong is a value."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mailwright.content.dkim import DkimSigner
+from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, message_id
+from mailwright.content.layout import Addressed, Frame, Layout, Layouts
+from mailwright.content.mime import Attachment, Letter, compose
+from mailwright.content.store import StoredTemplate, TemplateStore
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.domain import address
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Claimed, Settlement
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.unsubscribe import GENERAL, UnsubscribeTokens
+from mailwright.ops.logs import logger
+from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
+from mailwright.pipeline.validate import Kind, Objection, objection
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are in the mails that we send."""
+
+    sender: Mailbox
+    bounce_address: str | None
+    unsubscribe_url: str
+    tokens: UnsubscribeTokens
+
+
+class Road:
+    def __init__(
+        self, templates: TemplateStore, identity: Identity, signer: DkimSigner | None, threads: Executor
+    ) -> None:
+        self._templates = templates
+        self._identity = identity
+        self._signer = signer
+        self._threads = threads
+        self._layouts = Layouts()
+
+    async def load_templates(self, batch: Sequence[Claimed]) -> None:
+        await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
+
+    def prepare(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+        if is_poison(claimed):
+            return poisoned(claimed, now)
+        if claimed.expires_at is not None and now >= claimed.expires_at:
+            return expired(claimed, now)
+        found = objection(claimed)
+        if found is not None:
+            return refused(claimed, found, now)
+        try:
+            return Ready(claimed, self._outgoing(claimed, now), validated_at=now)
+        except (TemplateFailed, HeaderRefused, address.InvalidAddress) as error:
+            return refused(claimed, Objection(Kind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
+        except Exception as error:  # one message that we cannot build must not end the worker of all the others
+            log.exception("message_not_built", outboxId=claimed.outbox_id, requestId=claimed.request_id)
+            reason = f"The mail could not be built: {type(error).__name__}."
+            return refused(claimed, Objection(Kind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
+
+    async def sign(self, batch: Sequence[Ready], now: Instant) -> list[Ready]:
+        """RSA takes milliseconds for each mail: in threads, so that connections are served meanwhile."""
+        if self._signer is None:
+            return list(batch)
+        loop = asyncio.get_running_loop()
+        signed = await asyncio.gather(
+            *(loop.run_in_executor(self._threads, self._signer.sign, ready.outgoing.content, now) for ready in batch)
+        )
+        return [
+            replace(ready, outgoing=replace(ready.outgoing, content=content))
+            for ready, content in zip(batch, signed, strict=True)
+        ]
+
+    def _outgoing(self, claimed: Claimed, now: Instant) -> Outgoing:
+        payload = claimed.payload
+        sender = mailbox_of(payload["from"]) if "from" in payload else self._identity.sender
+        to = Mailbox(payload["to"], payload.get("toName"))
+        cc = [mailbox_of(each) for each in payload.get("cc", ())]
+        bcc = [mailbox_of(each) for each in payload.get("bcc", ())]
+        identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
+        addressed = Addressed(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
+        # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
+        if claimed.template_key is not None and not cc and not payload.get("attachments"):
+            content = self._filled(claimed, sender, addressed)
+        else:
+            content = self._composed(claimed, sender, addressed, tuple(cc))
+        return Outgoing(
+            claimed.outbox_id,
+            address.deliverable(self._identity.bounce_address or sender.address),
+            tuple(address.deliverable(box.address) for box in (to, *cc, *bcc)),
+            content,
+        )
+
+    def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
+        stored, headers = self._template(claimed), claimed.payload.get("headers", {})
+        frame = Frame(sender, _optional_mailbox(claimed.payload.get("replyTo")), headers, _feedback_id(claimed))
+        version = (stored.key, sender, frame.reply_to, frame.feedback_id, tuple(sorted(headers.items())))
+        layout = self._layouts.get(
+            version, lambda: Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
+        )
+        return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url))
+
+    def _composed(self, claimed: Claimed, sender: Mailbox, addressed: Addressed, cc: tuple[Mailbox, ...]) -> bytes:
+        payload, url = claimed.payload, addressed.unsubscribe_url
+        subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
+        if claimed.template_key is not None:
+            stored = self._template(claimed)
+            template = Template(subject=stored.subject, html=stored.html, text=stored.text)
+            subject, html, text = template.render(self._values(claimed, url))
+        return compose(
+            Letter(
+                message_id=addressed.message_id,
+                date=addressed.date,
+                sender=sender,
+                to=addressed.to,
+                subject=subject,
+                html=html,
+                text=text,
+                reply_to=_optional_mailbox(payload.get("replyTo")),
+                cc=cc,
+                headers=payload.get("headers", {}),
+                attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
+                outbox_id=claimed.outbox_id,
+                unsubscribe=Unsubscribe(url) if url else None,
+                feedback_id=_feedback_id(claimed),
+            )
+        )
+
+    def _template(self, claimed: Claimed) -> StoredTemplate:
+        stored = self._templates.known(claimed.template_key or 0)
+        if stored is None or stored.tenant_id != claimed.tenant_id:
+            raise TemplateFailed("The template of this message no longer exists.")
+        return stored
+
+    def _values(self, claimed: Claimed, unsubscribe_url: str | None) -> dict[str, Any]:
+        payload = claimed.payload
+        standard = {
+            "email": payload["to"],
+            "name": payload.get("toName") or "",
+            "unsubscribe_url": unsubscribe_url or "",
+        }
+        return {**standard, **payload.get("variables", {})}
+
+    def _unsubscribe_url(self, claimed: Claimed) -> str | None:
+        if not claimed.is_bulk:
+            return None
+        list_key = claimed.payload.get("listKey", GENERAL)
+        return f"{self._identity.unsubscribe_url}?token={self._identity.tokens.make(claimed.to_email, list_key)}"
+
+
+def mailbox_of(value: Any) -> Mailbox:
+    """`name@example.com`, `Name <name@example.com>`, or an object with `email` and `name`."""
+    if isinstance(value, Mapping):
+        return Mailbox(value["email"], value.get("name"))
+    name, bracket, rest = str(value).rpartition("<")
+    if bracket and rest.endswith(">"):
+        return Mailbox(rest[:-1].strip(), name.strip().strip('"') or None)
+    return Mailbox(str(value).strip())
+
+
+def _optional_mailbox(value: Any) -> Mailbox | None:
+    return None if value is None else mailbox_of(value)
+
+
+def _attachment(value: Mapping[str, Any]) -> Attachment:
+    try:
+        content = base64.b64decode(value["content"], validate=True)
+    except binascii.Error as error:
+        raise TemplateFailed(f"The attachment {value.get('filename')!r} is not base64.") from error
+    return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
+
+
+def _feedback_id(claimed: Claimed) -> str:
+    """Campaign, customer, kind, sender: how mailbox providers name us in their complaint figures."""
+    return f"{claimed.payload.get('campaign', claimed.source)}:{claimed.tenant_id}:{claimed.source}:mailwright"

@@ -1,0 +1,70 @@
+"""The mailbox: a local maildir, one file a mail, for development and demonstrations. Any mail client can open it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, ResultKind, SendResult, sent
+from mailwright.providers.protocol import Probe
+
+PARTS = ("tmp", "new", "cur")
+
+
+class MailboxProvider:
+    name = "mailbox"
+    reports_events = False
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    async def send(self, message: Outgoing) -> SendResult:
+        if message.send_before is not None and self._clock.now() >= message.send_before:
+            return self._retryable("LOCK_EXPIRED", "The lock on this message ended before it was sent.")
+        try:
+            return sent(self.name, await asyncio.to_thread(self._deliver, message))
+        except OSError as error:
+            return self._retryable("MAILBOX_NOT_WRITABLE", f"{self._folder}: {error.strerror or error}")
+
+    async def check(self) -> Probe:
+        try:
+            await asyncio.to_thread(self._make_folders)
+        except OSError as error:
+            return Probe(False, f"{self._folder} cannot be written: {error.strerror or error}", "MAILBOX_NOT_WRITABLE")
+        return Probe(True, f"mails are written to {self._folder}/new")
+
+    async def close(self, grace: Instant = 0) -> None:
+        """Every mail is on disk when its send returns; there is nothing to end."""
+
+    def _deliver(self, message: Outgoing) -> str:
+        """Maildir's own way: written whole and flushed in `tmp`, then moved to `new` in one step.
+
+        The name is the message's own id, so a mail that is sent again after a doubt replaces itself.
+        """
+        self._make_folders()
+        name = f"{message.outbox_id}.mailwright"
+        part = self._folder / "tmp" / name
+        with part.open("wb") as file:
+            file.write(f"Return-Path: <{message.sender}>\r\n".encode())
+            file.write(f"Delivered-To: {', '.join(message.recipients)}\r\n".encode())
+            file.write(message.content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._folder / "new" / name)
+        return name
+
+    def _make_folders(self) -> None:
+        for part in PARTS:
+            (self._folder / part).mkdir(parents=True, exist_ok=True)
+
+    def _retryable(self, code: str, reason: str) -> SendResult:
+        return SendResult(
+            ResultKind.RETRYABLE,
+            self.name,
+            code=code,
+            category=Category.TRANSIENT,
+            message=reason,
+            blames_provider=code == "MAILBOX_NOT_WRITABLE",
+        )

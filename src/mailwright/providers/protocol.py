@@ -1,0 +1,37 @@
+"""What every provider is: one small protocol. A new provider is one module and one entry in `app`."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a trial found, in one line for people."""
+
+    is_ok: bool
+    summary: str
+    code: str | None = None
+
+
+class Provider(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reports_events(self) -> bool:
+        """Whether it later tells what became of a mail; a doubt then waits for that before it is decided."""
+        ...
+
+    async def send(self, message: Outgoing) -> SendResult: ...
+
+    async def check(self) -> Probe:
+        """Whether it would take a mail now, found out without sending one."""
+        ...
+
+    async def close(self, grace: Instant = 0) -> None:
+        """Lets what is under way end, for at most `grace` milliseconds."""
+        ...

@@ -1,0 +1,472 @@
+"""Mails over one session. The body of one mail and the envelope of the next share a write, so that a mail costs one
+round trip (RFC 2920); at every moment it is known which mails the server may have."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from mailwright.domain.address import mask
+from mailwright.domain.clock import Clock
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.providers.smtp.line import Line
+from mailwright.providers.smtp.login import Features
+from mailwright.providers.smtp.meaning import (
+    EIGHT_BIT_UNSUPPORTED,
+    ENDED_AFTER,
+    ENDED_BEFORE,
+    LOCK_EXPIRED,
+    PROVIDER,
+    TOO_LARGE,
+    UTF8_UNSUPPORTED,
+    Ending,
+    refused,
+)
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.settings import Timeouts
+from mailwright.providers.smtp.wire import dotted
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+# A larger body leaves in pieces of this size, each after the one before: until the last piece is written,
+# the mail can be taken back.
+CHUNK_BYTES = 64 * 1024
+
+# More than one kept connection may have gone stale unnoticed; not endlessly many.
+MAX_MOVES = 3
+
+WHOLE_ENVELOPE = (Phase.MAIL, Phase.RCPT, Phase.DATA)
+
+
+class Job:
+    """One message on its way, and what the server has said about it so far."""
+
+    __slots__ = (
+        "answer",
+        "is_heard",
+        "is_seven_bit",
+        "message",
+        "moves",
+        "needs_utf8",
+        "recipients_answered",
+        "refusal",
+        "refused_recipients",
+    )
+
+    def __init__(self, message: Outgoing, answer: "Future[SendResult]") -> None:
+        self.message = message
+        self.answer = answer
+        self.is_seven_bit = message.content.isascii()
+        self.needs_utf8 = not "".join((message.sender, *message.recipients)).isascii()
+        self.moves = 0  # how often its connection broke before it was heard, so that another took it
+        self.is_heard = False  # the server has answered something about it
+        self.refusal: SendResult | None = None
+        self.recipients_answered = 0
+        self.refused_recipients: dict[int, SendResult] = {}
+
+    @property
+    def has_recipients(self) -> bool:
+        return self.recipients_answered > len(self.refused_recipients)
+
+    def settle(self, result: SendResult) -> None:
+        if not self.answer.done():  # otherwise the caller has gone
+            self.answer.set_result(result)
+
+    def verdict(self) -> SendResult | None:
+        """Why the content should not follow. The first recipient decides for all, as the message is theirs."""
+        if self.refusal is not None or not self.refused_recipients:
+            return self.refusal
+        if self.has_recipients:
+            return self.refused_recipients.get(0)
+        refusals = self.refused_recipients.values()
+        return next((one for one in refusals if one.kind is ResultKind.RETRYABLE), self.refused_recipients[0])
+
+    def sent(self, reply: Reply) -> SendResult:
+        if not self.refused_recipients:
+            return sent(PROVIDER, reply.queue_id)
+        recipients = self.message.recipients
+        refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
+        message = f"{len(refusals)} of {len(recipients)} recipients refused: {', '.join(refusals)}"
+        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message)
+
+
+class Owner(Protocol):
+    def take(self) -> Job | None:
+        """The next message that waits for a connection."""
+
+    def again(self, job: Job) -> None:
+        """Nothing of this message has been heard: another connection shall carry it."""
+
+    def park(self, connection: "Connection") -> None:
+        """It can begin another message, and there is none."""
+
+    def unpark(self, connection: "Connection") -> None:
+        """It can begin nothing more."""
+
+    def lost(self, connection: "Connection") -> None: ...
+
+
+class Connection:
+    __slots__ = (
+        "_answered",
+        "_begun",
+        "_body_left",
+        "_clock",
+        "_expected",
+        "_features",
+        "_filing",
+        "_later_commands",
+        "_max_messages",
+        "_opening",
+        "_owner",
+        "_patience",
+        "_timeouts",
+        "_writing",
+        "is_quitting",
+        "line",
+    )
+
+    def __init__(
+        self, line: Line, features: Features, owner: Owner, *, clock: Clock, timeouts: Timeouts, max_messages: int
+    ) -> None:
+        self.line = line
+        self._features = features
+        self._owner = owner
+        self._clock = clock
+        self._timeouts = timeouts
+        self._max_messages = max_messages
+        self._begun = 0
+        self.is_quitting = False
+
+        # A message passes through these three; each holds one at most.
+        self._opening: Job | None = None  # its envelope is with the server
+        self._writing: Job | None = None  # a part of its body has left, the end has not
+        self._filing: Job | None = None  # its last byte has left: the server may have it
+
+        self._later_commands: list[tuple[bytes, tuple[Phase, ...]]] = []  # of the message that is opening
+        self._body_left = memoryview(b"")
+        self._expected: deque[Phase] = deque()  # the answers that are due, in order
+        self._answered: dict[Phase, Callable[[Reply], None]] = {
+            Phase.MAIL: self._mail_answered,
+            Phase.RCPT: self._rcpt_answered,
+            Phase.DATA: self._data_answered,
+            Phase.DOT: self._dot_answered,
+            Phase.RESET: self._reset_answered,
+            Phase.LONE_DOT: self._lone_dot_answered,
+            Phase.QUIT: self._quit_answered,
+        }
+        self._patience = {
+            Phase.MAIL: timeouts.mail,
+            Phase.RCPT: timeouts.rcpt,
+            Phase.DATA: timeouts.data,
+            Phase.DOT: timeouts.dot,
+            Phase.RESET: timeouts.reset,
+            Phase.LONE_DOT: timeouts.dot,
+            Phase.QUIT: timeouts.quit,
+        }
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._expected and self._writing is None
+
+    def start(self) -> None:
+        self.line.listener = self
+        self._look_for_work()
+        self.line.allow(self.patience())
+
+    def begin(self, job: Job) -> None:
+        """For a parked connection."""
+        commands = self._open(job) or self._open_next()
+        if commands:
+            self.line.write(commands)
+        else:
+            self._owner.park(self)
+        self.line.allow(self.patience())
+
+    def quit(self) -> None:
+        """For a connection without work."""
+        self._owner.unpark(self)
+        self.is_quitting = True
+        self._expected.append(Phase.QUIT)
+        self.line.write(b"QUIT\r\n")
+        self.line.allow(self.patience())
+
+    # The line speaks to us.
+
+    def reply_came(self, reply: Reply) -> None:
+        if not self._expected:
+            self._not_asked(reply)
+        elif reply.code == 421:
+            self._shut_down(self._expected.popleft(), reply)
+        else:
+            self._answered[self._expected.popleft()](reply)
+
+    def patience(self) -> float:
+        if self._expected:
+            return self._patience[self._expected[0]]
+        return self._timeouts.idle if self._writing is None else self._timeouts.block
+
+    def time_ran_out(self) -> None:
+        if self.is_idle:
+            self.quit()
+        else:
+            phase = f"answer to {self._expected[0].name}" if self._expected else "progress in the content"
+            self.line.end(Ending.TIMED_OUT, f"no {phase} in {self.patience():g} s")
+
+    def room_again(self) -> None:
+        if self._writing is not None:
+            self._write_more(self._writing)
+            self.line.allow(self.patience())
+        elif self._opening is None and self._features.pipelining and not self.is_quitting:
+            self._look_for_work()
+
+    def line_ended(self, ending: Ending, detail: str) -> None:
+        if self._filing is not None:
+            self._filing.settle(ENDED_AFTER[ending].result(f"after the last byte: {detail}"))
+        for job in (self._writing, self._opening):
+            if job is None:
+                continue
+            if self._may_move(job) and ending is not Ending.SHUT_DOWN:
+                job.moves += 1
+                self._owner.again(job)
+            else:
+                job.settle(ENDED_BEFORE[ending].result(detail))
+        self._filing = self._writing = self._opening = None
+        self._owner.lost(self)
+
+    # A message begins.
+
+    def _look_for_work(self) -> None:
+        """Whenever no envelope is open, so that one may be."""
+        commands = self._open_next()
+        if commands:
+            self.line.write(commands)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._begun < self._max_messages:
+            self._owner.park(self)
+        elif self.is_idle:
+            self.quit()
+
+    def _open_next(self) -> bytes:
+        """The first commands of the next message that may go; nothing when there is none."""
+        commands = b""
+        while not commands and self._begun < self._max_messages and (job := self._owner.take()):
+            commands = self._open(job)
+        return commands
+
+    def _open(self, job: Job) -> bytes:
+        objection = self._objection(job)
+        if objection is not None:
+            job.settle(objection)
+            return b""
+        self._begun += 1
+        self._opening = job
+        commands, phases = self._envelope(job)
+        self._expected.extend(phases)
+        return commands
+
+    def _objection(self, job: Job) -> SendResult | None:
+        """Why this server cannot take the message, known before asking it."""
+        message, features = job.message, self._features
+        if self._is_too_late(message):
+            return LOCK_EXPIRED.result("the lock on the message ended before it could be sent")
+        if features.max_size_bytes is not None and len(message.content) > features.max_size_bytes:
+            size = f"{len(message.content)} bytes, the server takes {features.max_size_bytes}"
+            return TOO_LARGE.result(f"the message is too large: {size}")
+        if not job.is_seven_bit and "8BITMIME" not in features.offered:
+            return EIGHT_BIT_UNSUPPORTED.result("the content has 8-bit bytes and the server takes 7-bit only")
+        if job.needs_utf8 and "SMTPUTF8" not in features.offered:
+            return UTF8_UNSUPPORTED.result("an address has non-ASCII characters and the server does not take them")
+        return None
+
+    def _envelope(self, job: Job) -> tuple[bytes, tuple[Phase, ...]]:
+        """What can be written at once, with the answers it asks for; the rest is kept for later."""
+        message = job.message
+        mail = f"MAIL FROM:<{message.sender}>{self._parameters(job)}\r\n"
+        if self._features.pipelining and len(message.recipients) == 1:
+            # With one recipient no answer can make us take back a DATA that the server has accepted for somebody.
+            return f"{mail}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE
+        recipients = [f"RCPT TO:<{address}>\r\n" for address in message.recipients]
+        data = (b"DATA\r\n", (Phase.DATA,))
+        if self._features.pipelining:
+            self._later_commands = [data]
+            return "".join((mail, *recipients)).encode(), (Phase.MAIL, *[Phase.RCPT] * len(recipients))
+        # Taken from the end.
+        self._later_commands = [data, *((one.encode(), (Phase.RCPT,)) for one in reversed(recipients))]
+        return mail.encode(), (Phase.MAIL,)
+
+    def _parameters(self, job: Job) -> str:
+        size = f" SIZE={len(job.message.content)}" if self._features.takes_size else ""
+        body = "" if job.is_seven_bit else " BODY=8BITMIME"
+        return f"{size}{body} SMTPUTF8" if job.needs_utf8 else size + body
+
+    # Its envelope is answered.
+
+    def _mail_answered(self, reply: Reply) -> None:
+        job = self._opened()
+        job.is_heard = True
+        if not reply.is_ok:
+            if not reply.is_refusal:
+                self._out_of_step(job, Phase.MAIL, reply)
+                return
+            job.refusal = refused(Phase.MAIL, reply)
+        if not self._expected:
+            self._go_on(job)
+
+    def _rcpt_answered(self, reply: Reply) -> None:
+        job = self._opened()
+        if not reply.is_ok:
+            if not reply.is_refusal:
+                self._out_of_step(job, Phase.RCPT, reply)
+                return
+            job.refused_recipients[job.recipients_answered] = refused(Phase.RCPT, reply)
+        job.recipients_answered += 1
+        if not self._expected:
+            self._go_on(job)
+
+    def _data_answered(self, reply: Reply) -> None:
+        job = self._opened()
+        verdict = job.verdict()
+        if reply.code == 354:
+            if verdict is None:
+                self._send_content(job)
+            elif job.has_recipients:
+                # A dot would deliver an empty mail to somebody.
+                self._abandon(job, verdict, "the server wants content for a message that it has refused")
+            else:
+                self._give_up(job, verdict, b".\r\n", Phase.LONE_DOT)
+        elif reply.is_refusal:
+            self._give_up(job, verdict or refused(Phase.DATA, reply), b"RSET\r\n", Phase.RESET)
+        else:
+            self._out_of_step(job, Phase.DATA, reply)
+
+    def _go_on(self, job: Job) -> None:
+        """All that was asked so far is answered, and DATA was not asked yet."""
+        is_complete = job.refusal is not None or job.recipients_answered == len(job.message.recipients)
+        verdict = job.verdict() if is_complete else None
+        if verdict is not None:
+            self._give_up(job, verdict, b"RSET\r\n", Phase.RESET)
+        else:
+            commands, phases = self._later_commands.pop()
+            self._expected.extend(phases)
+            self.line.write(commands)
+
+    def _give_up(self, job: Job, verdict: SendResult, command: bytes, phase: Phase) -> None:
+        """The server forgets this message, and the connection goes on with the next."""
+        job.settle(verdict)
+        self._opening = None
+        self._expected.append(phase)
+        self.line.write(command + (self._open_next() if self._features.pipelining else b""))
+
+    def _reset_answered(self, reply: Reply) -> None:
+        if not reply.is_ok:
+            self.line.end(Ending.LOST, f"the server does not take a RSET: {reply.status} {reply.text}")
+        elif self._opening is None:
+            self._look_for_work()
+
+    def _lone_dot_answered(self, _reply: Reply) -> None:
+        if self._opening is None:
+            self._look_for_work()
+
+    # Its content follows.
+
+    def _send_content(self, job: Job) -> None:
+        if job.answer.done():
+            self._abandon(job, LOCK_EXPIRED.result("nobody waits for this message any more"), "taken back")
+        elif self._is_too_late(job.message):
+            result = LOCK_EXPIRED.result("the lock on the message ended before its content could be sent")
+            self._abandon(job, result, "taken back")
+        else:
+            self._opening = None
+            body = dotted(job.message.content)
+            if len(body) <= CHUNK_BYTES:
+                self._write_last(job, body)
+            else:
+                self._writing = job
+                self._body_left = memoryview(body)
+                self._write_more(job)
+
+    def _write_more(self, job: Job) -> None:
+        while not self.line.is_full:
+            chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
+            if not self._body_left:
+                self._writing = None
+                self._write_last(job, bytes(chunk))
+                return
+            self.line.write(chunk)
+
+    def _write_last(self, job: Job, rest: bytes) -> None:
+        self._filing = job
+        self._expected.append(Phase.DOT)
+        if not self._features.pipelining:
+            self.line.write(rest)
+            return
+        following = self._open_next()
+        self.line.write(rest + following)
+        if not following and not self.line.is_full:
+            self._rest()
+
+    def _dot_answered(self, reply: Reply) -> None:
+        job = self._filing
+        assert job is not None
+        if reply.is_ok:
+            job.settle(job.sent(reply))
+        elif reply.is_refusal:
+            job.settle(refused(Phase.DOT, reply))
+        else:
+            self.line.end(Ending.GARBLED, f"not an answer to a mail: {reply.status} {reply.text}")
+            return
+        self._filing = None
+        if self._opening is None:
+            self._look_for_work()
+
+    def _quit_answered(self, _reply: Reply) -> None:
+        self.line.close()
+
+    # Things go wrong.
+
+    def _not_asked(self, reply: Reply) -> None:
+        """Mostly a server that is tired of waiting; in the middle of a content, one that has seen enough."""
+        if self._writing is not None and reply.is_refusal:
+            self._writing.settle(refused(Phase.DOT, reply))
+            self._writing = None
+        self.line.end(Ending.GARBLED, f"the server said, unasked: {reply.status} {reply.text}")
+
+    def _shut_down(self, phase: Phase, reply: Reply) -> None:
+        job = self._filing if phase is Phase.DOT else self._opening if phase in WHOLE_ENVELOPE else None
+        if job is not None and not self._may_move(job):
+            self._forget(job)
+            job.settle(refused(phase, reply))
+        self.line.end(Ending.LOST, f"the server is closing: {reply.status} {reply.text}")
+
+    def _out_of_step(self, job: Job, phase: Phase, reply: Reply) -> None:
+        """Answers and questions do not match any more: what comes next could be taken for anything."""
+        self._abandon(job, refused(phase, reply), f"{reply.status} is no answer to {phase.name}")
+
+    def _abandon(self, job: Job, result: SendResult, detail: str) -> None:
+        """Before its last byte left. The line goes with it: there is no other way to take back an accepted DATA."""
+        self._forget(job)
+        job.settle(result)
+        self.line.end(Ending.LOST, detail)
+
+    def _forget(self, job: Job) -> None:
+        if job is self._opening:
+            self._opening = None
+        else:
+            self._filing = None
+
+    def _may_move(self, job: Job) -> bool:
+        """The line broke on somebody else's account: a connection that was kept too long, or the message before."""
+        return not job.is_heard and job.moves < MAX_MOVES and self._begun > 1
+
+    def _opened(self) -> Job:
+        assert self._opening is not None
+        return self._opening
+
+    def _is_too_late(self, message: Outgoing) -> bool:
+        return message.send_before is not None and self._clock.now() >= message.send_before

@@ -1,0 +1,218 @@
+"""How a session begins: connect, greeting, EHLO, STARTTLS, AUTH. What fails here fails for every mail alike."""
+
+import asyncio
+import ssl
+from base64 import b64encode
+from collections import deque
+from dataclasses import dataclass
+
+from mailwright.domain.results import SendResult
+from mailwright.providers.smtp.line import Line
+from mailwright.providers.smtp.meaning import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, Ending, refused
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
+
+
+class LoginFailed(Exception):
+    """The session did not come about."""
+
+    def __init__(self, result: SendResult) -> None:
+        super().__init__(result.message)
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the server offers, by EHLO keyword; empty after a HELO."""
+
+    offered: dict[str, str]
+    pipelining: bool
+    max_size_bytes: int | None
+    takes_size: bool
+
+    @classmethod
+    def of(cls, reply: Reply | None) -> "Features":
+        offered: dict[str, str] = {}
+        for line in reply.lines[1:] if reply else ():
+            # AUTH=PLAIN is how some old servers spell it.
+            keyword, _, parameters = line.decode("latin-1").replace("=", " ").strip().partition(" ")
+            offered[keyword.upper()] = f"{offered.get(keyword.upper(), '')} {parameters}".strip().upper()
+        size = offered.get("SIZE", "")
+        # SIZE 0 is how a server says that it knows no limit.
+        limit = int(size) if size.isascii() and size.isdigit() and len(size) <= 20 else 0
+        return cls(offered, "PIPELINING" in offered, limit or None, "SIZE" in offered)
+
+
+class Conversation:
+    """Question and answer, one at a time, on a line that carries no mail yet."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.line = Line(self)
+        self._timeouts = {
+            Phase.GREETING: timeouts.greeting,
+            Phase.HELLO: timeouts.hello,
+            Phase.STARTTLS: timeouts.starttls,
+            Phase.AUTH: timeouts.auth,
+            Phase.QUIT: timeouts.quit,
+        }
+        self._phase = Phase.GREETING
+        self._heard: deque[Reply] = deque()
+        self._failure: SendResult | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def ask(self, phase: Phase, command: bytes) -> Reply:
+        if self._heard:
+            raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
+        if self._failure is None:
+            self.line.write(command + b"\r\n")
+        return await self.hear(phase)
+
+    async def hear(self, phase: Phase) -> Reply:
+        self._phase = phase
+        if not self._heard and self._failure is None:
+            self.line.allow(self.patience())
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._heard:
+            return self._heard.popleft()
+        assert self._failure is not None
+        raise LoginFailed(self._failure)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._heard) or not self.line.is_silent
+
+    def finish(self) -> None:
+        """The line is about to carry mail: nothing may be left over, and nothing may have happened to it."""
+        if self.has_more:
+            raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
+        if self._failure is not None:
+            raise LoginFailed(self._failure)
+
+    def reply_came(self, reply: Reply) -> None:
+        self._heard.append(reply)
+        if len(self._heard) > 2:
+            self.line.end(Ending.GARBLED, "the server answers what nobody asked")
+        self._wake()
+
+    def patience(self) -> float:
+        return self._timeouts[self._phase]
+
+    def time_ran_out(self) -> None:
+        self.line.end(Ending.TIMED_OUT, f"no answer in the phase {self._phase.name} in {self.patience():g} s")
+
+    def room_again(self) -> None:
+        """Nothing here is ever large enough to wait for room."""
+
+    def line_ended(self, ending: Ending, detail: str) -> None:
+        self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+async def log_in(
+    settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts, hostname: str | None
+) -> tuple[Conversation, Features]:
+    """A session that is ready for mail, or LoginFailed."""
+    conversation = Conversation(timeouts)
+    await _connect(conversation.line, settings, context, timeouts)
+    try:
+        name = (hostname or _address_literal(conversation.line.local_address)).encode("ascii", "replace")
+        _require(await conversation.hear(Phase.GREETING), Phase.GREETING, 220)
+        features = await _greet(conversation, name)
+        if settings.tls is Tls.STARTTLS:
+            if "STARTTLS" not in features.offered:
+                raise LoginFailed(TLS_FAILED.result(f"{settings.host} does not offer STARTTLS"))
+            assert context is not None
+            await _encrypt(conversation, settings, context, timeouts)
+            features = await _greet(conversation, name)  # what was said in the clear counts for nothing
+        if settings.user is not None and settings.password is not None:
+            await _authenticate(conversation, features, settings.user, settings.password)
+        conversation.finish()
+    except BaseException:
+        conversation.line.end(Ending.LOST, "the session did not come about")
+        await asyncio.wait([conversation.line.closed], timeout=1.0)
+        raise
+    return conversation, features
+
+
+async def _connect(line: Line, settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+    is_tls = settings.tls is Tls.TLS
+    try:
+        async with asyncio.timeout(timeouts.connect):
+            await asyncio.get_running_loop().create_connection(
+                lambda: line,
+                settings.host,
+                settings.port,
+                ssl=context if is_tls else None,
+                server_hostname=settings.host if is_tls else None,
+            )
+    except TimeoutError as error:
+        detail = f"no connection to {settings.host}:{settings.port} in {timeouts.connect:g} s"
+        raise LoginFailed(ENDED_BEFORE[Ending.TIMED_OUT].result(detail)) from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot spell
+        raise _unreachable(settings, error) from error
+
+
+async def _greet(conversation: Conversation, name: bytes) -> Features:
+    reply = await conversation.ask(Phase.HELLO, b"EHLO " + name)
+    if reply.code in (500, 502):
+        _require(await conversation.ask(Phase.HELLO, b"HELO " + name), Phase.HELLO, 250)
+        return Features.of(None)
+    return Features.of(_require(reply, Phase.HELLO, 250))
+
+
+async def _encrypt(
+    conversation: Conversation, settings: SmtpSettings, context: ssl.SSLContext, timeouts: Timeouts
+) -> None:
+    _require(await conversation.ask(Phase.STARTTLS, b"STARTTLS"), Phase.STARTTLS, 220)
+    if conversation.has_more:
+        # Someone on the way put words in front of the encrypted ones, to be taken for the server's.
+        raise LoginFailed(TLS_FAILED.result("the server said more after it agreed to STARTTLS, before TLS began"))
+    try:
+        async with asyncio.timeout(timeouts.connect):
+            await conversation.line.encrypt(context, settings.host)
+    except TimeoutError as error:
+        conversation.line.mark_closed()
+        detail = f"no TLS handshake with {settings.host} in {timeouts.connect:g} s"
+        raise LoginFailed(ENDED_BEFORE[Ending.TIMED_OUT].result(detail)) from error
+    except OSError as error:
+        conversation.line.mark_closed()
+        raise _unreachable(settings, error) from error
+
+
+async def _authenticate(conversation: Conversation, features: Features, user: str, password: str) -> None:
+    offered = features.offered.get("AUTH", "").split()
+    if "PLAIN" in offered:
+        secret = b64encode(f"\0{user}\0{password}".encode())
+        _require(await conversation.ask(Phase.AUTH, b"AUTH PLAIN " + secret), Phase.AUTH, 235)
+    elif "LOGIN" in offered:
+        _require(await conversation.ask(Phase.AUTH, b"AUTH LOGIN"), Phase.AUTH, 334)
+        _require(await conversation.ask(Phase.AUTH, b64encode(user.encode())), Phase.AUTH, 334)
+        _require(await conversation.ask(Phase.AUTH, b64encode(password.encode())), Phase.AUTH, 235)
+    else:
+        found = f"it offers {', '.join(offered)}" if offered else "it offers no AUTH"
+        raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server knows neither AUTH PLAIN nor LOGIN: {found}"))
+
+
+def _require(reply: Reply, phase: Phase, code: int) -> Reply:
+    if reply.code != code:
+        raise LoginFailed(refused(phase, reply))
+    return reply
+
+
+def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
+    place = f"{settings.host}:{settings.port}"
+    # A handshake that is cut short is the network's doing; one that fails is a matter of certificates and versions.
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return LoginFailed(TLS_FAILED.result(f"TLS with {place} failed: {error}"))
+    return LoginFailed(ENDED_BEFORE[Ending.LOST].result(f"no connection to {place}: {error}"))
+
+
+def _address_literal(address: str) -> str:
+    """What RFC 5321 asks of a client that has no full name: its address in brackets."""
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"

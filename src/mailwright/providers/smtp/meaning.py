@@ -1,0 +1,162 @@
+"""What an SMTP server's answer means to us: one table by phase and reply, one for lines that end without a reply."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from fnmatch import translate
+
+from mailwright.domain.clock import HOUR, Instant
+from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.replies import MAX_TEXT, Reply
+
+PROVIDER = "smtp"
+
+# A daily quota opens again at a time that nobody tells us; asking a few times a day finds it.
+DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    code: str
+    category: Category
+    kind: ResultKind
+    blames_provider: bool = False
+    retry_after: Instant | None = None
+
+    def result(self, message: str, original_code: str | None = None) -> SendResult:
+        return SendResult(
+            self.kind,
+            PROVIDER,
+            code=self.code,
+            category=self.category,
+            message=message[:MAX_TEXT],
+            original_code=original_code,
+            retry_after=self.retry_after,
+            blames_provider=self.blames_provider,
+        )
+
+
+class Ending(Enum):
+    """How a line ended, where no reply says why."""
+
+    LOST = auto()
+    TIMED_OUT = auto()
+    GARBLED = auto()
+    SHUT_DOWN = auto()  # we are closing and the time to wait is over
+
+
+def failed(code: str, category: Category = Category.PERMANENT) -> Meaning:
+    return Meaning(code, category, ResultKind.FAILED, blames_provider=category is Category.CONFIGURATION)
+
+
+def retried(
+    code: str, category: Category = Category.TRANSIENT, *, blame: bool = False, after: Instant | None = None
+) -> Meaning:
+    return Meaning(code, category, ResultKind.RETRYABLE, blame, after)
+
+
+def in_doubt(code: str, category: Category = Category.TIMEOUT) -> Meaning:
+    return Meaning(code, category, ResultKind.IN_DOUBT, blames_provider=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    phases: tuple[Phase, ...]
+    replies: re.Pattern[str]  # on "550 5.1.1", or on "550 -" where the server gives no enhanced status
+    text: re.Pattern[str]
+    meaning: Meaning
+
+
+def row(phases: tuple[Phase, ...], replies: str, meaning: Meaning, text: str = "") -> Row:
+    alternatives = "|".join(translate(pattern) for pattern in replies.split(", "))
+    return Row(phases, re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
+
+
+ANYWHERE = tuple(Phase)
+SESSION = (Phase.GREETING, Phase.HELLO, Phase.STARTTLS, Phase.AUTH)
+MAIL = (Phase.MAIL,)
+RCPT = (Phase.RCPT,)
+ENVELOPE = (Phase.MAIL, Phase.RCPT)
+CONTENT = (Phase.DATA, Phase.DOT)
+TRANSACTION = (*ENVELOPE, *CONTENT)
+
+DAILY = r"\bdaily\b.*\b(quota|limit)|\b(quota|limit)\b.*\b(daily|per day|24 hours)\b"
+TOO_FAST = r"throttl|\brate\b|\bquota\b|too many"
+BLOCKED = r"spam|block|black ?list|deny ?list|policy|reputation|\bspf\b|\bdkim\b|\bdmarc\b|relay"
+
+NOT_FOR_US = Category.CONFIGURATION
+
+# The first row that fits decides. SMTP_RECIPIENT_REJECTED says that the address is dead; every other code leaves the
+# address in peace.
+MEANINGS = (
+    #   where        reply                         internal code, category, retry
+    row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
+    row(
+        ANYWHERE,
+        "454 *, 4?? 4.7.*",
+        retried("SMTP_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE),
+        text=DAILY,
+    ),
+    row(ANYWHERE, "454 *, 4?? 4.7.*", retried("SMTP_THROTTLED", Category.QUOTA), text=TOO_FAST),
+    row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
+    # before a mail is mentioned: the server's state or our settings
+    row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
+    row((Phase.GREETING, Phase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
+    row((Phase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
+    row((Phase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    # the envelope
+    row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    row(TRANSACTION, "5?? 5.3.4, 5?? 5.2.3", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(MAIL, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(MAIL, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
+    row(MAIL, "503 *", retried("SMTP_OUT_OF_SEQUENCE", blame=True)),
+    row(MAIL, "5?? *", failed("SMTP_SENDER_REFUSED", NOT_FOR_US)),
+    row(MAIL, "4?? *", retried("SMTP_TEMPORARY_FAILURE", blame=True)),
+    row(RCPT, "5?? 5.1.[1236], 5?? 5.1.10, 5?? 5.2.1, 5?? 5.4.4, 556 *", failed("SMTP_RECIPIENT_REJECTED")),
+    row((Phase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
+    row((Phase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
+    row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
+    row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
+    row(RCPT, "55[013] -", failed("SMTP_RECIPIENT_REJECTED")),
+    # the content
+    row(CONTENT, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
+    row(CONTENT, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(TRANSACTION, "5?? *", failed("SMTP_MESSAGE_REJECTED")),
+    row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
+)
+UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
+
+# Before its last byte left us nobody can have the mail; after it, only a whole reply tells.
+ENDED_BEFORE = {
+    Ending.LOST: retried("NETWORK_ERROR", blame=True),
+    Ending.TIMED_OUT: retried("SMTP_TIMEOUT", Category.TIMEOUT, blame=True),
+    Ending.GARBLED: retried("SMTP_UNKNOWN_REPLY", blame=True),
+    Ending.SHUT_DOWN: retried("SHUTTING_DOWN"),
+}
+ENDED_AFTER = {
+    Ending.LOST: in_doubt("SMTP_NO_ANSWER"),
+    Ending.TIMED_OUT: in_doubt("SMTP_NO_ANSWER"),
+    Ending.GARBLED: in_doubt("SMTP_GARBLED_ANSWER", Category.TRANSIENT),
+    Ending.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
+}
+
+# What we find out ourselves, without asking the server about this mail.
+TLS_FAILED = failed("SMTP_TLS_FAILED", NOT_FOR_US)
+AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", NOT_FOR_US)
+LOCK_EXPIRED = retried("LOCK_EXPIRED")
+INVALID_ADDRESS = failed("INVALID_ADDRESS", Category.VALIDATION)
+INVALID_CONTENT = failed("INVALID_CONTENT", Category.VALIDATION)
+TOO_LARGE = failed("SMTP_MESSAGE_TOO_LARGE")
+UTF8_UNSUPPORTED = failed("SMTP_UTF8_UNSUPPORTED")
+EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
+
+
+def refused(phase: Phase, reply: Reply) -> SendResult:
+    """The result of a message, or of everything that waits, when the server answers this at that point."""
+    status, text = reply.status, reply.text
+    subject = f"{reply.code} {reply.enhanced or '-'}"
+    for candidate in MEANINGS:
+        if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
+            return candidate.meaning.result(text, status)
+    return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)

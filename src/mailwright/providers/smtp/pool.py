@@ -1,0 +1,197 @@
+"""Connections to one server: opened when there is work for them, shared by all messages, closed when they rest."""
+
+import asyncio
+import ssl
+from collections import deque
+
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.providers.smtp.connection import Connection, Job
+from mailwright.providers.smtp.login import LoginFailed, log_in
+from mailwright.providers.smtp.meaning import ENDED_BEFORE, Ending
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
+
+# One message whose content is with the server and one whose envelope is: more does not fit into one round trip.
+PIPELINE_DEPTH = 2
+
+# A server that serves us and refuses one connection more has a limit; asking again at once would not change it.
+SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
+
+
+class Pool:
+    def __init__(
+        self,
+        settings: SmtpSettings,
+        context: ssl.SSLContext | None,
+        clock: Clock,
+        timeouts: Timeouts,
+        hostname: str | None,
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._clock = clock
+        self._timeouts = timeouts
+        self._hostname = hostname
+        self._waiting: deque[Job] = deque()
+        self._live: set[Connection] = set()
+        self._idle: dict[Connection, None] = {}  # the last to rest works first, so that the others may close
+        self._half_idle: dict[Connection, None] = {}  # one message is being filed, another could begin
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._closing_lines: set[asyncio.Future[None]] = set()
+        self._is_closing = False
+        self._drained: asyncio.Future[None] | None = None
+
+    def carry(self, message: Outgoing) -> "asyncio.Future[SendResult]":
+        job = Job(message, asyncio.get_running_loop().create_future())
+        if self._is_closing:
+            job.settle(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider is closed"))
+        elif self._idle:
+            self._idle.popitem()[0].begin(job)
+        elif self._half_idle:
+            connection = next(iter(self._half_idle))
+            del self._half_idle[connection]
+            connection.begin(job)
+        else:
+            self._waiting.append(job)
+            self._open_more()
+        return job.answer
+
+    async def close(self, grace: Instant) -> None:
+        """What was accepted may finish within the grace time; what has not left by then is given back."""
+        self._is_closing = True
+        if not self._is_drained:
+            self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._drained], timeout=grace / SECOND)
+        await self._stop_attempts()
+        self._fail_waiting(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider was closed before the message left"))
+        for connection in tuple(self._live):
+            if connection.is_idle:
+                connection.quit()
+            elif not connection.is_quitting:
+                connection.line.end(Ending.SHUT_DOWN, "the time to finish was over")
+        await self._wait_for_lines()
+
+    # A connection speaks to us.
+
+    def take(self) -> Job | None:
+        while self._waiting:
+            job = self._waiting.popleft()
+            if not job.answer.done():  # otherwise its caller has gone
+                return job
+        return None
+
+    def again(self, job: Job) -> None:
+        if self._idle:
+            self._idle.popitem()[0].begin(job)
+        else:
+            self._waiting.appendleft(job)
+
+    def park(self, connection: Connection) -> None:
+        if connection.is_idle:
+            self._half_idle.pop(connection, None)
+            self._idle[connection] = None
+        else:
+            self._half_idle[connection] = None
+        self._tell_if_drained()
+
+    def unpark(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+        self._half_idle.pop(connection, None)
+
+    def lost(self, connection: Connection) -> None:
+        self.unpark(connection)
+        self._live.discard(connection)
+        closed = connection.line.closed
+        if not closed.done():
+            self._closing_lines.add(closed)
+            closed.add_done_callback(self._closing_lines.discard)
+        self._open_more()
+        self._tell_if_drained()
+
+    # Opening.
+
+    def _open_more(self) -> None:
+        while self._wants_another:
+            self._attempts.add(asyncio.get_running_loop().create_task(self._attempt()))
+
+    @property
+    def _wants_another(self) -> bool:
+        if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.connections:
+            return False
+        if not self._live:
+            # One goes first: a server that is down or refuses us should hear it once, not ten times.
+            return not self._attempts
+        return self._pause is None and len(self._waiting) > len(self._attempts) * PIPELINE_DEPTH
+
+    async def _attempt(self) -> None:
+        failure: SendResult | None = None
+        try:
+            conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
+        except LoginFailed as error:
+            failure = error.result
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            failure = ENDED_BEFORE[Ending.LOST].result(f"no connection to {self._settings.host}: {error!r}")
+        finally:
+            self._attempts.discard(_current_task())
+        if failure is not None:
+            self._attempt_failed(failure)
+            return
+        connection = Connection(
+            conversation.line,
+            features,
+            self,
+            clock=self._clock,
+            timeouts=self._timeouts,
+            max_messages=self._settings.messages_per_connection,
+        )
+        self._live.add(connection)
+        connection.start()
+        self._open_more()
+
+    def _attempt_failed(self, failure: SendResult) -> None:
+        if self._live:
+            loop = asyncio.get_running_loop()
+            self._pause = self._pause or loop.call_later(SECONDS_BETWEEN_REFUSED_CONNECTIONS, self._end_pause)
+        else:
+            self._fail_waiting(failure)
+        self._tell_if_drained()
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._open_more()
+
+    def _fail_waiting(self, result: SendResult) -> None:
+        while (job := self.take()) is not None:
+            job.settle(result)
+
+    # Closing.
+
+    @property
+    def _is_drained(self) -> bool:
+        return not self._waiting and all(one.is_idle or one.is_quitting for one in self._live)
+
+    def _tell_if_drained(self) -> None:
+        if self._drained is not None and not self._drained.done() and self._is_drained:
+            self._drained.set_result(None)
+
+    async def _stop_attempts(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        attempts = tuple(self._attempts)
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def _wait_for_lines(self) -> None:
+        for connection in self._live:
+            self._closing_lines.add(connection.line.closed)
+        if self._closing_lines:
+            await asyncio.wait(tuple(self._closing_lines))
+
+
+def _current_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

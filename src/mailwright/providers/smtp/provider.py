@@ -1,0 +1,77 @@
+"""The `smtp` provider: a message in, a result out. Nothing is raised, and every failure has a name."""
+
+import socket
+import ssl
+
+from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.providers.protocol import Probe
+from mailwright.providers.smtp.login import LoginFailed, log_in
+from mailwright.providers.smtp.meaning import PROVIDER
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.pool import Pool
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
+from mailwright.providers.smtp.wire import objection
+
+
+class Smtp:
+    name = PROVIDER
+    reports_events = False
+
+    def __init__(
+        self,
+        settings: SmtpSettings,
+        *,
+        clock: Clock | None = None,
+        timeouts: Timeouts | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        self._settings = settings
+        self._timeouts = timeouts or Timeouts()
+        self._hostname = hostname or _own_name()
+        self._context = _tls_context(settings)
+        self._pool = Pool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
+
+    async def send(self, message: Outgoing) -> SendResult:
+        refusal = objection(message)
+        return refusal if refusal is not None else await self._pool.carry(message)
+
+    async def check(self) -> Probe:
+        """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
+        place = f"{self._settings.host}:{self._settings.port}"
+        try:
+            conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
+        except LoginFailed as failure:
+            code, said = failure.result.code, failure.result.original_code
+            return Probe(False, f"{place}: {f'{said} ' if said else ''}{failure.result.message}", code)
+        encryption = conversation.line.tls_version or "no TLS"
+        user = f"logged in as {self._settings.user}" if self._settings.user else "no login"
+        pipelining = "pipelining" if features.pipelining else "no pipelining"
+        try:
+            await conversation.ask(Phase.QUIT, b"QUIT")
+        except LoginFailed:
+            pass  # it served us; how it says good-bye is its own affair
+        finally:
+            conversation.line.close()
+            await conversation.line.closed
+        return Probe(True, f"{place}: {encryption}, {user}, {pipelining}")
+
+    async def close(self, grace: Instant = 30 * SECOND) -> None:
+        await self._pool.close(grace)
+
+
+def _own_name() -> str | None:
+    """A full name or none: servers refuse an EHLO with half a name, and asking DNS for the rest could block."""
+    name = socket.gethostname()
+    return name if "." in name and name.isascii() else None
+
+
+def _tls_context(settings: SmtpSettings) -> ssl.SSLContext | None:
+    if settings.tls is Tls.NONE:
+        return None
+    try:
+        return ssl.create_default_context(cafile=settings.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationInvalid(f"the certificates in {settings.ca} cannot be read: {error}") from error

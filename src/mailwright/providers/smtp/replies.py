@@ -1,0 +1,115 @@
+"""What the server says: bytes in, whole replies out, and a bound on how much of it is kept."""
+
+import re
+from collections.abc import Iterator
+
+# RFC 5321 allows 512 bytes; real servers explain themselves at more length. Beyond this it is not a reply any more.
+MAX_LINE_BYTES = 4_096
+MAX_LINES = 100
+MAX_TEXT = 500
+MAX_ID = 200
+
+_ENHANCED = re.compile(rb"([245]\.\d{1,3}\.\d{1,3})(?:\s|$)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_QUEUE_ID = re.compile(
+    rb"queued as <?([^\s<>,;)]+)"  # Postfix and its many relatives
+    rb"|\bid=([^\s<>,;)]+)"  # Exim
+    rb"|^(?:2\.\d\.\d )?([^\s<>]+) Message accepted"  # Sendmail
+    rb"|^Ok ([0-9a-f][0-9a-f-]{19,})\s*$",  # Amazon SES: the id that its events carry
+    re.IGNORECASE,
+)
+
+# How the last line of a reply begins. Looked up for every reply; reading digits takes several times as long.
+_LAST_LINE = {f"{code:03} ".encode(): code for code in range(1_000)}
+
+
+class Garbled(Exception):
+    """The bytes are not an SMTP reply."""
+
+
+class Reply:
+    __slots__ = ("code", "lines")
+
+    def __init__(self, code: int, lines: list[bytes]) -> None:
+        self.code = code
+        self.lines = lines  # without the code in front, perhaps with a CR at the end
+
+    @property
+    def is_ok(self) -> bool:
+        return 200 <= self.code <= 299
+
+    @property
+    def is_refusal(self) -> bool:
+        return 400 <= self.code <= 599
+
+    @property
+    def enhanced(self) -> str | None:
+        """`5.1.1`: RFC 3463's finer word on the same matter."""
+        found = _ENHANCED.match(self.lines[0])
+        return found[1].decode() if found else None
+
+    @property
+    def status(self) -> str:
+        """`550 5.1.1`, or `550` where the server says no more."""
+        enhanced = self.enhanced
+        return f"{self.code} {enhanced}" if enhanced else str(self.code)
+
+    @property
+    def text(self) -> str:
+        return readable(b"\n".join(self.lines))
+
+    @property
+    def queue_id(self) -> str:
+        """The name under which the server knows the mail; where it has none that we recognise, all it said."""
+        found = _QUEUE_ID.search(self.lines[0])
+        name = found[found.lastindex or 0].decode("ascii", "replace") if found else self.text
+        return name[:MAX_ID]
+
+
+class ReplyReader:
+    __slots__ = ("_code", "_lines", "_partial")
+
+    def __init__(self) -> None:
+        self._partial = b""
+        self._code = 0
+        self._lines: list[bytes] = []  # of a reply that has not ended yet
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._partial and not self._lines
+
+    def feed(self, data: bytes) -> Iterator[Reply]:
+        """The replies that these bytes complete. Raises Garbled at the first byte that cannot be one."""
+        if self._partial:
+            data = self._partial + data
+        *lines, self._partial = data.split(b"\n")
+        for line in lines:
+            code = _LAST_LINE.get(line[:4])
+            if code is not None and not self._lines and len(line) <= MAX_LINE_BYTES:
+                yield Reply(code, [line[4:]])
+            elif (reply := self._take(line.rstrip(b"\r"))) is not None:
+                yield reply
+        if len(self._partial) > MAX_LINE_BYTES:
+            raise Garbled(f"a line of more than {MAX_LINE_BYTES} bytes")
+
+    def _take(self, line: bytes) -> Reply | None:
+        digits, separator = line[:3], line[3:4]
+        if len(digits) < 3 or not digits.isdigit() or separator not in b" -" or len(line) > MAX_LINE_BYTES:
+            raise Garbled(f"not an SMTP reply: {readable(line[:80])}")
+        code = int(digits)
+        if self._lines and code != self._code:
+            raise Garbled(f"one reply with two codes, {self._code} and {code}")
+        lines = self._lines
+        lines.append(line[4:])
+        if separator == b"-":
+            if len(lines) >= MAX_LINES:
+                raise Garbled(f"a reply of more than {MAX_LINES} lines")
+            self._code = code
+            return None
+        self._lines = []
+        return Reply(code, lines)
+
+
+def readable(text: bytes) -> str:
+    """Fit for a log line and a table cell: no control characters, not too long."""
+    return _CONTROL.sub(" ", text.decode("utf-8", "replace")).strip()[:MAX_TEXT]

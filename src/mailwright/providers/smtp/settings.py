@@ -1,0 +1,66 @@
+"""One SMTP server: where it is, how to reach it, and how long to wait for it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+
+from mailwright.domain.errors import ConfigurationInvalid
+
+
+class Tls(StrEnum):
+    NONE = "none"
+    STARTTLS = "starttls"
+    TLS = "tls"  # from the first byte
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpSettings:
+    host: str
+    port: int
+    tls: Tls
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca: Path | None = None  # trust these certificates instead of the system's
+    connections: int = 10
+    # Some servers end a long connection in the middle of a transaction; leaving first costs a handshake and no mail.
+    messages_per_connection: int = 1_000
+
+    def __post_init__(self) -> None:
+        if (self.user is None) != (self.password is None):
+            raise ConfigurationInvalid("SMTP needs both a user and a password, or neither")
+        if self.user is not None and self.tls is Tls.NONE and not is_loopback(self.host):
+            raise ConfigurationInvalid(
+                f"SMTP would send the password to {self.host} unencrypted: use tls=starttls or tls=tls"
+            )
+        if self.connections < 1 or self.messages_per_connection < 1:
+            raise ConfigurationInvalid("SMTP needs at least one connection and one message per connection")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. The answers' ones are the minimum that RFC 5321, 4.5.3.2 asks of a client."""
+
+    connect: float = 30.0  # with the TLS handshake
+    greeting: float = 300.0
+    hello: float = 300.0
+    starttls: float = 120.0
+    auth: float = 300.0
+    mail: float = 300.0
+    rcpt: float = 300.0
+    data: float = 120.0
+    block: float = 180.0  # until a part of the content has left us
+    # The server may be busy filing the mail; who hangs up now makes duplicates.
+    dot: float = 600.0
+    reset: float = 300.0
+    quit: float = 2.0  # courtesy only
+    idle: float = 30.0  # how long a connection without work is kept
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

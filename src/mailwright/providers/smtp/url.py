@@ -1,0 +1,123 @@
+"""`smtp://user:password@host:port?tls=starttls`: read strictly, and never print the password."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.providers.smtp.settings import SmtpSettings, Tls, is_loopback
+
+RELAY_PORT = 25
+SUBMISSION_PORT = 587
+SMTPS_PORT = 465
+
+
+def parse_smtp_url(url: str) -> SmtpSettings:
+    parts = _split(url)
+    host = parts.hostname
+    if not host:
+        raise ConfigurationInvalid("the SMTP URL names no host, as in smtp://mail.example.com:587")
+    options = _options(parts.query)
+    port = _port(parts) or _default_port(parts.scheme, host)
+    tls = options.pop("tls", None) or _default_tls(parts.scheme, host, port)
+    if parts.scheme == "smtps" and tls is not Tls.TLS:
+        raise ConfigurationInvalid(f"smtps:// speaks TLS from the first byte, so tls={tls} contradicts it")
+    return SmtpSettings(
+        host=host,
+        port=port,
+        tls=tls,
+        user=_credential("user", parts.username),
+        password=_credential("password", parts.password),
+        **options,
+    )
+
+
+def _split(url: str) -> SplitResult:
+    if any(character.isspace() or ord(character) < 32 for character in url):
+        raise ConfigurationInvalid("the SMTP URL contains white space or control characters")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigurationInvalid("the SMTP URL cannot be read: look at the brackets around the host") from error
+    if parts.scheme not in ("smtp", "smtps"):
+        raise ConfigurationInvalid("an SMTP URL begins with smtp:// or smtps://")
+    # A raw / ? or # in a password moves the rest of it into another part of the URL. Naming that part would print it.
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise ConfigurationInvalid("special characters in the user or password of an SMTP URL must be percent-encoded")
+    if parts.path not in ("", "/") or parts.fragment:
+        raise ConfigurationInvalid("an SMTP URL has no path and no fragment after host and port")
+    return parts
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        port = parts.port
+    except ValueError:
+        # Without its cause: that one quotes the text, which may be a piece of the password.
+        raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535") from None
+    if port == 0:
+        raise ConfigurationInvalid("the port in the SMTP URL is not a number from 1 to 65535")
+    return port
+
+
+def _default_port(scheme: str, host: str) -> int:
+    if scheme == "smtps":
+        return SMTPS_PORT
+    return RELAY_PORT if is_loopback(host) else SUBMISSION_PORT
+
+
+def _default_tls(scheme: str, host: str, port: int) -> Tls:
+    if scheme == "smtps" or port == SMTPS_PORT:
+        return Tls.TLS
+    if port == SUBMISSION_PORT or not is_loopback(host):
+        return Tls.STARTTLS
+    return Tls.NONE
+
+
+def _credential(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise ConfigurationInvalid(f"the {name} in the SMTP URL is not percent-encoded UTF-8") from None
+    if "\0" in decoded:
+        raise ConfigurationInvalid(f"the {name} in the SMTP URL contains a NUL character")
+    return decoded
+
+
+def _options(query: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise ConfigurationInvalid(f"the SMTP URL has no option {name!r}; it knows {', '.join(_OPTIONS)}")
+        field, read, meaning = _OPTIONS[name]
+        if field in options:
+            raise ConfigurationInvalid(f"the SMTP URL sets {name} twice")
+        try:
+            options[field] = read(text)
+        except ValueError as error:
+            raise ConfigurationInvalid(f"{name}={text} in the SMTP URL: it must be {meaning}") from error
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _file(text: str) -> Path:
+    if not text:
+        raise ValueError(text)
+    return Path(text)
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], object], str]] = {
+    "tls": ("tls", Tls, "none, starttls or tls"),
+    "ca": ("ca", _file, "the path of a PEM file"),
+    "connections": ("connections", _positive, "a whole number from 1"),
+    "messages": ("messages_per_connection", _positive, "a whole number from 1"),
+}

@@ -1,0 +1,67 @@
+"""Keeping house beside the sends: locks are renewed, the dead are taken over from, doubts decided."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.message import Claimed
+from mailwright.outbox.claim import Claims
+from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.workers import Presence, Roster
+from mailwright.storage.database import Database
+from mailwright.storage.partitions import ensure_event_partitions
+
+PRESENCE_EVERY: Instant = 5 * SECOND
+TIDY_EVERY: Instant = 10 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """The parts that need looking after."""
+
+    database: Database
+    claims: Claims
+    doubts: Doubts
+    ledger: DatabaseLedger
+    roster: Roster
+
+
+class Keeper:
+    """Everything that must happen now and then, whether or not there is mail."""
+
+    def __init__(self, clock: Clock, duties: Duties, lock_ttl: Instant) -> None:
+        self._clock = clock
+        self._duties = duties
+        self._renew_every = lock_ttl // 3
+        self._last: dict[str, Instant] = {}
+        self.suspects_wait = False
+
+    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Presence) -> None:
+        """One round; each duty when its time has come."""
+        if self._is_time("renew", self._renew_every):
+            await self._duties.claims.renew(held())
+        if self._is_time("presence", PRESENCE_EVERY):
+            await self._duties.roster.report(presence)
+        await self.look_after_the_dead()
+        if self._is_time("tidy", TIDY_EVERY):
+            await self._duties.ledger.forget_expired()
+            await self._duties.roster.forget_lost()
+            await ensure_event_partitions(self._duties.database, self._clock.now())
+
+    async def look_after_the_dead(self) -> None:
+        await self._duties.doubts.take_over()
+        await self._duties.doubts.decide()
+        self.suspects_wait = await self._duties.claims.has_suspects()
+
+    async def leave(self) -> None:
+        await self._duties.roster.leave()
+
+    def _is_time(self, duty: str, every: Instant) -> bool:
+        now = self._clock.now()
+        last = self._last.setdefault(duty, now if duty == "renew" else now - every)
+        # A clock that was set back must not postpone the duty by as much.
+        if 0 <= now - last < every:
+            return False
+        self._last[duty] = now
+        return True

@@ -1,0 +1,365 @@
+"""The worker: keeps a small stock of claimed messages, marks a window of them, sends those, and settles.
+
+Three things run side by side. `_feed` claims, asks the gate and builds mails ahead of need. `_pump` is the heart: each
+turn is one commit that settles what is done and marks what goes next, so at most one window of mails is ever in doubt.
+`_keep` renews locks, takes over from the dead and decides doubts.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import Claimed, Settlement
+from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.ops import metrics
+from mailwright.ops.logs import logger
+from mailwright.outbox.claim import Claims
+from mailwright.outbox.settle import Begun, Settling
+from mailwright.outbox.workers import Presence
+from mailwright.pipeline.conclude import Ready, concluded
+from mailwright.pipeline.road import Road
+from mailwright.providers.circuit import Circuit
+from mailwright.providers.protocol import Provider
+from mailwright.worker.announce import announce
+from mailwright.worker.gate import Gate
+from mailwright.worker.keeper import Keeper
+from mailwright.worker.wake import Wake
+
+log = logger(__name__)
+
+# Building mails is pure computing: after so many, the event loop gets to serve its connections.
+BUILD_STRIDE = 16
+KEEP_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 5.0
+# A tenant at its limit of mails under way is looked at again after this.
+OVER_LIMIT_PAUSE: Instant = 250
+LOCK_EXPIRED = "LOCK_EXPIRED"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much a worker takes on. The window bounds what a crash can leave in doubt."""
+
+    window: int = 64
+    claim_batch: int = 500
+    poll_seconds: float = 0.5
+    shutdown_grace: Instant = 30 * SECOND
+    doubt_grace: Instant = 0  # how long a provider's own report may take to come
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker is made of; `app` puts it together."""
+
+    clock: Clock
+    claims: Claims
+    settling: Settling
+    road: Road
+    gate: Gate
+    provider: Provider
+    circuit: Circuit
+    keeper: Keeper
+    wake: Wake
+
+
+class Worker:
+    def __init__(self, parts: Parts, pace: Pace) -> None:
+        self._parts = parts
+        self._pace = pace
+        self._stock: deque[Ready] = deque()
+        self._in_flight: dict[int, Ready] = {}
+        self._done: list[Settlement] = []
+        self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
+        self._sends: set[asyncio.Task[None]] = set()
+        self._moved = asyncio.Event()  # something was built, sent or settled
+        self._stopping = False
+        self._until_idle = False
+        self._is_feeding = True
+        self._recent: deque[tuple[Instant, int]] = deque()
+
+    async def run(self, *, drain: bool = False) -> None:
+        """Works until it is stopped; with `drain`, until nothing is due."""
+        self._until_idle = drain
+        keeping = asyncio.create_task(self._keep(), name="keep")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._feed(), name="feed")
+                tasks.create_task(self._pump(), name="pump")
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await self._abandon()
+            with contextlib.suppress(NotDurable):
+                await self._parts.keeper.leave()
+
+    def stop(self) -> None:
+        """No claim after this; what is in flight finishes, what was not started is given back."""
+        self._stopping = True
+        self._moved.set()
+        self._parts.wake.set()
+
+    # Feeding: claim, gate, build.
+
+    async def _feed(self) -> None:
+        backoff = Backoff()
+        try:
+            while not self._stopping:
+                try:
+                    if await self._take_more():
+                        backoff.reset()
+                    elif self._until_idle and self._is_idle() and not await self._is_more_due():
+                        return
+                    else:
+                        await self._parts.wake.wait(0.005 if self._until_idle else self._pace.poll_seconds)
+                except NotDurable as error:
+                    await backoff.wait(error)
+        finally:
+            self._is_feeding = False
+            self._moved.set()
+
+    async def _take_more(self) -> bool:
+        """One claim, or a wait for the stock to shrink; false when nothing was due."""
+        if self._parts.keeper.suspects_wait:
+            return await self._take_suspects()
+        if self._parts.circuit.objection() is not None:
+            return False
+        room = self._stock_target() - len(self._stock)
+        if room <= 0:
+            await self._wait_for_movement()
+            return True
+        return await self._stock_up(await self._parts.claims.claim(room))
+
+    async def _take_suspects(self) -> bool:
+        """Messages that may have killed their worker are handled alone, so that they take nobody with them."""
+        while not self._is_idle() and not self._stopping:
+            await self._wait_for_movement()
+        suspects = await self._parts.claims.claim_suspects(self._pace.claim_batch)
+        self._parts.keeper.suspects_wait = bool(suspects)
+        return await self._stock_up(suspects)
+
+    async def _is_more_due(self) -> bool:
+        """Before a drained worker leaves: what the dead left behind, and doubts whose time has come."""
+        await self._parts.keeper.look_after_the_dead()
+        return self._parts.keeper.suspects_wait
+
+    async def _stock_up(self, batch: Sequence[Claimed]) -> bool:
+        if not batch:
+            return False
+        if self._stopping:
+            self._give_back(batch)
+            return True
+        try:
+            admitted = await self._parts.gate.admit(self._parts.claims, batch)
+            await self._parts.road.load_templates(admitted)
+        except NotDurable:
+            self._give_back(batch)
+            raise
+        for start in range(0, len(admitted), BUILD_STRIDE):
+            await self._build(admitted[start : start + BUILD_STRIDE])
+            self._moved.set()
+            await asyncio.sleep(0)
+        return bool(admitted)
+
+    async def _build(self, batch: Sequence[Claimed]) -> None:
+        now = self._parts.clock.now()
+        ready: list[Ready] = []
+        for claimed in batch:
+            match self._parts.road.prepare(claimed, now):
+                case Ready() as built:
+                    ready.append(built)
+                case Settlement() as refusal:
+                    self._done.append(refusal)
+        self._stock.extend(await self._parts.road.sign(ready, now))
+
+    def _stock_target(self) -> int:
+        """About half a second of work: a password reset must not wait behind a long stock of newsletters."""
+        if self._parts.circuit.is_probing:
+            return 0 if self._in_flight else 1
+        now = self._parts.clock.now()
+        while self._recent and self._recent[0][0] < now - SECOND:
+            self._recent.popleft()
+        per_second = sum(count for _, count in self._recent)
+        return max(self._pace.window, min(self._pace.claim_batch, per_second // 2))
+
+    # Pumping: settle and mark in one commit, then send.
+
+    async def _pump(self) -> None:
+        backoff = Backoff()
+        leave_at: float | None = None
+        while True:
+            if self._stopping and leave_at is None:
+                leave_at = asyncio.get_running_loop().time() + self._pace.shutdown_grace / 1000
+            if self._stopping:
+                self._give_back(ready.claimed for ready in self._stock)
+                self._stock.clear()
+            if not self._has_work():
+                if self._is_over(leave_at):
+                    return
+                await self._wait_for_movement(leave_at)
+                continue
+            try:
+                await self._turn()
+                backoff.reset()
+            except NotDurable as error:
+                if self._is_over(leave_at):
+                    return
+                await backoff.wait(error)
+
+    async def _turn(self) -> None:
+        if self._to_release:
+            await self._release()
+        settlements, self._done = self._done, []
+        next_up = self._next_up()
+        try:
+            begun = await self._parts.settling.exchange(settlements, [ready.claimed for ready in next_up])
+        except BaseException:
+            # Whether that commit happened is unknown. Results are written again (the token makes that harmless);
+            # what was perhaps marked was not handed over, so it can be given back.
+            self._done = settlements + self._done
+            self._give_back(ready.claimed for ready in next_up)
+            raise
+        self._account(settlements)
+        for ready in next_up:
+            self._launch(ready, begun)
+
+    def _next_up(self) -> list[Ready]:
+        now = self._parts.clock.now()
+        chosen: list[Ready] = []
+        while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
+            ready = self._stock.popleft()
+            if self._parts.gate.is_still_open(ready.claimed, now):
+                chosen.append(ready)
+            else:
+                self._give_back([ready.claimed])
+        return chosen
+
+    def _launch(self, ready: Ready, begun: Begun) -> None:
+        claimed = ready.claimed
+        if claimed.message_key not in begun.message_keys:
+            # Its tenant has enough under way, its recipient has just left, or it is no longer ours. Given back, it is
+            # claimed and validated anew if it can be; where it is not ours, the token keeps this from doing anything.
+            pause = OVER_LIMIT_PAUSE if claimed.message_key in begun.over_limit else 0
+            self._give_back([claimed], due_at=begun.attempted_at + pause if pause else 0)
+            return
+        self._parts.gate.spend(claimed)
+        marked = replace(ready, attempted_at=begun.attempted_at)
+        self._in_flight[claimed.message_key] = marked
+        task = asyncio.create_task(self._deliver(marked, begun.locked_until))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
+    async def _deliver(self, ready: Ready, locked_until: Instant) -> None:
+        outgoing = replace(ready.outgoing, send_before=locked_until)
+        try:
+            result = await self._parts.provider.send(outgoing)
+        except Exception as error:  # a provider promises never to raise; one that does has told us nothing
+            log.exception("provider_raised", outboxId=ready.claimed.outbox_id, error=repr(error))
+            result = SendResult(
+                ResultKind.IN_DOUBT,
+                self._parts.provider.name,
+                code="PROVIDER_RAISED",
+                category=Category.TRANSIENT,
+                message=repr(error)[:500],
+            )
+        if result.code == LOCK_EXPIRED:
+            self._give_back([ready.claimed])
+        else:
+            self._done.append(self._conclude(ready, result))
+        del self._in_flight[ready.claimed.message_key]
+        self._moved.set()
+
+    def _conclude(self, ready: Ready, result: SendResult) -> Settlement:
+        now = self._parts.clock.now()
+        self._parts.circuit.record(result)
+        return concluded(
+            ready,
+            result,
+            now,
+            held_until=self._parts.circuit.held_until(),
+            doubt_until=now + self._pace.doubt_grace,
+        )
+
+    def _account(self, settlements: Sequence[Settlement]) -> None:
+        if settlements:
+            self._recent.append((self._parts.clock.now(), len(settlements)))
+            announce(settlements)
+
+    # Giving back.
+
+    def _give_back(self, claims: Sequence[Claimed] | Iterator[Claimed], due_at: Instant = 0) -> None:
+        self._to_release.extend((claimed, due_at) for claimed in claims)
+        self._moved.set()
+
+    async def _release(self) -> None:
+        releasing = list(self._to_release)
+        await self._parts.claims.release(releasing)
+        del self._to_release[: len(releasing)]
+        await self._parts.gate.give_back(claimed for claimed, _ in releasing)
+
+    async def _abandon(self) -> None:
+        """Ends what is left when the grace is over. Whoever finds it later treats it as in doubt."""
+        grace = SECOND if self._in_flight else 0
+        for task in self._sends:
+            task.cancel()
+        await asyncio.gather(*self._sends, return_exceptions=True)
+        await self._parts.provider.close(grace)
+
+    # Keeping house.
+
+    async def _keep(self) -> None:
+        while True:
+            with contextlib.suppress(NotDurable):  # `_feed` and `_pump` say so already
+                await self._parts.keeper.tick(self._held, self._presence())
+            metrics.SEND_RATE.set(sum(count for _, count in self._recent))
+            await asyncio.sleep(KEEP_SECONDS)
+
+    def _held(self) -> list[Claimed]:
+        held = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
+        return [*held, *(claimed for claimed, _ in self._to_release)]
+
+    def _presence(self) -> Presence:
+        objection = self._parts.circuit.objection()
+        return Presence(
+            self._parts.provider.name,
+            unavailable_until=objection.until if objection else None,
+            unavailable_reason=self._parts.circuit.explanation if objection else None,
+        )
+
+    # Waiting.
+
+    def _has_work(self) -> bool:
+        can_begin = self._stock and len(self._in_flight) < self._pace.window
+        return bool(self._done or self._to_release or can_begin)
+
+    def _is_idle(self) -> bool:
+        return not (self._stock or self._in_flight or self._done or self._to_release)
+
+    def _is_over(self, leave_at: float | None) -> bool:
+        if leave_at is not None and asyncio.get_running_loop().time() >= leave_at:
+            return True
+        return not self._is_feeding and self._is_idle()
+
+    async def _wait_for_movement(self, leave_at: float | None = None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(leave_at):
+                await self._moved.wait()
+        self._moved.clear()
+
+
+class Backoff:
+    """Waits longer each time that the database stays away, and says so."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def reset(self) -> None:
+        self._seconds = 0.0
+
+    async def wait(self, error: NotDurable) -> None:
+        self._seconds = min(max(0.1, self._seconds * 2), LONGEST_BACKOFF_SECONDS)
+        log.warning("database_unavailable", error=str(error), retryInSeconds=self._seconds)
+        await asyncio.sleep(self._seconds)

@@ -1,0 +1,58 @@
+"""Waking: a worker with nothing to do hears of new messages at once. A hint may be lost; the poll finds them all."""
+
+import asyncio
+import contextlib
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from mailwright.ops.logs import logger
+
+CHANNEL = "mailwright:wake"
+RECONNECT_SECONDS = 5.0
+
+log = logger(__name__)
+
+
+class Wake:
+    """An event of this process, and a channel in Valkey where other processes are told."""
+
+    def __init__(self, client: Redis | None = None) -> None:
+        self._client = client
+        self._event = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def announce(self) -> None:
+        """Tells every worker that there is something new."""
+        self._event.set()
+        if self._client is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await self._client.publish(CHANNEL, b"1")
+
+    async def wait(self, seconds: float) -> None:
+        if self._client is not None and self._listening is None:
+            self._listening = asyncio.create_task(self._listen(self._client))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _listen(self, client: Redis) -> None:
+        while True:
+            try:
+                async with client.pubsub() as channel:
+                    await channel.subscribe(CHANNEL)
+                    while True:
+                        if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
+                            self._event.set()
+            except (RedisError, OSError) as error:
+                log.debug("wake_channel_lost", error=str(error))
+                await asyncio.sleep(RECONNECT_SECONDS)
