@@ -1,18 +1,35 @@
 """Builders: they fill in what a test does not care about."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from sqlalchemy import insert, select, update
+
+from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.clock import Instant, ManualClock
 from mailwright.domain.ids import uuid7
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.message import Claimed, Event, NewMessage, Settlement, Source
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, ResultKind, SendResult, sent
+from mailwright.domain.states import EventType, OnDoubt, Priority
+from mailwright.ops.settings import Settings, load
 from mailwright.outbox.claim import Claims
+from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.intake import Intake
+from mailwright.outbox.records import Record, find
 from mailwright.outbox.settle import Settling
+from mailwright.pipeline.conclude import Ready, concluded
+from mailwright.providers.protocol import Provider
 from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, deliveries, suppressions, tenants
+from mailwright.worker.loop import Worker
 
 _numbers = count(1)
 LOCK_TTL: Instant = 120_000
+DEFAULT_TENANT = 1
 
 
 def a_message(**changes: Any) -> NewMessage:
@@ -20,7 +37,7 @@ def a_message(**changes: Any) -> NewMessage:
     email = changes.pop("to", f"reader{number}@example.com")
     defaults: dict[str, Any] = {
         "outbox_id": uuid7(1_800_000_000_000),
-        "tenant_id": 1,
+        "tenant_id": DEFAULT_TENANT,
         "source": Source.API,
         "request_id": f"request-{number}",
         "to_email": email,
@@ -28,6 +45,18 @@ def a_message(**changes: Any) -> NewMessage:
         "payload": {"to": email, "subject": "Hello", "html": "<p>Hello</p>"},
     }
     return NewMessage(**{**defaults, **changes})
+
+
+def a_newsletter(**changes: Any) -> NewMessage:
+    bulk = {"source": Source.CAMPAIGN, "priority": Priority.BULK, "is_bulk": True, "on_doubt": OnDoubt.HOLD}
+    return a_message(**{**bulk, **changes})
+
+
+def a_message_that_says(**content: Any) -> NewMessage:
+    """With these fields in its payload; None takes a field away."""
+    plain = a_message()
+    payload = {name: value for name, value in {**plain.payload, **content}.items() if value is not None}
+    return replace(plain, payload=payload)
 
 
 async def nobody_listens() -> None:
@@ -43,4 +72,151 @@ def claims_of(database: Database, clock: ManualClock, worker: str = "worker-1") 
 
 
 def settling_of(database: Database, clock: ManualClock) -> Settling:
-    return Settling(database, clock, LOCK_TTL)
+    return Settling(database, clock)
+
+
+def doubts_of(database: Database, clock: ManualClock, grace: Instant = 0) -> Doubts:
+    return Doubts(database, clock, grace)
+
+
+# What a provider answers.
+
+SENT = sent("scripted", "<id-of-the-provider>")
+FAULT = SendResult(
+    ResultKind.RETRYABLE,
+    "scripted",
+    code="TEMPORARY",
+    category=Category.TRANSIENT,
+    message="later",
+    original_code="451",
+)
+REFUSAL = SendResult(
+    ResultKind.FAILED, "scripted", code="REFUSED", category=Category.PERMANENT, message="never", original_code="550"
+)
+THROTTLE = SendResult(
+    ResultKind.RETRYABLE, "scripted", code="THROTTLED", category=Category.QUOTA, message="slower", original_code="454"
+)
+MISCONFIGURED = SendResult(
+    ResultKind.FAILED,
+    "scripted",
+    code="AUTH_FAILED",
+    category=Category.CONFIGURATION,
+    message="wrong password",
+    original_code="535",
+    blames_provider=True,
+)
+UNKNOWN = SendResult(
+    ResultKind.IN_DOUBT, "scripted", code="NO_ANSWER", category=Category.TIMEOUT, message="cut", blames_provider=True
+)
+
+
+def ready(claimed: Claimed, attempted_at: Instant) -> Ready:
+    outgoing = Outgoing(claimed.outbox_id, "sender@example.com", (claimed.to_email,), b"")
+    return Ready(claimed, outgoing, validated_at=claimed.received_at, attempted_at=attempted_at)
+
+
+def a_result(claimed: Claimed, result: SendResult, now: Instant, doubt_grace: Instant = 0) -> Settlement:
+    """What a worker writes once the provider has answered this."""
+    return concluded(ready(claimed, now), result, now, held_until=now + 10_000, doubt_until=now + doubt_grace)
+
+
+# What is in the database.
+
+
+async def a_tenant(database: Database, name: str, **fields: Any) -> int:
+    async with database.write() as tx:
+        values = {"name": name, "created_at": 0, **fields}
+        return int((await tx.execute(insert(tenants).values(**values).returning(tenants.c.id)))[0].id)
+
+
+async def change_tenant(database: Database, tenant_id: int = DEFAULT_TENANT, **fields: Any) -> None:
+    async with database.write() as tx:
+        await tx.execute(update(tenants).where(tenants.c.id == tenant_id).values(**fields))
+
+
+async def a_contact(database: Database, email: str, **fields: Any) -> str:
+    contact_id = uuid7(1_800_000_000_000)
+    values = {"contact_id": contact_id, "tenant_id": DEFAULT_TENANT, "email": email, "created_at": 0, **fields}
+    async with database.write() as tx:
+        await tx.execute(insert(contacts).values(**values))
+    return contact_id
+
+
+async def suppress(database: Database, email: str, tenant_id: int = DEFAULT_TENANT) -> None:
+    values = {"tenant_id": tenant_id, "email": email, "reason": "unsubscribed", "source": "test", "created_at": 0}
+    async with database.write() as tx:
+        await tx.execute(insert(suppressions).values(**values))
+
+
+async def story_of(database: Database, outbox_id: str) -> Record:
+    return await find(database, outbox_id, tenant_id=None)
+
+
+async def status_of(database: Database, outbox_id: str) -> str:
+    return (await story_of(database, outbox_id)).summary.status
+
+
+async def statuses(database: Database) -> dict[str, int]:
+    """How many messages stand where."""
+    found: dict[str, int] = {}
+    for row in await deliveries_of(database):
+        found[row.status] = found.get(row.status, 0) + 1
+    return found
+
+
+async def deliveries_of(database: Database) -> list[Any]:
+    async with database.read() as tx:
+        return list(await tx.execute(select(deliveries).order_by(deliveries.c.message_key)))
+
+
+def steps(record: Record) -> list[str]:
+    return [str(event.type) for event in record.events]
+
+
+def the_event(record: Record, event_type: EventType) -> Event:
+    """The only one of its kind."""
+    (found,) = [event for event in record.events if event.type is event_type]
+    return found
+
+
+def attempt_steps(end: EventType) -> list[str]:
+    """The events of one attempt that reached the provider."""
+    return [EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, end]
+
+
+# A whole engine.
+
+
+def settings_for(url: str, **changes: Any) -> Settings:
+    return load(**{"database_url": url, "sender": "Shop <shop@example.com>", "unsubscribe_secret": "s" * 32, **changes})
+
+
+class Bench:
+    """An engine on a clock that the test moves, and workers that run until nothing is due."""
+
+    def __init__(self, engine: Engine, clock: ManualClock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.database = engine.database
+
+    async def accept(self, *messages: NewMessage) -> list[str]:
+        return [accepted.outbox_id for accepted in await self.engine.intake.accept(messages)]
+
+    async def worker(self, provider: Provider | None = None, name: str | None = None, **pace: Any) -> Worker:
+        worker = await make_worker(self.engine, provider, name)
+        return Worker(worker._parts, replace(worker._pace, **pace)) if pace else worker
+
+    async def drain(self, provider: Provider | None = None, **pace: Any) -> None:
+        await (await self.worker(provider, **pace)).run(drain=True)
+
+    async def story(self, outbox_id: str) -> Record:
+        return await story_of(self.database, outbox_id)
+
+    async def statuses(self) -> dict[str, int]:
+        return await statuses(self.database)
+
+
+@asynccontextmanager
+async def a_bench(url: str, clock: ManualClock, **settings: Any) -> AsyncIterator[Bench]:
+    async with open_engine(settings_for(url, **settings), clock) as engine:
+        yield Bench(engine, clock)

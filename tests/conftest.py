@@ -8,7 +8,8 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from tests.engines import PostgresServer, postgresql, sqlite_template
+from tests.builders import Bench, a_bench
+from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
 
@@ -55,3 +56,21 @@ async def database(engine: Engine) -> AsyncIterator[Database]:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock) -> AsyncIterator[Bench]:
+    async with a_bench(engine.url, clock) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="session")
+def valkey_process() -> Iterator[Valkey]:
+    with valkey_server() as server:
+        yield server
+
+
+@pytest.fixture
+def valkey(valkey_process: Valkey) -> Valkey:
+    valkey_process.flush()
+    return valkey_process

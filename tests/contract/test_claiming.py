@@ -5,9 +5,27 @@ from collections import Counter
 
 import pytest
 
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import HOUR, SECOND, ManualClock
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.states import Priority
+from mailwright.outbox.defer import hold_lane
 from mailwright.storage.database import Database
-from tests.builders import LOCK_TTL, a_message, an_intake, claims_of, settling_of
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    LOCK_TTL,
+    SENT,
+    a_message,
+    a_newsletter,
+    a_result,
+    a_tenant,
+    an_intake,
+    claims_of,
+    deliveries_of,
+    settling_of,
+    status_of,
+)
+from tests.conftest import Engine
 
 
 @pytest.mark.promise("claim-exclusive")
@@ -17,6 +35,22 @@ async def test_two_workers_never_claim_the_same_message(database: Database, cloc
     batches = await asyncio.gather(*(worker.claim(60) for worker in workers))
     held = Counter(claimed.outbox_id for batch in batches for claimed in batch)
     assert len(held) == 100
+    assert set(held.values()) == {1}
+
+
+@pytest.mark.promise("claim-exclusive")
+async def test_workers_of_other_processes_never_claim_the_same_message(
+    engine: Engine, database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message() for _ in range(200)])
+    elsewhere = Database(engine.url)
+    try:
+        workers = [claims_of((database, elsewhere)[n % 2], clock, f"worker-{n}") for n in range(6)]
+        batches = await asyncio.gather(*(worker.claim(20) for _ in range(3) for worker in workers))
+    finally:
+        await elsewhere.close()
+    held = Counter(claimed.outbox_id for batch in batches for claimed in batch)
+    assert len(held) == 200
     assert set(held.values()) == {1}
 
 
@@ -39,3 +73,223 @@ async def test_a_worker_that_lost_its_claim_cannot_begin_to_send(database: Datab
     settling = settling_of(database, clock)
     assert (await settling.exchange([], stale)).message_keys == frozenset()
     assert (await settling.exchange([], fresh)).message_keys == {fresh[0].message_key}
+
+
+@pytest.mark.promise("claim-fenced")
+async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
+    database: Database, clock: ManualClock
+) -> None:
+    message = a_message()
+    await an_intake(database, clock).accept([message])
+    slow = claims_of(database, clock, "slow")
+    (stale,) = await slow.claim(10)
+    clock.advance(LOCK_TTL)
+    await claims_of(database, clock, "heir").claim_suspects(10)
+    before = await deliveries_of(database)
+
+    await settling_of(database, clock).exchange([a_result(stale, SENT, clock.now())], [])
+    await slow.release([(stale, 0)])
+    clock.advance(1)
+    await slow.renew([stale])
+    assert await deliveries_of(database) == before
+
+
+@pytest.mark.promise("claim-exclusive")
+async def test_an_attempt_cannot_be_begun_twice(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message()])
+    (claimed,) = await claims_of(database, clock).claim(1)
+    settling = settling_of(database, clock)
+    assert (await settling.exchange([], [claimed])).message_keys == {claimed.message_key}
+    assert (await settling.exchange([], [claimed])).message_keys == frozenset()
+
+
+@pytest.mark.promise("claim-due")
+async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: ManualClock) -> None:
+    later = clock.now() + HOUR
+    await an_intake(database, clock).accept([a_message(scheduled_at=later), a_message(scheduled_at=clock.now() - HOUR)])
+    claims = claims_of(database, clock)
+    assert len(await claims.claim(10)) == 1
+    clock.advance(HOUR - 1)
+    assert await claims.claim(10) == []
+    clock.advance(1)
+    assert len(await claims.claim(10)) == 1
+
+
+@pytest.mark.promise("claim-due")
+async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    (claimed,) = await claims.claim(1)
+    await settling.exchange([], [claimed])
+    result = a_result(claimed, FAULT, clock.now())
+    await settling.exchange([result], [])
+    clock.advance(result.due_at - clock.now() - 1)
+    assert await claims.claim(1) == []
+    clock.advance(1)
+    assert [again.attempt for again in await claims.claim(1)] == [2]
+
+
+# Fairness.
+
+
+@pytest.mark.promise("claim-priority")
+async def test_a_password_reset_goes_before_a_million_newsletters(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    other = await a_tenant(database, "other")
+    await intake.accept([a_newsletter() for _ in range(100)])
+    await intake.accept([a_message(), a_message(tenant_id=other)])
+    claimed = await claims_of(database, clock).claim(10)
+    assert [found.is_bulk for found in claimed] == [False] * 2 + [True] * 8
+
+
+@pytest.mark.promise("claim-fair")
+async def test_each_busy_tenant_gets_its_share_of_one_batch(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    await intake.accept([a_newsletter() for _ in range(400)])
+    weights = {await a_tenant(database, "light"): 1, await a_tenant(database, "heavy", weight=2): 2}
+    for tenant_id in weights:
+        await intake.accept([a_newsletter(tenant_id=tenant_id) for _ in range(100)])
+    shares = Counter(claimed.tenant_id for claimed in await claims_of(database, clock).claim(40))
+    assert shares == {tenant_id: 10 * weight for tenant_id, weight in {DEFAULT_TENANT: 1, **weights}.items()}
+
+
+@pytest.mark.promise("claim-fair")
+async def test_what_one_tenant_does_not_need_goes_to_the_others(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    other = await a_tenant(database, "other")
+    await intake.accept([a_newsletter(tenant_id=other)])
+    await intake.accept([a_newsletter() for _ in range(100)])
+    assert len(await claims_of(database, clock).claim(60)) == 60
+
+
+@pytest.mark.promise("claim-fair")
+async def test_with_more_tenants_than_places_each_gets_its_turn(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    ids = [await a_tenant(database, f"tenant-{n}") for n in range(7)]
+    for tenant_id in ids:
+        await intake.accept([a_newsletter(tenant_id=tenant_id) for _ in range(10)])
+    claims = claims_of(database, clock)
+    taken = Counter(claimed.tenant_id for _ in range(7) for claimed in await claims.claim(3))
+    assert taken == dict.fromkeys(ids, 3)
+
+
+@pytest.mark.promise("claim-fair")
+async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clock: ManualClock) -> None:
+    other = await a_tenant(database, "other")
+    await an_intake(database, clock).accept([a_newsletter(), a_newsletter(tenant_id=other), a_message()])
+    await hold_lane(database, lane_number(Priority.BULK, DEFAULT_TENANT), "rate_per_hour", clock.now() + HOUR)
+    claims = claims_of(database, clock)
+    assert [(found.tenant_id, found.is_bulk) for found in await claims.claim(10)] == [
+        (DEFAULT_TENANT, False),
+        (other, True),
+    ]
+    clock.advance(HOUR)
+    assert [(found.tenant_id, found.is_bulk) for found in await claims.claim(10)] == [(DEFAULT_TENANT, True)]
+
+
+@pytest.mark.promise("tenant-concurrency")
+async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
+    engine: Engine, database: Database, clock: ManualClock
+) -> None:
+    limited = await a_tenant(database, "limited", max_in_flight=3)
+    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(20)])
+    elsewhere = Database(engine.url)
+    try:
+        batches = [await claims_of(where, clock, name).claim(10) for where, name in ((database, "a"), (elsewhere, "b"))]
+        begun = await asyncio.gather(
+            *(
+                settling_of(where, clock).exchange([], batch)
+                for where, batch in zip((database, elsewhere), batches, strict=True)
+            )
+        )
+    finally:
+        await elsewhere.close()
+    assert sum(len(found.message_keys) for found in begun) == 3
+    assert all(found.message_keys.isdisjoint(found.over_limit) for found in begun)
+    assert [row.status for row in await deliveries_of(database)].count("SENT_ATTEMPT") == 3
+
+
+@pytest.mark.promise("tenant-concurrency")
+async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Database, clock: ManualClock) -> None:
+    limited = await a_tenant(database, "limited", max_in_flight=2)
+    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(6)])
+    for worker in ("dead-1", "dead-2", "dead-3"):
+        await claims_of(database, clock, worker).claim(10)
+    clock.advance(LOCK_TTL)
+    suspects = await claims_of(database, clock, "heir").claim_suspects(10)
+    assert len(suspects) == 6
+    assert len((await settling_of(database, clock).exchange([], suspects)).message_keys) == 2
+
+
+@pytest.mark.promise("tenant-concurrency")
+async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, clock: ManualClock) -> None:
+    limited = await a_tenant(database, "limited", max_in_flight=1)
+    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(2)])
+    settling = settling_of(database, clock)
+    (first,) = await claims_of(database, clock, "a").claim(10)
+    (second,) = await claims_of(database, clock, "b").claim(10)
+    await settling.exchange([], [first])
+    assert (await settling.exchange([], [second])).over_limit == {second.message_key}
+    begun = await settling.exchange([a_result(first, SENT, clock.now())], [second])
+    assert begun.message_keys == {second.message_key}
+
+
+# Giving back, and holding on.
+
+
+@pytest.mark.promise("claim-release")
+async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message()])
+    ours = claims_of(database, clock, "ours")
+    for _ in range(10):  # more often than a message may be claimed without a result
+        (claimed,) = await ours.claim(10)
+        await ours.release([(claimed, 0)])
+    (row,) = await deliveries_of(database)
+    assert (row.status, row.claims, row.claim_token, row.locked_by, row.claimable_at) == (
+        "PENDING",
+        0,
+        None,
+        None,
+        clock.now(),
+    )
+
+
+@pytest.mark.promise("claim-release")
+async def test_what_is_given_back_waits_until_the_moment_beside_it(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message()])
+    claims = claims_of(database, clock)
+    (claimed,) = await claims.claim(10)
+    await claims.release([(claimed, clock.now() + SECOND)])
+    assert await claims.claim(10) == []
+    clock.advance(SECOND)
+    assert len(await claims.claim(10)) == 1
+
+
+@pytest.mark.promise("claim-release")
+async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, clock: ManualClock) -> None:
+    message = a_message()
+    await an_intake(database, clock).accept([message])
+    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    (claimed,) = await claims.claim(1)
+    await settling.exchange([], [claimed])
+    await settling.exchange([a_result(claimed, FAULT, clock.now())], [])
+    clock.advance(2 * SECOND)
+    (again,) = await claims.claim(1)
+    await claims.release([(again, 0)])
+    assert await status_of(database, message.outbox_id) == "RETRY_SCHEDULED"
+    assert [third.attempt for third in await claims.claim(1)] == [2]
+
+
+@pytest.mark.promise("lock-renewed")
+async def test_a_lock_that_is_renewed_is_not_taken_over(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message(), a_message()])
+    slow, heir = claims_of(database, clock, "slow"), claims_of(database, clock, "heir")
+    held = await slow.claim(10)
+    await settling_of(database, clock).exchange([], held[:1])
+    clock.advance(LOCK_TTL - 1)
+    assert await slow.renew(held) == clock.now() + LOCK_TTL
+    clock.advance(LOCK_TTL - 1)
+    assert await heir.claim_suspects(10) == []
+    assert [row.claimable_at > clock.now() for row in await deliveries_of(database)] == [True, True]

@@ -1,0 +1,90 @@
+"""Commands for people and scripts. No rule is made here: options are read, parts asked, answers printed.
+
+Each command lives in a module of its own, which is imported only when the command is called, so that `--help` and shell
+completion answer at once.
+"""
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from mailwright.cli.endings import EXIT_CODES, ending
+
+# Panel, command, module, and the line that `mailwright --help` shows for it.
+COMMANDS: Final = (
+    ("Run", "demo", "demo", "Send sample mails through the whole road and serve the result."),
+    ("Run", "serve", "serve", "Serve the HTTP API, with a worker in the same process."),
+    ("Run", "worker", "worker", "Send what is due, until stopped or drained."),
+    ("Set up", "check", "check", "Tell what works: settings, database, provider, DNS, workers."),
+    ("Set up", "db", "db", "Bring the database to the newest form, or show its form."),
+    ("Set up", "tenant", "tenants", "Tenants and their limits."),
+    ("Set up", "key", "keys", "API keys."),
+    ("Set up", "template", "templates", "Templates that mails are made from."),
+    ("Look and act", "message", "messages", "Find, explain, retry, cancel and resolve messages."),
+    ("Look and act", "dead-letters", "dead_letters", "Messages that wait for a person."),
+    ("Look and act", "suppressions", "suppressions", "Addresses that are never written to."),
+    ("Look and act", "audit", "audit", "Prove that every accepted message is accounted for."),
+    ("Look and act", "bench", "bench", "Measure this machine, on a database of its own."),
+)
+
+_MODULES: Final = {name: module for _, name, module, _ in COMMANDS}
+
+
+class Commands(TyperGroup):
+    """Lists the commands from the table; only the one that is called is imported."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for panel, name, _, line in COMMANDS:
+            self.add_command(TyperCommand(name, help=line, rich_help_panel=panel))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else _load(name), rest
+
+
+def _load(name: str) -> Any:
+    command = typer.main.get_command(import_module(f"mailwright.cli.{_MODULES[name]}").app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=f"Exit codes: {EXIT_CODES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mailwright {version('mailwright')}")
+        raise typer.Exit
+
+
+@app.callback()
+def mailwright(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """One engine for all the mail that a team sends: nothing lost, nothing doubled, every wait explained.
+
+    Settings come from the environment or from mailwright.toml; mailwright check tells whether they work.
+    """
+
+
+def main() -> None:
+    try:
+        app(prog_name="mailwright")
+    except Exception as error:  # whatever it was, a person gets a sentence and a script gets a code
+        if os.environ.get("MAILWRIGHT_DEBUG"):
+            raise
+        sys.exit(ending(error))

@@ -141,7 +141,7 @@ def _signed_names(fields: list[tuple[bytes, bytes]]) -> list[bytes]:
 def _header(key: DkimKey, fields: list[tuple[bytes, bytes]], names: list[bytes], body_hash: str, now: Instant) -> bytes:
     listed = b":\r\n  ".join(names).decode()
     tags = (
-        f"v=1; a={key.algorithm}; c=relaxed/relaxed; d={key.domain}; s={key.selector};\r\n"
+        f"v=1; a={key.algorithm}; c=relaxed/relaxed;\r\n d={key.domain}; s={key.selector};\r\n"
         f" t={now // 1000}; h={listed};\r\n bh={body_hash};\r\n b="
     )
     unsigned = b"dkim-signature:" + b" ".join(tags.encode().split())

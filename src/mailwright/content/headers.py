@@ -195,6 +195,7 @@ def _address(text: str, field: str) -> str:
     # Nearly every address is already in its final form; the whole parser costs as much as the rest of a mail.
     if len(text) <= addresses.MAX_LENGTH and _PLAIN_ADDRESS.fullmatch(text):
         return text
+    _check(field, text)
     try:
         deliverable = addresses.deliverable(text)
     except addresses.InvalidAddress as error:

@@ -18,9 +18,17 @@ _WORDS_NAMES_AND_MEASURES = """
 # Never an address: a title may well begin with "JavaScript: the good parts".
 TEXT_ATTRIBUTES = frozenset(_WORDS_NAMES_AND_MEASURES.split())
 
-# A comment may hold HTML, that HTML a frame, that frame a comment; nobody writes this deep in good faith.
+# A comment may hold HTML, and that the beginning of a comment; nobody writes this deep in good faith.
 MAX_DEPTH = 8
+# Each comment is parsed on its own. Mails for Outlook have some hundred.
+MAX_COMMENTS = 1_000
 MAX_OPEN_ELEMENTS = 3_000
+# The longest event has 24 letters; an attribute with a longer name is none.
+LONGEST_HANDLER = 60
+
+
+# Stands for an element where reading was given up.
+TOO_MUCH = "#too-much"
 
 
 class Place(NamedTuple):
@@ -39,7 +47,7 @@ def objection(html: str) -> str | None:
     if _is_nested_too_deeply(html):
         return f"the HTML leaves more than {MAX_OPEN_ELEMENTS} elements open at once"
     lowered = html.lower()
-    if _is_suspicious(lowered) and (found := _active_content(html)):
+    if _is_suspicious(html, lowered) and (found := _active_content(html)):
         return found
     return "the HTML is blank: it has neither text nor an image" if _is_blank(html, lowered) else None
 
@@ -73,8 +81,9 @@ _DANGEROUS = re.compile(
     r"((?:java|vb|live)script:|data:(?:text/(?:html|xml)|application/(?:xhtml\+)?xml|image/svg\+xml))", re.IGNORECASE
 )
 _SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
-# "on" comes first and is looked behind from, so that the search jumps from one "on" to the next.
-_HANDLER = re.compile(r"""on(?<=[\s/"'\0]on)[^\s=>/]+\s*=""")
+# "on" comes first and is looked behind from, so that the search jumps from one "on" to the next. Without a limit to the
+# name, a text of nothing but beginnings would be searched to its end from each of them.
+_HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{LONGEST_HANDLER}}}\s*=""")
 # Entities for ASCII letters, the colon and what is dropped around them: no other can take part in a scheme.
 _OBFUSCATING_ENTITY = re.compile(
     r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
@@ -98,40 +107,41 @@ _VISIBLE = re.compile(r"</(?<=[^\s<>;&]</)(?:p|td|th|a|h[1-6]|li|div|span|strong
 _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|source)\b)[a-z][^\s/>]*)")
 
 
-def _is_suspicious(lowered: str) -> bool:
+def _is_suspicious(html: str, lowered: str) -> bool:
     """Whether parsing could find anything. False is a proof, and cheap; True proves nothing.
 
     A script element needs its name spelled out, because tag names know no entities. A handler needs `on` after a space,
     a slash or a quote, because nothing else begins an attribute, and a `=` after its name. A scheme may be written with
     entities, and with tabs, breaks and controls in between: with all of those resolved it must show itself. Escapes of
-    CSS and the HTML inside `srcdoc` have rules of their own, so they are always parsed. Unicode's lower case only ever
+    CSS have rules of their own, so they are always parsed, and so is `srcdoc`. Unicode's lower case only ever
     makes more text look like ASCII, never less.
     """
     if "script" in lowered and _SCRIPT_ELEMENT.search(lowered):
         return True
     if _HANDLER.search(lowered) or "srcdoc" in lowered or "\\" in lowered:
         return True
-    resolved = unescape(lowered) if _OBFUSCATING_ENTITY.search(lowered) else lowered
+    # From the original: `&Tab;` is an entity, `&tab;` is none.
+    resolved = unescape(html).lower() if _OBFUSCATING_ENTITY.search(lowered) else lowered
     # A break within a word hides it, so all of them go; that can only join more words than there were.
     joined = resolved.encode("utf-8", "replace").translate(None, _CONTROLS)
     return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
 
 
-def _active_content(html: str, depth: int = 0) -> str | None:
-    for place in places(html, depth):
-        if found := _reason(place, depth):
+def _active_content(html: str) -> str | None:
+    for place in places(html):
+        if found := _reason(place):
             return found
     return None
 
 
-def _reason(place: Place, depth: int) -> str | None:
+def _reason(place: Place) -> str | None:
     tag, attribute, value = place.tag.removeprefix("x-"), place.attribute, place.value
     if attribute is None:
         return _reason_in_text(tag, value)
-    if attribute.startswith("on") and len(attribute) > 2:
+    if attribute.startswith("on") and 2 < len(attribute) <= LONGEST_HANDLER + 2:
         return f"the HTML has a handler: {attribute}= on <{tag}>"
     if attribute == "srcdoc":
-        return _active_content(value, depth + 1) if depth < MAX_DEPTH else "the HTML is nested too deeply"
+        return f"the HTML has a document within the document: srcdoc= on <{tag}>"
     for url in _urls(tag, attribute, value):
         scheme = dangerous_url(url)
         if scheme and not (tag == "img" and "svg" in scheme):
@@ -144,8 +154,8 @@ def _reason_in_text(tag: str, value: str) -> str | None:
         return "the HTML has a <script> element"
     if tag == "style" and (scheme := _scheme_in_css(value)):
         return f"the HTML has a {scheme} URL in a <style> element"
-    if tag == _TOO_DEEP:
-        return "the HTML is nested too deeply"
+    if tag == TOO_MUCH:
+        return "the HTML has too many comments, or comments within comments"
     return None
 
 
@@ -177,30 +187,34 @@ def _css_character(escape: re.Match[str]) -> str:
     return chr(number) if 0 < number < 0x110000 else "\ufffd"
 
 
-_TOO_DEEP = "#too-deep"
-
-
 def _read(tree: LexborHTMLParser, depth: int) -> Iterator[Place]:
     """From the document node, since comments may stand outside <html>, and into templates, which are trees apart."""
     document = tree.root.parent if tree.root is not None else None
     trees = [document, *tree.template_fragments()] if document is not None else []
+    comments = 0
     while trees:
-        for node in trees[-1].traverse(include_text=True):
-            yield from _read_node(node, depth)
         last = trees.pop()
+        for node in last.traverse(include_text=True):
+            comments += node.is_comment_node
+            yield from _read_comment(node, depth, comments) if node.is_comment_node else _read_node(node)
         if last is not document:
             trees.extend(last.template_fragments())
 
 
-def _read_node(node: LexborNode, depth: int) -> Iterator[Place]:
+def _read_comment(node: LexborNode, depth: int, number: int) -> Iterator[Place]:
+    content = node.comment_content or ""
+    if "<" not in content:
+        yield Place("", None, content)
+    elif depth < MAX_DEPTH and number <= MAX_COMMENTS:
+        yield from places(content, depth + 1)
+    else:
+        yield Place(TOO_MUCH, None, content)
+
+
+def _read_node(node: LexborNode) -> Iterator[Place]:
     if node.is_text_node:
         parent = node.parent
         yield Place(parent.tag or "" if parent else "", None, node.text_content or "")
-    elif node.is_comment_node:
-        if depth < MAX_DEPTH:
-            yield from places(node.comment_content or "", depth + 1)
-        else:
-            yield Place(_TOO_DEEP, None, "")
     elif node.is_element_node:
         tag = (node.tag or "").lower()
         yield Place(tag, None, "")

@@ -142,11 +142,16 @@ _SOFT_BREAK = b"=\r\n"
 
 # Names and numbers, mostly: neither escaping nor encoding changes them, and they fit on a line.
 _SAME_EVERYWHERE = re.compile(r"[A-Za-z0-9_:,!+-](?:[ A-Za-z0-9_:,.!+@-]{0,60}[A-Za-z0-9_:,!+-])?")
-_SPACED_MARK = re.compile(f"{MARK_START} (\\d+) {MARK_END}")
+_LETTER_MARK = f"x{MARK_START} "
+_SPACED_MARK = re.compile(f"{_LETTER_MARK}(\\d+) {MARK_END}")
+# A value could complete it: `&` and `#106;` make a letter.
+_OPEN_ENTITY = re.compile(r"&[#\w]*$")
 _SCHEME_IS_OVER = re.compile("[:/?#]")
 _PATH_BEGINS = re.compile("[/?#]")
-# No entity is resolved inside these.
-_UNESCAPED_TEXT = frozenset(["style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"])
+# No entity is resolved inside these, or nobody has looked inside.
+_UNESCAPED_TEXT = frozenset(
+    [html_rules.TOO_MUCH, "style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"]
+)
 # Attributes with a language of their own, of which a URL is only a part.
 _COMPOSED = frozenset(["style", "srcset", "imagesrcset", "srcdoc", "values", "ping", "archive"])
 
@@ -238,10 +243,13 @@ def _url_slots(html: Flat) -> frozenset[int] | None:
     """The slots that begin a URL. None where a value could do more than fill in a text or one attribute.
 
     A mark has a blank on either side of its number: outside of quotes it falls apart, and is not found as a whole.
+    It begins with a letter: right after a `<` it makes a tag, as a value would.
     """
+    if any(_OPEN_ENTITY.search(piece) for piece in html.pieces[:-1]):
+        return None
     urls: set[int] = set()
     seen: set[int] = set()
-    for place in html_rules.places(_marked(html, f"{MARK_START} {{}} {MARK_END}")):
+    for place in html_rules.places(_marked(html, f"{_LETTER_MARK}{{}} {MARK_END}")):
         names = f"{place.tag}{place.attribute}"
         marks = [int(number) for number in _SPACED_MARK.findall(place.value)]
         if MARK_START in names or MARK_END in names or place.value.count(MARK_START) != len(marks):
@@ -271,7 +279,7 @@ def _verdict(place: html_rules.Place) -> _Verdict:
         return _Verdict.ENGINE
     if attribute in html_rules.TEXT_ATTRIBUTES or attribute.startswith(("aria-", "data-")):
         return _Verdict.PLAIN
-    before, _, after = place.value.partition(MARK_START)
+    before, _, after = place.value.partition(_LETTER_MARK)
     before = before.strip().lower()
     if before.startswith("data:"):
         return _Verdict.ENGINE

@@ -39,7 +39,7 @@ class MissingVariable(TemplateFailed):
 
 
 class UnsafeValue(TemplateFailed):
-    """A value would make the mail run something in the reader's browser."""
+    """With these values the mail must not be sent: it would run something in the reader's browser, or be blank."""
 
 
 class Rendered(NamedTuple):
@@ -60,6 +60,9 @@ class Template:
     """Subject, HTML and text of one version, checked and compiled once; rendering changes nothing in it."""
 
     def __init__(self, *, subject: str, html: str | None, text: str | None) -> None:
+        for part in (subject, html, text):
+            if part is not None and len(part) > html_rules.MAX_BYTES:
+                raise TemplateFailed(f"a part of the template has more than {html_rules.MAX_BYTES} characters")
         self.subject = Source("subject", subject)
         self.html = Source("html", html) if html is not None else None
         self.text = Source("text", text) if text is not None else None
@@ -310,9 +313,11 @@ class _Token(NamedTuple):
 
 def _code(source: str) -> Iterator[tuple[bool, int, list[_Token]]]:
     """Every `{{ }}` and `{% %}` with its line; comments and raw text are passed over."""
-    position = 0
+    position = counted = 0
+    line = 1
     while opening := _OPENING.search(source, position):
-        line = source.count("\n", 0, opening.start()) + 1
+        line += source.count("\n", counted, opening.start())
+        counted = opening.start()
         if opening[1] == "#":
             end = source.find("#}", opening.end())
             position = len(source) if end < 0 else end + 2

@@ -1,5 +1,7 @@
 """Email addresses: one linear-time parser, one normal form for sending, comparing and suppressing."""
 
+from functools import lru_cache
+
 import idna
 
 MAX_LENGTH = 254
@@ -12,6 +14,7 @@ class InvalidAddress(ValueError):
     """The text is not an email address that mail can be sent to."""
 
 
+@lru_cache(maxsize=4_096)  # a message's address is looked at by validation, headers and envelope in turn
 def parse(text: str) -> tuple[str, str]:
     """Local part and domain (as A-labels, lower case). The length is checked first: the rest is linear in it."""
     if len(text) > MAX_LENGTH:
@@ -53,6 +56,8 @@ def _check_local(local: str) -> None:
         raise InvalidAddress(f"the part before @ is longer than {MAX_LOCAL} bytes")
     if local[0] == "." or local[-1] == "." or ".." in local:
         raise InvalidAddress("dots before @ must stand between other characters")
+    if _ATEXT.issuperset(local):
+        return
     for character in local:
         if character in _ATEXT:
             continue
@@ -60,6 +65,7 @@ def _check_local(local: str) -> None:
             raise InvalidAddress(f"{character!r} is not allowed before @")
 
 
+@lru_cache(maxsize=4_096)  # most of a list's readers share a few domains
 def _ascii_domain(domain: str) -> str:
     lowered = domain.lower()
     if lowered.isascii():

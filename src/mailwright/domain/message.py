@@ -1,4 +1,8 @@
-"""A message on its way: as it is asked for, as a worker holds it, and as it is settled."""
+"""A message on its way: as it is asked for, as a worker holds it, and as it is settled.
+
+Values, changed by nobody. `Claimed`, `Event` and `Settlement` are made for every mail and are not declared frozen: that
+check would cost each of them more than all the rest of its making.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,7 +58,7 @@ class Accepted:
     is_conflict: bool = False  # the key was used before with another body; nothing was stored
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claimed:
     """A message that this worker holds until its lock ends, with the facts that validation needs."""
 
@@ -90,16 +94,33 @@ class Claimed:
         return self.attempts + 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Event:
     type: EventType
     at: Instant
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Delivered:
+    """The provider has it. Most messages end like this, so it carries no more than its four events need."""
+
+    claimed: Claimed
+    validated_at: Instant
+    attempted_at: Instant
+    sent_at: Instant
+    provider: str
+    provider_message_id: str | None
+    note: str | None = None  # what the provider said besides, as of a copy that it refused
+
+    @property
+    def duration_ms(self) -> int:
+        return self.sent_at - self.claimed.received_at
+
+
+@dataclass(slots=True)
 class Settlement:
-    """The result of one claim, with all its events: written in one transaction or not at all."""
+    """Any other result of one claim, with all its events: written in one transaction or not at all."""
 
     claimed: Claimed
     status: Status
@@ -114,3 +135,6 @@ class Settlement:
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
+
+
+Outcome = Delivered | Settlement

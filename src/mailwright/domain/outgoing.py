@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mailwright.domain.clock import Instant
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made for every mail: see domain.message
 class Outgoing:
     outbox_id: str
     sender: str  # envelope sender, where bounces go

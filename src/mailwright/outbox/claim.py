@@ -9,7 +9,8 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import claim_token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 DUE_LANES = statement(__package__, "due_lanes")
@@ -36,30 +37,11 @@ class Claims:
 
     async def claim(self, limit: int) -> list[Claimed]:
         """Takes up to `limit` due messages: the best priority first, and among equals each lane its share."""
-        now, token = self._clock.now(), claim_token()
-        taken: list[Any] = []
-        async with self._database.write() as tx:
-            lanes = await _due_lanes(tx, now)
-            limits = {lane.tenant_id: lane.at_most for lane in lanes}
-            while lanes and len(taken) < limit:
-                unfinished: list[Lane] = []
-                for lane, share in shares(lanes, limit - len(taken), self._last_lane):
-                    rows = await tx.run(
-                        CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
-                    )
-                    taken.extend(rows)
-                    self._last_lane = lane.number
-                    if len(rows) == share and lane.at_most is None:
-                        unfinished.append(lane)
-                lanes = unfinished
-            return await self._with_facts(tx, taken, token, now, limits)
+        return await self._database.transact(lambda tx: self._claim(tx, limit))
 
     async def claim_suspects(self, limit: int) -> list[Claimed]:
         """Takes messages whose last claim ended without a result, in small company, so that a killer is found."""
-        now, token = self._clock.now(), claim_token()
-        async with self._database.write() as tx:
-            rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
-            return await self._with_facts(tx, rows, token, now, {})
+        return await self._database.transact(lambda tx: self._claim_suspects(tx, limit))
 
     async def has_suspects(self) -> bool:
         async with self._database.read() as tx:
@@ -69,23 +51,45 @@ class Claims:
         """Gives back what was not started; none of it is due before the moment that stands beside it."""
         rows = [{**_fence(claimed), "due_at": due_at} for claimed, due_at in claims]
         if rows:
-            async with self._database.write() as tx:
-                await tx.run(RELEASE, claims=rows)
+            await self._database.transact(lambda tx: tx.run(RELEASE, claims=rows))
 
-    async def renew(self, claims: Iterable[Claimed]) -> Instant:
-        """Holds on to messages whose provider takes its time; answers until when they are held now."""
+    async def renew(self, claims: Iterable[Claimed]) -> dict[int, Instant]:
+        """Holds on to messages whose provider takes its time; answers until when each is held that was still ours."""
         locked_until = self._clock.now() + self._lock_ttl
         rows = [_fence(claimed) for claimed in claims]
-        if rows:
-            async with self._database.write() as tx:
-                await tx.run(RENEW, claims=rows, locked_until=locked_until)
-        return locked_until
+        if not rows:
+            return {}
+        renewed = await self._database.transact(lambda tx: tx.run(RENEW, claims=rows, locked_until=locked_until))
+        return {row.message_key: locked_until for row in renewed}
+
+    async def _claim(self, tx: Runner, limit: int) -> list[Claimed]:
+        now, token = self._clock.now(), claim_token()
+        taken: list[Any] = []
+        lanes = await _due_lanes(tx, now)
+        limits = {lane.tenant_id: lane.at_most for lane in lanes}
+        while lanes and len(taken) < limit:
+            unfinished: list[Lane] = []
+            for lane, share in shares(lanes, limit - len(taken), self._last_lane):
+                rows = await tx.run(
+                    CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
+                )
+                taken.extend(rows)
+                self._last_lane = lane.number
+                if len(rows) == share and lane.at_most is None:
+                    unfinished.append(lane)
+            lanes = unfinished
+        return await self._with_facts(tx, taken, token, now, limits)
+
+    async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
+        now, token = self._clock.now(), claim_token()
+        rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
+        return await self._with_facts(tx, rows, token, now, {})
 
     def _lock_parameters(self, token: int, now: Instant) -> dict[str, Any]:
         return {"token": token, "worker": self._worker, "locked_until": now + self._lock_ttl}
 
     async def _with_facts(
-        self, tx: Transaction, rows: Sequence[Any], token: int, now: Instant, limits: Mapping[int, int | None]
+        self, tx: Runner, rows: Sequence[Any], token: int, now: Instant, limits: Mapping[int, int | None]
     ) -> list[Claimed]:
         if not rows:
             return []
@@ -105,7 +109,7 @@ class Claims:
         ]
 
 
-async def _due_lanes(tx: Transaction, now: Instant) -> list[Lane]:
+async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
     return [Lane(row.lane, row.weight, row.max_in_flight) for row in await tx.run(DUE_LANES, now=now)]
 
 

@@ -113,6 +113,6 @@ def _lost(row: Any, now: Instant) -> tuple[Event, ...]:
         Event(
             EventType.IN_DOUBT,
             now,
-            {**attempt, "errorCode": "WORKER_LOST", "worker": row.locked_by, "willRetry": False},
+            {**attempt, "errorCode": row.error_code, "errorMessage": row.error_reason},
         ),
     )

@@ -6,17 +6,19 @@ each; nobody is answered before the commit that holds their message.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.states import Status
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 FIND_REPLAYS = statement(__package__, "find_replays")
@@ -33,6 +35,16 @@ LARGEST_COMMIT = 2_000
 class _Waiting:
     messages: Sequence[NewMessage]
     answer: asyncio.Future[list[Accepted]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The message that a key stands for."""
+
+    outbox_id: str
+    request_id: str
+    status: str
+    body_digest: str | None
 
 
 class Intake:
@@ -63,18 +75,29 @@ class Intake:
         while self._waiting:
             group = self._next_group()
             try:
-                async with self._database.write() as tx:
-                    answers = await accept(tx, [m for waiting in group for m in waiting.messages], self._clock.now())
-            except Exception as error:  # every caller of the group is told, each in its own request
+                answers = await self._commit([message for waiting in group for message in waiting.messages])
+            except NotDurable as error:
+                _tell(group, error)
+            except Exception:  # somebody's message cannot be stored; the others of the group must not pay for it
+                await self._commit_one_by_one(group)
+            else:
                 for waiting in group:
+                    mine, answers = answers[: len(waiting.messages)], answers[len(waiting.messages) :]
                     if not waiting.answer.done():
-                        waiting.answer.set_exception(error)
-                continue
-            for waiting in group:
-                mine, answers = answers[: len(waiting.messages)], answers[len(waiting.messages) :]
-                if not waiting.answer.done():
-                    waiting.answer.set_result(mine)
+                        waiting.answer.set_result(mine)
             await self._announce()
+
+    async def _commit_one_by_one(self, group: Sequence[_Waiting]) -> None:
+        for waiting in group:
+            if waiting.answer.done():
+                continue
+            try:
+                waiting.answer.set_result(await self._commit(waiting.messages))
+            except Exception as error:
+                _tell([waiting], error)
+
+    async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
+        return await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
 
     def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -86,37 +109,43 @@ class Intake:
         return group
 
 
-async def accept(tx: Transaction, messages: Sequence[NewMessage], now: Instant) -> list[Accepted]:
+def _tell(group: Sequence[_Waiting], error: Exception) -> None:
+    for waiting in group:
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)
+
+
+async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> list[Accepted]:
     """Accepts inside the caller's transaction: a source writes its own rows and its messages together."""
     replays = await _find_replays(tx, messages)
     fresh = _first_of_each_key(messages, replays)
     stored = await _insert(tx, fresh, now)
     if len(stored) < len(fresh):  # another process took a key between our look and our insert
         replays = await _find_replays(tx, messages)
-    return [_answer(message, stored, replays) for message in messages]
+    known = replays | {(m.tenant_id, m.dedupe_key): _known(m) for m in stored.values()}
+    return [_answer(message, stored, known) for message in messages]
 
 
-async def _find_replays(tx: Transaction, messages: Sequence[NewMessage]) -> dict[tuple[int, str], Accepted]:
+async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tuple[int, str | None], _Known]:
     wanted = [
-        {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key} for message in messages if message.dedupe_key
+        {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key}
+        for message in messages
+        if message.dedupe_key is not None
     ]
     if not wanted:
         return {}
-    digests = {(message.tenant_id, message.dedupe_key): message.body_digest for message in messages}
     return {
-        (row.tenant_id, row.dedupe_key): Accepted(
-            row.outbox_id,
-            row.request_id,
-            row.status,
-            is_replay=True,
-            is_conflict=row.body_digest != digests[row.tenant_id, row.dedupe_key],
-        )
+        (row.tenant_id, row.dedupe_key): _Known(row.outbox_id, row.request_id, row.status, row.body_digest)
         for row in await tx.run(FIND_REPLAYS, wanted=wanted)
     }
 
 
+def _known(message: NewMessage) -> _Known:
+    return _Known(message.outbox_id, message.request_id, Status.PENDING, message.body_digest)
+
+
 def _first_of_each_key(
-    messages: Sequence[NewMessage], replays: dict[tuple[int, str], Accepted]
+    messages: Sequence[NewMessage], replays: Mapping[tuple[int, str | None], _Known]
 ) -> dict[str, NewMessage]:
     """What is to be stored, by outbox id; within one group, too, a key counts once."""
     taken = set(replays)
@@ -131,17 +160,19 @@ def _first_of_each_key(
     return fresh
 
 
-async def _insert(tx: Transaction, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
+async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
+    """In one order for everyone: two processes that take the same keys the other way round would wait for each other."""
     if not fresh:
         return {}
     contacts = {(m.tenant_id, m.to_email): m for m in fresh.values() if m.recipient_id is None}
     if contacts:
         rows = [
             {"contact_id": uuid7(now), "tenant_id": tenant, "email": email, "name": message.contact_name}
-            for (tenant, email), message in contacts.items()
+            for (tenant, email), message in sorted(contacts.items(), key=lambda item: item[0])
         ]
         await tx.run(INSERT_CONTACTS, contacts=rows, now=now)
-    inserted = await tx.run(INSERT_MESSAGES, messages=[_message_row(m) for m in fresh.values()], now=now)
+    in_order = sorted(fresh.values(), key=lambda message: (message.tenant_id, message.dedupe_key or ""))
+    inserted = await tx.run(INSERT_MESSAGES, messages=[_message_row(message) for message in in_order], now=now)
     stored = {row.outbox_id: fresh[row.outbox_id] for row in inserted}
     deliveries = [
         {
@@ -181,13 +212,12 @@ def _message_row(message: NewMessage) -> dict[str, object]:
     }
 
 
-def _answer(message: NewMessage, stored: dict[str, NewMessage], replays: dict[tuple[int, str], Accepted]) -> Accepted:
+def _answer(
+    message: NewMessage, stored: Mapping[str, NewMessage], known: Mapping[tuple[int, str | None], _Known]
+) -> Accepted:
+    """Compared with the caller's own body: whoever shares the commit may have used the key for something else."""
     if message.outbox_id in stored:
         return Accepted(message.outbox_id, message.request_id, Status.PENDING)
-    key = (message.tenant_id, message.dedupe_key or "")
-    if key in replays:
-        return replays[key]
-    # The same key twice in one group: the first of them was stored just now.
-    first = next(m for m in stored.values() if (m.tenant_id, m.dedupe_key) == key)
+    first = known[message.tenant_id, message.dedupe_key]
     is_conflict = first.body_digest != message.body_digest
-    return Accepted(first.outbox_id, first.request_id, Status.PENDING, is_replay=True, is_conflict=is_conflict)
+    return Accepted(first.outbox_id, first.request_id, first.status, is_replay=True, is_conflict=is_conflict)

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.ops import metrics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 
 QUEUE_STATE = statement(__package__, "queue_state")
+
+FRESH: Instant = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,34 @@ class QueueState:
 async def queue_state(database: Database, now: Instant) -> QueueState:
     """The cost grows with what waits, never with what was ever sent."""
     async with database.read() as tx:
-        rows = {row.name: row for row in await tx.run(QUEUE_STATE, now=now)}
+        [row] = await tx.run(QUEUE_STATE, now=now)
     return QueueState(
-        due=rows["due"].messages,
-        later=rows["later"].messages,
-        sending=rows["sending"].messages,
-        in_doubt=rows["in_doubt"].messages,
-        dead_letters=rows["dead_letters"].messages,
-        oldest_due=rows["due"].oldest,
+        due=row.due,
+        later=row.waiting - row.due,
+        sending=row.sending,
+        in_doubt=row.in_doubt,
+        dead_letters=row.dead_letters,
+        oldest_due=row.earliest if row.due else None,
     )
+
+
+class QueueGauges:
+    """Keeps the gauges fresh enough: however often somebody asks, the database is asked every few seconds only."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._fresh_until: Instant = 0
+
+    async def refresh(self) -> None:
+        now = self._clock.now()
+        if now < self._fresh_until:
+            return
+        state = await queue_state(self._database, now)
+        self._fresh_until = now + FRESH
+        metrics.QUEUE_DEPTH.labels("due").set(state.due)
+        metrics.QUEUE_DEPTH.labels("later").set(state.later)
+        metrics.QUEUE_DEPTH.labels("sending").set(state.sending)
+        metrics.OLDEST_DUE_AGE.set((now - state.oldest_due) / SECOND if state.oldest_due is not None else 0)
+        metrics.IN_DOUBT.set(state.in_doubt)
+        metrics.DEAD_LETTERS.set(state.dead_letters)

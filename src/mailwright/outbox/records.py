@@ -1,11 +1,11 @@
 """Records: what happened to a message, as its sender may see it. A tenant sees its own and nothing of another's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, TextClause, select, text
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
@@ -25,6 +25,8 @@ NEWEST = 2**63 - 1
 
 # These have an index of their own, because people look for them and few messages reach them.
 _RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
+# Word for word the condition of that index, without which SQLite does not take it.
+_IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +131,28 @@ async def dead_letters(
 def _search(tenant_id: int, wanted: Search) -> Select[Any]:
     """The key that orders the list is taken from the table whose index narrows it most."""
     m, d = messages.c, deliveries.c
-    is_rare = wanted.status in _RARE
-    owner, key = (d.tenant_id, d.message_key) if is_rare else (m.tenant_id, m.id)
-    query = (
+    owner, key = (d.tenant_id, d.message_key) if wanted.status in _RARE else (m.tenant_id, m.id)
+    return (
         select(*_summary_columns())
         .select_from(messages.join(deliveries, d.message_key == m.id))
-        .where(owner == tenant_id, key < wanted.before_key)
+        .where(owner == tenant_id, key < wanted.before_key, *_conditions(wanted))
         .order_by(key.desc())
     )
-    conditions = (
-        (wanted.status, d.status == wanted.status),
-        (wanted.to_email, m.to_email == wanted.to_email),
-        (wanted.source, m.source == wanted.source),
-        (wanted.since, m.created_at >= wanted.since),
-        (wanted.until, m.created_at < wanted.until),
-    )
-    return query.where(*(condition for value, condition in conditions if value is not None))
+
+
+def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
+    if wanted.status in _RARE:
+        yield _IS_RARE
+    if wanted.status is not None:
+        yield deliveries.c.status == wanted.status
+    if wanted.to_email is not None:
+        yield messages.c.to_email == wanted.to_email
+    if wanted.source is not None:
+        yield messages.c.source == wanted.source
+    if wanted.since is not None:
+        yield messages.c.created_at >= wanted.since
+    if wanted.until is not None:
+        yield messages.c.created_at < wanted.until
 
 
 def _summary_columns() -> list[Any]:

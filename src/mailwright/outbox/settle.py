@@ -7,53 +7,70 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.message import Claimed, Event, Settlement
+from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.states import Status
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 ATTEMPTS_UNDER_WAY = statement(__package__, "attempts_under_way")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
 LOCK_TENANTS = statement(__package__, "lock_tenants")
 SETTLE = statement(__package__, "settle")
+SETTLE_SENT = statement(__package__, "settle_sent")
+APPEND_SENT_EVENTS = statement(__package__, "append_sent_events")
 APPEND_EVENTS = statement(__package__, "append_events")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Which of the wanted attempts may be sent now, and until when the worker holds them."""
+    """Which of the wanted attempts may be sent now."""
 
     message_keys: frozenset[int]
     over_limit: frozenset[int]  # their tenant has as many under way as it may
     attempted_at: Instant
-    locked_until: Instant
 
 
 class Settling:
-    def __init__(self, database: Database, clock: Clock, lock_ttl: Instant) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._lock_ttl = lock_ttl
 
-    async def exchange(self, settlements: Sequence[Settlement], next_up: Sequence[Claimed]) -> Begun:
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> Begun:
         """Records what is done and marks what goes next, in one commit: a worker's heartbeat under load."""
         now = self._clock.now()
-        locked_until = now + self._lock_ttl
-        begun: frozenset[int] = frozenset()
-        over_limit: frozenset[int] = frozenset()
-        async with self._database.write() as tx:
-            if settlements:
-                await settle(tx, settlements, now)
-            if next_up:
-                over_limit = await _over_limit(tx, next_up, now)
-                marks = [_mark(claimed) for claimed in next_up if claimed.message_key not in over_limit]
-                rows = await tx.run(BEGIN_ATTEMPTS, claims=marks, now=now, locked_until=locked_until)
-                begun = frozenset(row.message_key for row in rows)
-        return Begun(begun, over_limit, now, locked_until)
+        return await self._database.transact(lambda tx: exchange(tx, outcomes, next_up, now))
 
 
-async def settle(tx: Transaction, settlements: Sequence[Settlement], now: Instant) -> frozenset[int]:
+async def exchange(tx: Runner, outcomes: Sequence[Outcome], next_up: Sequence[Claimed], now: Instant) -> Begun:
+    delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
+    settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
+    if delivered:
+        await settle_delivered(tx, delivered, now)
+    if settlements:
+        await settle(tx, settlements, now)
+    if not next_up:
+        return Begun(frozenset(), frozenset(), now)
+    over_limit = await _over_limit(tx, next_up, now)
+    marks = [_mark(claimed) for claimed in next_up if claimed.message_key not in over_limit]
+    begun = await tx.run(BEGIN_ATTEMPTS, claims=marks, now=now)
+    return Begun(frozenset(row.message_key for row in begun), over_limit, now)
+
+
+async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> frozenset[int]:
+    """Writes what was sent inside a transaction; answers which were still the caller's to settle."""
+    rows = [_delivered_row(each) for each in delivered]
+    done = await tx.run(SETTLE_SENT, sent=rows, provider=delivered[0].provider, now=now)
+    settled = frozenset(row.message_key for row in done)
+    if len(settled) < len(rows):
+        rows = [row for row in rows if row["message_key"] in settled]
+    if rows:
+        await tx.run(APPEND_SENT_EVENTS, sent=rows)
+    return settled
+
+
+async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> frozenset[int]:
     """Writes results inside a transaction; answers which were still the caller's to settle."""
     rows = await tx.run(SETTLE, settlements=[_settlement_row(settlement, now) for settlement in settlements])
     settled = frozenset(row.message_key for row in rows)
@@ -71,7 +88,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement], now: Instan
     return settled
 
 
-async def _over_limit(tx: Transaction, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
     """Those for which their tenant's limit of mails under way at once leaves no place, whichever worker has them."""
     limits = {claimed.tenant_id: claimed.tenant_limit for claimed in next_up if claimed.tenant_limit is not None}
     if not limits:
@@ -109,6 +126,31 @@ def _mark(claimed: Claimed) -> dict[str, Any]:
     }
 
 
+def _delivered_row(delivered: Delivered) -> dict[str, Any]:
+    claimed = delivered.claimed
+    outcome: dict[str, Any] = {
+        "attempt": claimed.attempts + 1,
+        "provider": delivered.provider,
+        "providerMessageId": delivered.provider_message_id,
+        "durationMs": delivered.duration_ms,
+    }
+    if delivered.note:
+        outcome["message"] = delivered.note
+    return {
+        "message_key": claimed.message_key,
+        "claim_token": claimed.claim_token,
+        "tenant_id": claimed.tenant_id,
+        "provider_message_id": delivered.provider_message_id,
+        "duration_ms": delivered.duration_ms,
+        "attempt": claimed.attempts + 1,
+        "received_at": claimed.received_at,
+        "validated_at": delivered.validated_at,
+        "attempted_at": delivered.attempted_at,
+        "sent_at": delivered.sent_at,
+        "outcome": orjson.dumps(outcome).decode(),
+    }
+
+
 def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
     claimed, status = settlement.claimed, settlement.status
     in_doubt = status is Status.IN_DOUBT
@@ -128,7 +170,6 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "error_category": settlement.error_category,
         "error_reason": settlement.error_reason,
         "duration_ms": settlement.duration_ms,
-        "sent_at": now if status is Status.SENT else None,
         "failed_at": now if status is Status.FAILED else None,
         "doubted_at": now if in_doubt else None,
     }

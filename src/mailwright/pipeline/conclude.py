@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Claimed, Event, Settlement
+from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
@@ -16,7 +16,7 @@ UNAVAILABLE = "provider_unavailable"
 THROTTLED = "provider_throttled"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ready:
     """Validated and built: it waits for the durable mark and then for the provider."""
 
@@ -25,14 +25,26 @@ class Ready:
     validated_at: Instant
     attempted_at: Instant = 0
 
+    def begun(self, attempted_at: Instant, locked_until: Instant) -> "Ready":
+        """Marked: it may be sent, and only while the lock lasts."""
+        ready = self.outgoing
+        outgoing = Outgoing(ready.outbox_id, ready.sender, ready.recipients, ready.content, locked_until)
+        return Ready(self.claimed, outgoing, self.validated_at, attempted_at)
 
-def concluded(
-    ready: Ready, result: SendResult, now: Instant, *, held_until: Instant, doubt_until: Instant
-) -> Settlement:
+
+def concluded(ready: Ready, result: SendResult, now: Instant, *, held_until: Instant, doubt_until: Instant) -> Outcome:
     """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided."""
     match result.kind:
         case ResultKind.SENT:
-            return _sent(ready, result, now)
+            return Delivered(
+                ready.claimed,
+                ready.validated_at,
+                ready.attempted_at,
+                now,
+                result.provider,
+                result.provider_message_id,
+                result.message,
+            )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)
         case ResultKind.FAILED if result.category is Category.CONFIGURATION:
@@ -99,27 +111,6 @@ def expired(claimed: Claimed, now: Instant) -> Settlement:
         error_code="EXPIRED",
         error_category=Category.PERMANENT,
         error_reason=reason,
-    )
-
-
-def _sent(ready: Ready, result: SendResult, now: Instant) -> Settlement:
-    claimed, duration = ready.claimed, now - ready.claimed.received_at
-    metadata: dict[str, Any] = {
-        "attempt": claimed.attempt,
-        "provider": result.provider,
-        "providerMessageId": result.provider_message_id,
-        "durationMs": duration,
-    }
-    if result.message:
-        metadata["message"] = result.message
-    return Settlement(
-        claimed,
-        Status.SENT,
-        (*_steps(ready), Event(EventType.SENT, now, metadata)),
-        completes_attempt=True,
-        provider=result.provider,
-        provider_message_id=result.provider_message_id,
-        duration_ms=duration,
     )
 
 

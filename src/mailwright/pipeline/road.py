@@ -100,13 +100,14 @@ class Road:
         )
 
     def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
-        stored, headers = self._template(claimed), claimed.payload.get("headers", {})
-        frame = Frame(sender, _optional_mailbox(claimed.payload.get("replyTo")), headers, _feedback_id(claimed))
-        version = (stored.key, sender, frame.reply_to, frame.feedback_id, tuple(sorted(headers.items())))
-        layout = self._layouts.get(
-            version, lambda: Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
-        )
+        layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))
         return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url))
+
+    def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
+        stored, payload = self._template(claimed), claimed.payload
+        reply_to = _optional_mailbox(payload.get("replyTo"))
+        frame = Frame(sender, reply_to, payload.get("headers", {}), _feedback_id(claimed))
+        return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
 
     def _composed(self, claimed: Claimed, sender: Mailbox, addressed: Addressed, cc: tuple[Mailbox, ...]) -> bytes:
         payload, url = claimed.payload, addressed.unsubscribe_url
@@ -176,6 +177,15 @@ def _attachment(value: Mapping[str, Any]) -> Attachment:
     except binascii.Error as error:
         raise TemplateFailed(f"The attachment {value.get('filename')!r} is not base64.") from error
     return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
+
+
+def _look(claimed: Claimed) -> tuple[Any, ...]:
+    """What one layout can serve: the same template, and nothing else about the mail's looks that differs."""
+    payload = claimed.payload
+    look = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"))
+    if "from" in payload or "replyTo" in payload or "headers" in payload:
+        return (*look, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
+    return look
 
 
 def _feedback_id(claimed: Claimed) -> str:

@@ -6,12 +6,13 @@ server, a lock that does not open) is raised as `NotDurable`, so that callers ne
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import orjson
+import asyncpg
 from sqlalchemy import Executable, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.row import Row
@@ -20,6 +21,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.storage.hot import HotPostgresql, HotSqlite, Work
+from mailwright.storage.parameters import as_parameter
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
@@ -27,7 +30,24 @@ SQLITE_BUSY_MILLISECONDS = 5_000
 POSTGRESQL_CONNECT_SECONDS = 5
 POSTGRESQL_COMMAND_SECONDS = 60
 
+SQLITE_PRAGMAS = (
+    f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
+    "journal_mode = WAL",
+    "synchronous = FULL",  # NORMAL may lose accepted mail when the power fails
+    "foreign_keys = ON",
+    "cache_size = -65536",
+    "temp_store = MEMORY",
+    "mmap_size = 268435456",
+)
+POSTGRESQL_ARGUMENTS = {
+    "timeout": POSTGRESQL_CONNECT_SECONDS,
+    "command_timeout": POSTGRESQL_COMMAND_SECONDS,
+    # Accepted means on disk, whatever the server's default is.
+    "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
+}
+
 Rows = Sequence[Row[Any]]
+T = TypeVar("T")
 
 
 class Transaction:
@@ -60,10 +80,12 @@ class Database:
         if self.dialect == "sqlite":
             self._writer = _sqlite_engine(self.url, pool_size=1, immediate=True)
             self._reader = _sqlite_engine(self.url, pool_size=4, immediate=False)
+            self._hot: HotSqlite | HotPostgresql = HotSqlite(self._connect_sqlite)
             # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
             self._turn: asyncio.Lock | nullcontext[None] = asyncio.Lock()
         else:
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
+            self._hot = HotPostgresql(self.url, POSTGRESQL_ARGUMENTS, pool_size)
             self._turn = nullcontext()
 
     @asynccontextmanager
@@ -72,6 +94,12 @@ class Database:
             with _durability():
                 async with self._writer.begin() as connection:
                     yield Transaction(connection, self.dialect)
+
+    async def transact(self, work: Work[T]) -> T:
+        """A write for every message's road: the same promise as `write`, without SQLAlchemy in between."""
+        async with self._turn:
+            with _durability():
+                return await self._hot.transact(work)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
@@ -89,14 +117,17 @@ class Database:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
 
+    def _connect_sqlite(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.url.database or "", isolation_level=None, check_same_thread=False)
+        for pragma in SQLITE_PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
+
     async def close(self) -> None:
+        await self._hot.close()
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
-
-
-def as_parameter(value: Any) -> Any:
-    return orjson.dumps(value).decode() if isinstance(value, list | dict) else value
 
 
 def parse_url(text: str) -> URL:
@@ -135,15 +166,7 @@ def _sqlite_engine(url: URL, *, pool_size: int, immediate: bool) -> AsyncEngine:
         # Transactions are begun below, by name; the driver must not begin its own.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in (
-            f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
-            "journal_mode = WAL",
-            "synchronous = FULL",  # NORMAL may lose accepted mail when the power fails
-            "foreign_keys = ON",
-            "cache_size = -65536",
-            "temp_store = MEMORY",
-            "mmap_size = 268435456",
-        ):
+        for pragma in SQLITE_PRAGMAS:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
@@ -160,13 +183,30 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=POSTGRESQL_CONNECT_SECONDS,
-        connect_args={
-            "timeout": POSTGRESQL_CONNECT_SECONDS,
-            "command_timeout": POSTGRESQL_COMMAND_SECONDS,
-            # Accepted means on disk, whatever the server's default is.
-            "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
-        },
+        connect_args=POSTGRESQL_ARGUMENTS,
     )
+
+
+# What the database says of our own statements: a mistake or a taken key, not a database out of reach.
+NOT_OF_DURABILITY = (
+    IntegrityError,
+    ProgrammingError,
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.SyntaxOrAccessError,
+    asyncpg.DataError,
+)
+OUT_OF_REACH = (
+    DBAPIError,
+    PoolTimeout,
+    sqlite3.Error,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class _durability:  # noqa: N801 - reads as a word in a with statement
@@ -175,9 +215,9 @@ class _durability:  # noqa: N801 - reads as a word in a with statement
     def __enter__(self) -> None: ...
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None or isinstance(error, IntegrityError | ProgrammingError):
+        if error is None or isinstance(error, NOT_OF_DURABILITY):
             return
-        if isinstance(error, DBAPIError | PoolTimeout | OSError | TimeoutError):
+        if isinstance(error, OUT_OF_REACH):
             raise NotDurable(_plain_reason(error)) from error
         if isinstance(error, StatementError) and error.orig is not None and isinstance(error.orig, OSError):
             raise NotDurable(_plain_reason(error)) from error

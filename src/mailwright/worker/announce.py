@@ -4,30 +4,44 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mailwright.domain.address import mask
-from mailwright.domain.message import Settlement
+from mailwright.domain.message import Delivered, Outcome, Settlement
 from mailwright.domain.states import FINAL, EventType, Status
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 
 log = logger(__name__)
 
+_HAPPY_ROAD = (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
 _LEVELS = {Status.FAILED: "warning", Status.IN_DOUBT: "warning", Status.RETRY_SCHEDULED: "info"}
 
 
-def announce(settlements: Sequence[Settlement]) -> None:
-    transitions = Counter(event.type for settlement in settlements for event in settlement.events)
+def announce(outcomes: Sequence[Outcome]) -> None:
+    delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
+    settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
+    transitions = Counter([event.type for settlement in settlements for event in settlement.events])
+    for state in _HAPPY_ROAD:
+        transitions[state] += len(delivered)
     for state, count in transitions.items():
         metrics.STATE_TRANSITIONS.labels(state).inc(count)
-    for status, count in Counter(settlement.status for settlement in settlements).items():
-        if status in FINAL:
-            metrics.FINAL_STATES.labels(status).inc(count)
+    _finish(Status.SENT, delivered)
+    for status in {settlement.status for settlement in settlements}:
+        _finish(status, [settlement for settlement in settlements if settlement.status is status])
     for settlement in settlements:
-        if settlement.duration_ms is not None:
-            exemplar = {"outboxId": settlement.claimed.outbox_id}
-            duration = settlement.duration_ms / 1000
-            metrics.PROCESSING_DURATION.labels(settlement.status).observe(duration, exemplar)
-        if settlement.status is not Status.SENT:
-            _tell(settlement)
+        _tell(settlement)
+
+
+def _finish(status: Status, group: Sequence[Outcome]) -> None:
+    """Every duration is counted; the slowest of the batch is the example that leads to a message."""
+    if status in FINAL and group:
+        metrics.FINAL_STATES.labels(status).inc(len(group))
+    measured = [(outcome.duration_ms, outcome.claimed) for outcome in group if outcome.duration_ms is not None]
+    if not measured:
+        return
+    histogram = metrics.PROCESSING_DURATION.labels(status)
+    slowest = max(measured, key=lambda pair: pair[0])
+    for duration, claimed in measured:
+        exemplar = {"outboxId": claimed.outbox_id} if claimed is slowest[1] else None
+        histogram.observe(duration / 1000, exemplar)
 
 
 def _tell(settlement: Settlement) -> None:

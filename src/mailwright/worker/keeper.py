@@ -36,11 +36,12 @@ class Keeper:
         self._renew_every = lock_ttl // 3
         self._last: dict[str, Instant] = {}
         self.suspects_wait = False
+        self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held now
 
     async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Presence) -> None:
         """One round; each duty when its time has come."""
         if self._is_time("renew", self._renew_every):
-            await self._duties.claims.renew(held())
+            self.renewed = await self._duties.claims.renew(held())
         if self._is_time("presence", PRESENCE_EVERY):
             await self._duties.roster.report(presence)
         await self.look_after_the_dead()

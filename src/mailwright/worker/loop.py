@@ -1,19 +1,19 @@
 """The worker: keeps a small stock of claimed messages, marks a window of them, sends those, and settles.
 
-Three things run side by side. `_feed` claims, asks the gate and builds mails ahead of need. `_pump` is the heart: each
-turn is one commit that settles what is done and marks what goes next, so at most one window of mails is ever in doubt.
-`_keep` renews locks, takes over from the dead and decides doubts.
+Four things run side by side. `_feed` claims and asks the gate. `_build` makes the mails, a window ahead of need.
+`_pump` is the heart: each turn is one commit that settles what is done and marks what goes next, so at most one window
+of mails is ever in doubt. `_keep` renews locks, takes over from the dead and decides doubts.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Claimed, Settlement
+from mailwright.domain.message import Claimed, Outcome, Settlement
 from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
@@ -33,6 +33,8 @@ log = logger(__name__)
 
 # Building mails is pure computing: after so many, the event loop gets to serve its connections.
 BUILD_STRIDE = 16
+# One claim takes no more than this: on SQLite the next settle waits for it.
+CLAIM_STRIDE = 100
 KEEP_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 5.0
 # A tenant at its limit of mails under way is looked at again after this.
@@ -45,7 +47,7 @@ class Pace:
     """How much a worker takes on. The window bounds what a crash can leave in doubt."""
 
     window: int = 64
-    claim_batch: int = 500
+    claim_batch: int = 500  # the most that is held ahead of need
     poll_seconds: float = 0.5
     shutdown_grace: Instant = 30 * SECOND
     doubt_grace: Instant = 0  # how long a provider's own report may take to come
@@ -70,9 +72,11 @@ class Worker:
     def __init__(self, parts: Parts, pace: Pace) -> None:
         self._parts = parts
         self._pace = pace
-        self._stock: deque[Ready] = deque()
+        self._backlog: deque[Claimed] = deque()  # claimed and admitted
+        self._stock: deque[Ready] = deque()  # validated and built
+        self._building: list[Claimed] = []
         self._in_flight: dict[int, Ready] = {}
-        self._done: list[Settlement] = []
+        self._done: list[Outcome] = []
         self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
         self._sends: set[asyncio.Task[None]] = set()
         self._moved = asyncio.Event()  # something was built, sent or settled
@@ -88,6 +92,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._feed(), name="feed")
+                tasks.create_task(self._build(), name="build")
                 tasks.create_task(self._pump(), name="pump")
         finally:
             keeping.cancel()
@@ -102,7 +107,7 @@ class Worker:
         self._moved.set()
         self._parts.wake.set()
 
-    # Feeding: claim, gate, build.
+    # Feeding: claim, gate.
 
     async def _feed(self) -> None:
         backoff = Backoff()
@@ -122,16 +127,16 @@ class Worker:
             self._moved.set()
 
     async def _take_more(self) -> bool:
-        """One claim, or a wait for the stock to shrink; false when nothing was due."""
+        """One claim, or a wait for the backlog to shrink; false when nothing was due."""
         if self._parts.keeper.suspects_wait:
             return await self._take_suspects()
         if self._parts.circuit.objection() is not None:
             return False
-        room = self._stock_target() - len(self._stock)
+        room = self._backlog_target() - len(self._backlog)
         if room <= 0:
             await self._wait_for_movement()
             return True
-        return await self._stock_up(await self._parts.claims.claim(room))
+        return await self._admit(await self._parts.claims.claim(min(room, CLAIM_STRIDE)))
 
     async def _take_suspects(self) -> bool:
         """Messages that may have killed their worker are handled alone, so that they take nobody with them."""
@@ -139,14 +144,14 @@ class Worker:
             await self._wait_for_movement()
         suspects = await self._parts.claims.claim_suspects(self._pace.claim_batch)
         self._parts.keeper.suspects_wait = bool(suspects)
-        return await self._stock_up(suspects)
+        return await self._admit(suspects)
 
     async def _is_more_due(self) -> bool:
         """Before a drained worker leaves: what the dead left behind, and doubts whose time has come."""
         await self._parts.keeper.look_after_the_dead()
         return self._parts.keeper.suspects_wait
 
-    async def _stock_up(self, batch: Sequence[Claimed]) -> bool:
+    async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
             return False
         if self._stopping:
@@ -158,13 +163,36 @@ class Worker:
         except NotDurable:
             self._give_back(batch)
             raise
-        for start in range(0, len(admitted), BUILD_STRIDE):
-            await self._build(admitted[start : start + BUILD_STRIDE])
-            self._moved.set()
-            await asyncio.sleep(0)
+        self._backlog.extend(admitted)
+        self._moved.set()
         return bool(admitted)
 
-    async def _build(self, batch: Sequence[Claimed]) -> None:
+    def _backlog_target(self) -> int:
+        """About half a second of work: a password reset must not wait behind a long row of newsletters."""
+        if self._parts.circuit.is_probing:
+            return 1 if self._is_idle() else 0
+        now = self._parts.clock.now()
+        while self._recent and self._recent[0][0] < now - SECOND:
+            self._recent.popleft()
+        per_second = sum(count for _, count in self._recent)
+        return max(self._pace.window, min(self._pace.claim_batch, per_second // 2))
+
+    # Building: validate, render, sign.
+
+    async def _build(self) -> None:
+        """Only a window ahead: built mails are large, and what stays in the processor's cache is sent sooner."""
+        while self._is_feeding or self._backlog:
+            if not self._backlog or len(self._stock) >= self._pace.window:
+                await self._wait_for_movement()
+                continue
+            batch = [self._backlog.popleft() for _ in range(min(BUILD_STRIDE, len(self._backlog)))]
+            self._building = batch
+            await self._prepare(batch)
+            self._building = []
+            self._moved.set()
+            await asyncio.sleep(0)
+
+    async def _prepare(self, batch: Sequence[Claimed]) -> None:
         now = self._parts.clock.now()
         ready: list[Ready] = []
         for claimed in batch:
@@ -175,16 +203,6 @@ class Worker:
                     self._done.append(refusal)
         self._stock.extend(await self._parts.road.sign(ready, now))
 
-    def _stock_target(self) -> int:
-        """About half a second of work: a password reset must not wait behind a long stock of newsletters."""
-        if self._parts.circuit.is_probing:
-            return 0 if self._in_flight else 1
-        now = self._parts.clock.now()
-        while self._recent and self._recent[0][0] < now - SECOND:
-            self._recent.popleft()
-        per_second = sum(count for _, count in self._recent)
-        return max(self._pace.window, min(self._pace.claim_batch, per_second // 2))
-
     # Pumping: settle and mark in one commit, then send.
 
     async def _pump(self) -> None:
@@ -194,8 +212,7 @@ class Worker:
             if self._stopping and leave_at is None:
                 leave_at = asyncio.get_running_loop().time() + self._pace.shutdown_grace / 1000
             if self._stopping:
-                self._give_back(ready.claimed for ready in self._stock)
-                self._stock.clear()
+                self._put_back_what_was_not_started()
             if not self._has_work():
                 if self._is_over(leave_at):
                     return
@@ -212,17 +229,17 @@ class Worker:
     async def _turn(self) -> None:
         if self._to_release:
             await self._release()
-        settlements, self._done = self._done, []
+        outcomes, self._done = self._done, []
         next_up = self._next_up()
         try:
-            begun = await self._parts.settling.exchange(settlements, [ready.claimed for ready in next_up])
+            begun = await self._parts.settling.exchange(outcomes, [ready.claimed for ready in next_up])
         except BaseException:
             # Whether that commit happened is unknown. Results are written again (the token makes that harmless);
             # what was perhaps marked was not handed over, so it can be given back.
-            self._done = settlements + self._done
+            self._done = outcomes + self._done
             self._give_back(ready.claimed for ready in next_up)
             raise
-        self._account(settlements)
+        self._account(outcomes)
         for ready in next_up:
             self._launch(ready, begun)
 
@@ -246,16 +263,16 @@ class Worker:
             self._give_back([claimed], due_at=begun.attempted_at + pause if pause else 0)
             return
         self._parts.gate.spend(claimed)
-        marked = replace(ready, attempted_at=begun.attempted_at)
+        locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
+        marked = ready.begun(begun.attempted_at, locked_until)
         self._in_flight[claimed.message_key] = marked
-        task = asyncio.create_task(self._deliver(marked, begun.locked_until))
+        task = asyncio.create_task(self._deliver(marked))
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
 
-    async def _deliver(self, ready: Ready, locked_until: Instant) -> None:
-        outgoing = replace(ready.outgoing, send_before=locked_until)
+    async def _deliver(self, ready: Ready) -> None:
         try:
-            result = await self._parts.provider.send(outgoing)
+            result = await self._parts.provider.send(ready.outgoing)
         except Exception as error:  # a provider promises never to raise; one that does has told us nothing
             log.exception("provider_raised", outboxId=ready.claimed.outbox_id, error=repr(error))
             result = SendResult(
@@ -272,7 +289,7 @@ class Worker:
         del self._in_flight[ready.claimed.message_key]
         self._moved.set()
 
-    def _conclude(self, ready: Ready, result: SendResult) -> Settlement:
+    def _conclude(self, ready: Ready, result: SendResult) -> Outcome:
         now = self._parts.clock.now()
         self._parts.circuit.record(result)
         return concluded(
@@ -283,16 +300,24 @@ class Worker:
             doubt_until=now + self._pace.doubt_grace,
         )
 
-    def _account(self, settlements: Sequence[Settlement]) -> None:
-        if settlements:
-            self._recent.append((self._parts.clock.now(), len(settlements)))
-            announce(settlements)
+    def _account(self, outcomes: Sequence[Outcome]) -> None:
+        if outcomes:
+            self._recent.append((self._parts.clock.now(), len(outcomes)))
+            announce(outcomes)
 
     # Giving back.
 
-    def _give_back(self, claims: Sequence[Claimed] | Iterator[Claimed], due_at: Instant = 0) -> None:
-        self._to_release.extend((claimed, due_at) for claimed in claims)
-        self._moved.set()
+    def _give_back(self, claims: Iterable[Claimed], due_at: Instant = 0) -> None:
+        given = [(claimed, due_at) for claimed in claims]
+        if given:
+            self._to_release += given
+            self._moved.set()
+
+    def _put_back_what_was_not_started(self) -> None:
+        self._give_back(self._backlog)
+        self._give_back(ready.claimed for ready in self._stock)
+        self._backlog.clear()
+        self._stock.clear()
 
     async def _release(self) -> None:
         releasing = list(self._to_release)
@@ -318,8 +343,8 @@ class Worker:
             await asyncio.sleep(KEEP_SECONDS)
 
     def _held(self) -> list[Claimed]:
-        held = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
-        return [*held, *(claimed for claimed, _ in self._to_release)]
+        built = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
+        return [*self._backlog, *self._building, *built, *(claimed for claimed, _ in self._to_release)]
 
     def _presence(self) -> Presence:
         objection = self._parts.circuit.objection()
@@ -336,7 +361,8 @@ class Worker:
         return bool(self._done or self._to_release or can_begin)
 
     def _is_idle(self) -> bool:
-        return not (self._stock or self._in_flight or self._done or self._to_release)
+        waiting = self._backlog or self._building or self._stock
+        return not (waiting or self._in_flight or self._done or self._to_release)
 
     def _is_over(self, leave_at: float | None) -> bool:
         if leave_at is not None and asyncio.get_running_loop().time() >= leave_at:

@@ -1,6 +1,6 @@
 -- The durable mark before a provider is called. Only what this worker still holds, and never someone who has left.
 UPDATE deliveries
-SET status = 'SENT_ATTEMPT', attempted_at = :now, claimable_at = :locked_until
+SET status = 'SENT_ATTEMPT', attempted_at = :now
 FROM rows(:claims: message_key bigint, claim_token bigint, tenant_id bigint, email text) AS held
 WHERE deliveries.message_key = held.message_key
   AND deliveries.claim_token = held.claim_token

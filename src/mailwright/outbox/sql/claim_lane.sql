@@ -1,7 +1,7 @@
--- Takes the oldest due messages of one lane. Those that were claimed before without a result wait for claim_suspects.
+-- Takes the oldest due messages of one lane.
 WITH due AS MATERIALIZED (
   SELECT message_key FROM deliveries
-  WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane AND claimable_at <= :now AND claims = 0
+  WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane AND claimable_at <= :now
   ORDER BY claimable_at, message_key
   LIMIT :limit
   skip locked

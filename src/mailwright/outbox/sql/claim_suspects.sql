@@ -1,19 +1,20 @@
--- Messages whose last claim ended without a result: their worker died, perhaps of one of them. The most suspicious go
--- first, in ever smaller company.
-WITH worst AS MATERIALIZED (
+-- Messages whose lock ended without a result: their worker died, perhaps of one of them. The most suspicious go first,
+-- in ever smaller company.
+WITH expired AS MATERIALIZED (
   SELECT message_key, claims FROM deliveries
-  WHERE claims > 0 AND status IN ('PENDING', 'RETRY_SCHEDULED') AND claimable_at <= :now
-  ORDER BY claims DESC, claimable_at, message_key
+  WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status IN ('PENDING', 'RETRY_SCHEDULED')
+  ORDER BY claims DESC, message_key
   LIMIT :limit
   skip locked
 ), due AS MATERIALIZED (
-  SELECT message_key FROM worst
-  WHERE claims = (SELECT max(claims) FROM worst)
+  SELECT message_key FROM expired
+  WHERE claims = (SELECT max(claims) FROM expired)
   ORDER BY message_key
-  LIMIT CASE (SELECT max(claims) FROM worst) WHEN 1 THEN 125 WHEN 2 THEN 31 WHEN 3 THEN 8 ELSE 1 END
+  LIMIT CASE (SELECT max(claims) FROM expired) WHEN 1 THEN 125 WHEN 2 THEN 31 WHEN 3 THEN 8 ELSE 1 END
 )
 UPDATE deliveries
-SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until, claims = deliveries.claims + 1
+SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until,
+    claims = deliveries.claims + 1
 FROM due
 WHERE deliveries.message_key = due.message_key
 RETURNING deliveries.message_key, tenant_id, lane, attempts, claims, resends

@@ -2,15 +2,15 @@
 -- worker that was only slow can still bring its result.
 WITH expired AS MATERIALIZED (
   SELECT message_key FROM deliveries
-  WHERE status = 'SENT_ATTEMPT' AND claimable_at <= :now
+  WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status = 'SENT_ATTEMPT'
   ORDER BY claimable_at
   LIMIT :limit
   skip locked
 )
 UPDATE deliveries
-SET status = 'IN_DOUBT', doubted_at = :now, claimable_at = :decide_at, claims = 0, locked_at = NULL,
+SET status = 'IN_DOUBT', doubted_at = :now, claimable_at = :decide_at, claims = 0, locked_by = NULL, locked_at = NULL,
     error_code = 'WORKER_LOST', error_category = 'TIMEOUT_ERROR',
-    error_reason = 'The worker ended between handing the mail over and recording the answer.'
+    error_reason = 'The worker ' || locked_by || ' ended between handing the mail over and recording the answer.'
 FROM expired
 WHERE deliveries.message_key = expired.message_key
-RETURNING deliveries.message_key, tenant_id, attempts, attempted_at, locked_by
+RETURNING deliveries.message_key, tenant_id, attempts, attempted_at, error_code, error_reason

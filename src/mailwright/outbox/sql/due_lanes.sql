@@ -1,10 +1,11 @@
 -- The lanes that have something due, best priority first. Each step jumps to the next lane in the index, so the cost
 -- grows with the number of lanes that have mail waiting, not with the number of messages.
 WITH RECURSIVE lanes(lane) AS (
-  SELECT min(lane) FROM deliveries WHERE status IN ('PENDING', 'RETRY_SCHEDULED')
+  SELECT min(lane) FROM deliveries WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')
   UNION ALL
   SELECT (
-    SELECT min(d.lane) FROM deliveries AS d WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane > lanes.lane
+    SELECT min(d.lane) FROM deliveries AS d
+    WHERE d.locked_by IS NULL AND d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane > lanes.lane
   )
   FROM lanes WHERE lanes.lane IS NOT NULL
 )
@@ -15,6 +16,6 @@ LEFT JOIN holds ON holds.lane = lanes.lane AND holds.deferred_until > :now
 WHERE holds.lane IS NULL
   AND (
     SELECT min(d.claimable_at) FROM deliveries AS d
-    WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane = lanes.lane
+    WHERE d.locked_by IS NULL AND d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane = lanes.lane
   ) <= :now
 ORDER BY lanes.lane

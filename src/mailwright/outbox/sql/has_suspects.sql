@@ -1,3 +1,3 @@
 SELECT 1 FROM deliveries
-WHERE claims > 0 AND status IN ('PENDING', 'RETRY_SCHEDULED') AND claimable_at <= :now
+WHERE locked_by IS NOT NULL AND claimable_at <= :now AND status IN ('PENDING', 'RETRY_SCHEDULED')
 LIMIT 1

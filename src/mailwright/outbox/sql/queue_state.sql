@@ -1,11 +1,10 @@
 -- Only what waits, is being sent or is in doubt is counted, each from an index that holds nothing else.
-SELECT 'due' AS name, count(*) AS messages, min(claimable_at) AS oldest
-FROM deliveries WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND claimable_at <= :now
-UNION ALL
-SELECT 'later', count(*), NULL FROM deliveries WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND claimable_at > :now
-UNION ALL
-SELECT 'sending', count(*), NULL FROM deliveries WHERE status = 'SENT_ATTEMPT'
-UNION ALL
-SELECT 'in_doubt', count(*), NULL FROM deliveries WHERE status = 'IN_DOUBT'
-UNION ALL
-SELECT 'dead_letters', count(*), NULL FROM dead_letters
+SELECT
+  count(*) AS waiting,
+  CAST(COALESCE(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END), 0) AS bigint) AS due,
+  min(claimable_at) AS earliest,
+  (SELECT count(*) FROM deliveries WHERE status = 'SENT_ATTEMPT') AS sending,
+  (SELECT count(*) FROM deliveries WHERE status = 'IN_DOUBT') AS in_doubt,
+  (SELECT count(*) FROM dead_letters) AS dead_letters
+FROM deliveries
+WHERE status IN ('PENDING', 'RETRY_SCHEDULED')

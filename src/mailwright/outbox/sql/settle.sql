@@ -1,13 +1,13 @@
--- Writes results. The claim token fences: a worker that lost its claim changes nothing.
+-- Writes every result but the happy one. The claim token fences: a worker that lost its claim changes nothing.
 UPDATE deliveries
 SET status = s.status, claimable_at = s.due_at, next_attempt_at = s.next_attempt_at, defer_reason = s.defer_reason,
     attempts = attempts + s.completed, claims = 0, claim_token = s.next_token, locked_by = NULL, locked_at = NULL,
     provider = s.provider, provider_message_id = s.provider_message_id, error_code = s.error_code,
     error_category = s.error_category, error_reason = s.error_reason, duration_ms = s.duration_ms,
-    sent_at = s.sent_at, failed_at = s.failed_at, doubted_at = s.doubted_at
+    sent_at = NULL, failed_at = s.failed_at, doubted_at = s.doubted_at
 FROM rows(:settlements: message_key bigint, claim_token bigint, next_token bigint, status text, due_at bigint,
   next_attempt_at bigint, defer_reason text, completed int, provider text, provider_message_id text, error_code text,
-  error_category text, error_reason text, duration_ms int, sent_at bigint, failed_at bigint, doubted_at bigint) AS s
+  error_category text, error_reason text, duration_ms int, failed_at bigint, doubted_at bigint) AS s
 WHERE deliveries.message_key = s.message_key
   AND deliveries.claim_token = s.claim_token
   AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')

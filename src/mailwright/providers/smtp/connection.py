@@ -3,12 +3,12 @@ round trip (RFC 2920); at every moment it is known which mails the server may ha
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from mailwright.domain.address import mask
 from mailwright.domain.clock import Clock
 from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.domain.results import SendResult
+from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.line import Line
 from mailwright.providers.smtp.login import Features
 from mailwright.providers.smtp.meaning import (
@@ -16,7 +16,6 @@ from mailwright.providers.smtp.meaning import (
     ENDED_AFTER,
     ENDED_BEFORE,
     LOCK_EXPIRED,
-    PROVIDER,
     TOO_LARGE,
     UTF8_UNSUPPORTED,
     Ending,
@@ -27,9 +26,6 @@ from mailwright.providers.smtp.replies import Reply
 from mailwright.providers.smtp.settings import Timeouts
 from mailwright.providers.smtp.wire import dotted
 
-if TYPE_CHECKING:
-    from asyncio import Future
-
 # A larger body leaves in pieces of this size, each after the one before: until the last piece is written,
 # the mail can be taken back.
 CHUNK_BYTES = 64 * 1024
@@ -38,58 +34,6 @@ CHUNK_BYTES = 64 * 1024
 MAX_MOVES = 3
 
 WHOLE_ENVELOPE = (Phase.MAIL, Phase.RCPT, Phase.DATA)
-
-
-class Job:
-    """One message on its way, and what the server has said about it so far."""
-
-    __slots__ = (
-        "answer",
-        "is_heard",
-        "is_seven_bit",
-        "message",
-        "moves",
-        "needs_utf8",
-        "recipients_answered",
-        "refusal",
-        "refused_recipients",
-    )
-
-    def __init__(self, message: Outgoing, answer: "Future[SendResult]") -> None:
-        self.message = message
-        self.answer = answer
-        self.is_seven_bit = message.content.isascii()
-        self.needs_utf8 = not "".join((message.sender, *message.recipients)).isascii()
-        self.moves = 0  # how often its connection broke before it was heard, so that another took it
-        self.is_heard = False  # the server has answered something about it
-        self.refusal: SendResult | None = None
-        self.recipients_answered = 0
-        self.refused_recipients: dict[int, SendResult] = {}
-
-    @property
-    def has_recipients(self) -> bool:
-        return self.recipients_answered > len(self.refused_recipients)
-
-    def settle(self, result: SendResult) -> None:
-        if not self.answer.done():  # otherwise the caller has gone
-            self.answer.set_result(result)
-
-    def verdict(self) -> SendResult | None:
-        """Why the content should not follow. The first recipient decides for all, as the message is theirs."""
-        if self.refusal is not None or not self.refused_recipients:
-            return self.refusal
-        if self.has_recipients:
-            return self.refused_recipients.get(0)
-        refusals = self.refused_recipients.values()
-        return next((one for one in refusals if one.kind is ResultKind.RETRYABLE), self.refused_recipients[0])
-
-    def sent(self, reply: Reply) -> SendResult:
-        if not self.refused_recipients:
-            return sent(PROVIDER, reply.queue_id)
-        recipients = self.message.recipients
-        refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
-        message = f"{len(refusals)} of {len(recipients)} recipients refused: {', '.join(refusals)}"
-        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message)
 
 
 class Owner(Protocol):
@@ -308,7 +252,8 @@ class Connection:
     # Its envelope is answered.
 
     def _mail_answered(self, reply: Reply) -> None:
-        job = self._opened()
+        job = self._opening
+        assert job is not None
         job.is_heard = True
         if not reply.is_ok:
             if not reply.is_refusal:
@@ -319,7 +264,8 @@ class Connection:
             self._go_on(job)
 
     def _rcpt_answered(self, reply: Reply) -> None:
-        job = self._opened()
+        job = self._opening
+        assert job is not None
         if not reply.is_ok:
             if not reply.is_refusal:
                 self._out_of_step(job, Phase.RCPT, reply)
@@ -330,7 +276,8 @@ class Connection:
             self._go_on(job)
 
     def _data_answered(self, reply: Reply) -> None:
-        job = self._opened()
+        job = self._opening
+        assert job is not None
         verdict = job.verdict()
         if reply.code == 354:
             if verdict is None:
@@ -463,10 +410,6 @@ class Connection:
     def _may_move(self, job: Job) -> bool:
         """The line broke on somebody else's account: a connection that was kept too long, or the message before."""
         return not job.is_heard and job.moves < MAX_MOVES and self._begun > 1
-
-    def _opened(self) -> Job:
-        assert self._opening is not None
-        return self._opening
 
     def _is_too_late(self, message: Outgoing) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before

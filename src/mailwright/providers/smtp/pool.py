@@ -7,7 +7,8 @@ from collections import deque
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.connection import Connection, Job
+from mailwright.providers.smtp.connection import Connection
+from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.meaning import ENDED_BEFORE, Ending
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
@@ -43,7 +44,7 @@ class Pool:
         self._is_closing = False
         self._drained: asyncio.Future[None] | None = None
 
-    def carry(self, message: Outgoing) -> "asyncio.Future[SendResult]":
+    def carry(self, message: Outgoing) -> asyncio.Future[SendResult]:
         job = Job(message, asyncio.get_running_loop().create_future())
         if self._is_closing:
             job.settle(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider is closed"))

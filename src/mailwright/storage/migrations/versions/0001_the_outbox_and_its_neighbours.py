@@ -93,13 +93,6 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("deliveries", schema=None) as batch_op:
         batch_op.create_index(
-            "ix_deliveries_attempting",
-            ["claimable_at"],
-            unique=False,
-            sqlite_where=sa.text("status = 'SENT_ATTEMPT'"),
-            postgresql_where=sa.text("status = 'SENT_ATTEMPT'"),
-        )
-        batch_op.create_index(
             "ix_deliveries_in_doubt",
             ["claimable_at"],
             unique=False,
@@ -107,11 +100,11 @@ def upgrade() -> None:
             postgresql_where=sa.text("status = 'IN_DOUBT'"),
         )
         batch_op.create_index(
-            "ix_deliveries_lane",
-            ["lane", "claimable_at", "message_key"],
+            "ix_deliveries_locked",
+            ["claimable_at"],
             unique=False,
-            sqlite_where=sa.text("status IN ('PENDING', 'RETRY_SCHEDULED')"),
-            postgresql_where=sa.text("status IN ('PENDING', 'RETRY_SCHEDULED')"),
+            sqlite_where=sa.text("locked_by IS NOT NULL"),
+            postgresql_where=sa.text("locked_by IS NOT NULL"),
         )
         batch_op.create_index(
             "ix_deliveries_rare",
@@ -121,11 +114,11 @@ def upgrade() -> None:
             postgresql_where=sa.text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')"),
         )
         batch_op.create_index(
-            "ix_deliveries_suspect",
-            ["claimable_at"],
+            "ix_deliveries_waiting",
+            ["lane", "claimable_at", "message_key"],
             unique=False,
-            sqlite_where=sa.text("claims > 0 AND status IN ('PENDING', 'RETRY_SCHEDULED')"),
-            postgresql_where=sa.text("claims > 0 AND status IN ('PENDING', 'RETRY_SCHEDULED')"),
+            sqlite_where=sa.text("locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')"),
+            postgresql_where=sa.text("locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')"),
         )
 
     _create_events()

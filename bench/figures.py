@@ -1,0 +1,172 @@
+"""The figures of the specification, each from runs that happened side by side."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench import mailwright
+from bench.accept import accepted_per_second
+from bench.children import NotMeasured
+from bench.contenders import CONTENDERS, Results
+from bench.race import Run
+from bench.stage import Stage, part
+
+PEERS = ("bullmq", "celery", "procrastinate")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    id: str
+    what: str
+    ours: str
+    theirs: str
+    ratio: float | None
+    goal: str
+    met: bool | None  # None: not measured, and `ours` says why
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    ours: str
+    theirs: str = ""
+    ratio: float | None = None
+    met: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was asked for on the command line."""
+
+    stage: Stage
+    count: int
+    rounds: int
+    quick: bool
+    tell: Callable[[str, int], None]
+
+    def command(self, name: str) -> str:
+        return f"python -m bench {name} --count {self.count} --runs {self.rounds}"
+
+
+# Figures that are read off the same race, and who has to run for them.
+RACERS = {
+    "Q1": ("limit", "sqlite"),
+    "Q2": ("limit", "postgresql", "postgresql-2"),
+    "Q3": ("sqlite", "postgresql", *PEERS),
+    "Q5": ("sqlite", "postgresql"),
+}
+OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
+OF_A_PEER = 10
+ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
+
+
+def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    measure = {"Q1": _against_limit, "Q2": _against_limit, "Q3": _against_peers, "Q5": _cpu}
+    return measure[name](name, order, results)
+
+
+def _against_limit(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    def found(racer: str) -> Found:
+        ratio = results.ratio(racer, "limit")
+        return Found(_rate(results, racer), _rate(results, "limit"), ratio, ratio >= OF_THE_LIMIT[racer])
+
+    for racer in RACERS[name]:
+        if racer != "limit":
+            what = f"{CONTENDERS[racer].title}, against the limit"
+            yield _figure(order, name, what, f"≥ {OF_THE_LIMIT[racer]}", found, racer)
+
+
+def _against_peers(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    def found(peer: str) -> Found:
+        ours = min("sqlite", "postgresql", key=lambda engine: results.ratio(engine, peer))
+        ratio = results.ratio(ours, peer)
+        return Found(_rate(results, ours), _rate(results, peer), ratio, ratio >= OF_A_PEER)
+
+    for peer in PEERS:
+        what = f"Mailwright (the slower of its engines), against {CONTENDERS[peer].title}"
+        yield _figure(order, name, what, f"≥ {OF_A_PEER}", found, peer)
+
+
+def _cpu(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    def found(racer: str, value: Callable[[Run], float], goal: float) -> Found:
+        seconds = results.median(racer, value)
+        return Found(f"{seconds:.3f} s", met=seconds <= goal)
+
+    worker, with_database = (lambda run: run.cpu_per_thousand), (lambda run: run.cpu_per_thousand_with_database)
+    what = "CPU seconds per 1,000 mails"
+    yield _figure(order, name, f"{what}: worker, PostgreSQL", "≤ 0.15", found, "postgresql", worker, 0.15)
+    yield _figure(order, name, f"{what}: with database, PostgreSQL", "≤ 0.25", found, "postgresql", with_database, 0.25)
+    yield _figure(order, name, f"{what}: with database, SQLite", "≤ 0.25", found, "sqlite", with_database, 0.25)
+
+
+def claim_cost(order: Order) -> Iterator[Figure]:
+    """Needs `prepare_claims(database_url, rows)` and `claim_seconds(database_url) -> float` of `bench.mailwright`."""
+    few, many = 10_000, 200_000 if order.quick else 10_000_000
+
+    def found(engine: str, new: Callable[[], AbstractContextManager[str]]) -> Found:
+        fill, claim = part("bench.mailwright", "prepare_claims"), part("bench.mailwright", "claim_seconds")
+        with new() as small, new() as large:
+            for url, rows in ((small, few), (large, many)):
+                order.tell(f"{engine}: an outbox of {rows:,} rows", 0)
+                fill(url, rows)
+            order.tell(f"{engine}: claims in turns", 0)
+            pairs = [(claim(small), claim(large)) for _ in range(order.rounds)]
+        ratio = median(large / small for small, large in pairs)
+        ours, theirs = median(pair[1] for pair in pairs), median(pair[0] for pair in pairs)
+        return Found(f"{ours * 1000:.2f} ms", f"{theirs * 1000:.2f} ms", ratio, ratio <= 1.3)
+
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        what = f"{engine}: a claim with {many:,} rows in the outbox, against {few:,}"
+        yield _figure(order, "Q6", what, "≤ 1.3", found, engine, new)
+
+
+def api_accept(order: Order) -> Iterator[Figure]:
+    def found(what: str, batch: int) -> Found:
+        rates = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"{what}: round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                seconds = 2 if order.quick else 10
+                rates.append(accepted_per_second(order.stage, batch=batch, seconds=seconds, database_url=url))
+        return Found(f"{median(rates):,.0f}/s", met=median(rates) >= ACCEPTED_PER_SECOND[batch])
+
+    for batch, goal in ACCEPTED_PER_SECOND.items():
+        what = "API accept, SQLite, " + ("one message a request" if batch == 1 else f"batches of {batch:,}")
+        yield _figure(order, "Q8", what, f"≥ {goal:,}/s", found, what, batch)
+
+
+def memory(order: Order) -> Iterator[Figure]:
+    count = order.count * 50  # a million by default
+
+    def found() -> Found:
+        with order.stage.sqlite_url() as url:
+            order.tell(f"SQLite: {count:,} mails for the memory of a worker", count)
+            part("bench.mailwright", "prepare")(url, count)
+            run = mailwright.drain(order.stage, url, count)
+        quarter = len(run.rss_bytes) // 4
+        if not quarter:
+            raise NotMeasured("the run was too short to see memory grow: raise --count")
+        growth = median(run.rss_bytes[-quarter:]) / median(run.rss_bytes[quarter : 2 * quarter])
+        peak = run.peak_rss_bytes / 1e6
+        return Found(f"{peak:.0f} MB", ratio=growth, met=peak <= 200 and growth <= 1.1)
+
+    what = f"memory of a worker over {count:,} mails: peak; ratio of the last quarter to the second"
+    yield _figure(order, "Q11", what, "≤ 200 MB, ratio ≤ 1.1", found)
+
+
+ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {"Q6": claim_cost, "Q8": api_accept, "Q11": memory}
+NAMES = ("Q1", "Q2", "Q3", "Q5", "Q6", "Q8", "Q11")
+
+
+def _rate(results: Results, name: str) -> str:
+    return f"{results.median(name, lambda run: run.rate):,.0f}/s"
+
+
+def _figure(order: Order, name: str, what: str, goal: str, measure: Callable[..., Found], *facts: Any) -> Figure:
+    try:
+        found = measure(*facts)
+    except NotMeasured as reason:
+        found = Found(f"not measured: {reason}")
+    return Figure(name, what, found.ours, found.theirs, found.ratio, goal, found.met, order.command(name))

@@ -1,0 +1,111 @@
+"""The job every contender does: a mail of about 10 KB, HTML and text, eight variables, an unsubscribe link of its own.
+
+This is the only definition. Mailwright imports it; peers read `job.json` and `recipients.jsonl`, made from it.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from email import message_from_bytes, policy
+from pathlib import Path
+
+SENDER = "Harbour Lane <news@harbour.example>"
+SENDER_ADDRESS = "news@harbour.example"
+SUBJECT = "{{ first_name }}, your order {{ order_number }} and what is new in {{ city }}"
+# Short enough for a header line of 78 characters: beyond, Python's EmailMessage encodes the address and spoils it.
+UNSUBSCRIBE_BASE = "https://harbour.example/u/"
+VARIABLES = ("first_name", "city", "order_number", "amount", "plan", "due_date", "points", "link")
+
+UNSUBSCRIBE_HEADER = re.compile(rb"^List-Unsubscribe:\s+<http", re.M | re.I)  # as an address, not an encoded word
+
+# On the wire, with headers and transfer encoding: what the writers of all contenders make of the texts below.
+SIZE_BYTES = range(8_500, 13_000)
+
+_FACTS = (
+    "The boats come in before six, and by seven the market hall in {{ city }} smells of salt, coffee and oranges.",
+    "Members on the {{ plan }} plan collect twice the points until {{ due_date }}; you have {{ points }} of them now.",
+    "Our bakers start the sourdough the evening before, which is why the first loaves are still warm at eight o’clock.",
+    "Every crate is packed by hand and sealed with paper tape, so all of it can go into the same bin afterwards.",
+)
+_STYLE = "margin:0 0 16px 0;font-family:Georgia,serif;font-size:16px;line-height:24px;color:#222222"
+
+
+def _html_block(number: int, fact: str) -> str:
+    return (
+        f'<tr>\n<td style="padding:16px 24px;border-bottom:1px solid #dddddd">\n'
+        f'<h2 style="margin:0 0 8px 0;font-family:Georgia,serif;font-size:20px;color:#114455">Note {number}</h2>\n'
+        f'<p style="{_STYLE}">{fact}</p>\n'
+        f'<p style="{_STYLE}"><a href="{{{{ link }}}}" style="color:#0a6c74">Read on, {{{{ first_name }}}}</a></p>\n'
+        f"</td>\n</tr>\n"
+    )
+
+
+HTML = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Harbour Lane</title>\n</head>\n'
+    '<body style="margin:0;padding:0;background:#f4f2ee">\n'
+    '<table role="presentation" width="600" align="center" cellpadding="0" cellspacing="0">\n'
+    f'<tr>\n<td style="padding:24px">\n<p style="{_STYLE}">Dear {{{{ first_name }}}},</p>\n'
+    f'<p style="{_STYLE}">order {{{{ order_number }}}} over {{{{ amount }}}} is on its way to {{{{ city }}}}.</p>\n'
+    "</td>\n</tr>\n"
+    + "".join(_html_block(number, _FACTS[number % len(_FACTS)]) for number in range(1, 12))
+    + f'<tr>\n<td style="padding:24px">\n<p style="{_STYLE}">You get this mail as a member of Harbour Lane.\n'
+    '<a href="{{ unsubscribe_url }}">Unsubscribe</a></p>\n</td>\n</tr>\n</table>\n</body>\n</html>\n'
+)
+
+TEXT = (
+    "Dear {{ first_name }},\n\norder {{ order_number }} over {{ amount }} is on its way to {{ city }}.\n\n"
+    + "".join(f"{number}. {_FACTS[number % len(_FACTS)]}\n{{{{ link }}}}\n\n" for number in range(1, 12))
+    + "You get this mail as a member of Harbour Lane.\nUnsubscribe: {{ unsubscribe_url }}\n"
+)
+
+
+def recipient(number: int) -> dict[str, str]:
+    """The same person for the same number, in every contender and every run."""
+    digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
+    return {
+        "email": f"reader{number}@readers.example",
+        "token": base64.urlsafe_b64encode(digest[:16]).decode().rstrip("="),
+        "first_name": ("Ana", "Bram", "Chloé", "Dmitri", "Elif", "Farah", "Goran", "Hanne")[number % 8],
+        "city": ("Porto", "Bergen", "Gdańsk", "Trieste", "Cork")[number % 5],
+        "order_number": f"HL-{number:08d}",
+        "amount": f"{digest[0]}.{digest[1] % 100:02d} €",
+        "plan": ("quay", "harbour", "open sea")[number % 3],
+        "due_date": f"{1 + digest[2] % 28} November",
+        "points": str(digest[3] * 10),
+        "link": f"https://harbour.example/r/{digest[:9].hex()}",
+    }
+
+
+def write(folder: Path, count: int) -> None:
+    """The job as files, for contenders in other languages and other environments."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "sender": SENDER,
+        "subject": SUBJECT,
+        "html": HTML,
+        "text": TEXT,
+        "unsubscribe_base": UNSUBSCRIBE_BASE,
+    }
+    (folder / "job.json").write_text(json.dumps(content))
+    with (folder / "recipients.jsonl").open("w") as lines:
+        lines.writelines(json.dumps(recipient(number)) + "\n" for number in range(count))
+
+
+def objections(mail: bytes, number: int) -> list[str]:
+    """What keeps a delivered mail (lines end in LF) from counting as this job's mail to recipient `number`."""
+    found = []
+    size = len(mail) + mail.count(b"\n")
+    if size not in SIZE_BYTES:
+        found.append(f"{size} bytes are not about 10 KB")
+    message = message_from_bytes(mail, policy=policy.default)
+    if not UNSUBSCRIBE_HEADER.search(mail) or "List-Unsubscribe-Post" not in message:
+        found.append("List-Unsubscribe headers are missing")
+    person = recipient(number)
+    for kind in ("plain", "html"):
+        part = message.get_body((kind,))
+        text = part.get_content() if part else ""
+        missing = [name for name in VARIABLES if person[name] not in text]
+        if "unsubscribe" not in text.lower() or missing:
+            found.append(f"the {kind} part lacks {', '.join(missing) or 'the unsubscribe link'}")
+    return found

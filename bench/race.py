@@ -1,0 +1,130 @@
+"""One contender's run, timed at the sink: from the first mail that arrives to the last.
+
+Start-up of an interpreter is nobody's throughput, so the clock and the CPU count begin with the first mail. What the
+sink counts is compared with what was queued: a lost or a doubled mail makes the run invalid.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from bench.children import Child, NotMeasured, tree_cpu_seconds
+from bench.sink import Sink
+
+POLL_SECONDS = 0.004
+SAMPLE_SECONDS = 0.5
+STALL_SECONDS = 60
+# A contender that sends a mail twice does so at once; this long the sink is watched after the last expected mail.
+AFTERMATH_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    mails: int
+    seconds: float
+    cpu_seconds: float
+    database_cpu_seconds: float
+    rss_bytes: list[int] = field(default_factory=list)  # of all workers together, sampled twice a second
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        return max(self.rss_bytes, default=0)
+
+    @property
+    def rate(self) -> float:
+        return self.mails / self.seconds
+
+    @property
+    def cpu_per_thousand(self) -> float:
+        return self.cpu_seconds / self.mails * 1000
+
+    @property
+    def cpu_per_thousand_with_database(self) -> float:
+        return (self.cpu_seconds + self.database_cpu_seconds) / self.mails * 1000
+
+
+def race(
+    sink: Sink,
+    workers: Sequence[Child],
+    count: int,
+    *,
+    database: psutil.Process | None = None,
+    until_exit: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Run:
+    """Starts the workers and watches the sink until `count` mails came (and, `until_exit`, the workers are done)."""
+    watch = Watch(sink, workers, count, advance)
+    with contextlib.ExitStack() as running:
+        for worker in workers:
+            running.enter_context(worker)
+        first = watch.until(lambda: watch.arrived > 0)
+        early, cpu, database_cpu = watch.arrived, watch.cpu_seconds(), _cpu_seconds(database)
+        last = watch.until(lambda: watch.arrived >= count)
+        if until_exit:
+            watch.until(lambda: not watch.running())
+        cpu, database_cpu = watch.cpu_seconds() - cpu, _cpu_seconds(database) - database_cpu
+        watch.expect_no_more()
+    # The mails that were there when the clock started are not counted into its time.
+    seconds = max(last - first, POLL_SECONDS) * count / max(count - early, 1)
+    return Run(count, seconds, cpu, database_cpu, watch.rss_bytes)
+
+
+class Watch:
+    """Looks at the sink and the workers, a few hundred times a second, until something is reached."""
+
+    def __init__(self, sink: Sink, workers: Sequence[Child], count: int, advance: Callable[[int], None]) -> None:
+        self._sink, self._workers, self._count, self._advance = sink, workers, count, advance
+        self._before = sink.count()
+        self._moved = time.perf_counter()
+        self._sampled = 0.0
+        self.arrived = 0
+        self.rss_bytes: list[int] = []
+
+    def until(self, reached: Callable[[], bool]) -> float:
+        while True:
+            now = self._look()
+            if reached():
+                return now
+            self._object(quiet_seconds=now - self._moved)
+            if self.arrived and now - self._sampled > SAMPLE_SECONDS:
+                self._sample(now)
+            time.sleep(POLL_SECONDS)
+
+    def running(self) -> list[Child]:
+        return [worker for worker in self._workers if worker.exit_code() is None]
+
+    def cpu_seconds(self) -> float:
+        return sum(worker.cpu_seconds() for worker in self._workers)
+
+    def expect_no_more(self) -> None:
+        time.sleep(AFTERMATH_SECONDS)
+        self._look()
+        if self.arrived != self._count:
+            raise NotMeasured(f"{self._count} mails were queued and {self.arrived} came")
+        self._advance(self._count)
+
+    def _look(self) -> float:
+        arrived, now = self._sink.count() - self._before, time.perf_counter()
+        if arrived > self.arrived:
+            self.arrived, self._moved = arrived, now
+        return now
+
+    def _object(self, quiet_seconds: float) -> None:
+        so_far = f"{self.arrived} of {self._count} mails came"
+        if any(worker.exit_code() for worker in self._workers):
+            broken = next(worker for worker in self._workers if worker.exit_code())
+            raise NotMeasured(f"{so_far}. {broken.complaint()}")
+        if quiet_seconds > (STALL_SECONDS if self.running() else AFTERMATH_SECONDS):
+            raise NotMeasured(f"{so_far}, then none for {quiet_seconds:.1f} s. {self._workers[0].complaint()}")
+
+    def _sample(self, now: float) -> None:
+        self._sampled = now
+        self.rss_bytes.append(sum(worker.rss_bytes() for worker in self.running()))
+        self._advance(self.arrived)
+
+
+def _cpu_seconds(database: psutil.Process | None) -> float:
+    return tree_cpu_seconds(database) if database else 0.0

@@ -1,0 +1,83 @@
+"""The SMTP sink on loopback. It counts what arrived, so no contender has to be believed."""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.children import Child, NotMeasured
+from bench.debian import tool
+
+COUNTER = re.compile(rb"mesg=(\d+)\r")
+RECIPIENT = re.compile(rb"^X-Rcpt-Args: <([^>]*)>", re.M)
+PREFACE = re.compile(rb"^Received: .*\n(?:[ \t].*\n)*", re.M)  # the last lines that smtp-sink puts before a mail
+
+
+class Sink:
+    """A running `smtp-sink`."""
+
+    def __init__(self, child: Child, port: int, dumps: Path | None) -> None:
+        self.port = port
+        self._dumps = dumps
+        self._counters = child.log.open("rb")
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.port}?tls=none"
+
+    def count(self) -> int:
+        """Mails accepted since the start: smtp-sink rewrites its counters at each one."""
+        size = os.fstat(self._counters.fileno()).st_size
+        found = COUNTER.findall(os.pread(self._counters.fileno(), 128, max(0, size - 128)))
+        return int(found[-1]) if found else 0
+
+    def mails(self) -> Iterator[tuple[str, bytes]]:
+        """Recipient and mail, as kept by a dumping sink; smtp-sink's own lines before the mail are left out."""
+        assert self._dumps
+        for file in sorted(self._dumps.iterdir()):
+            preface, mail = PREFACE.split(file.read_bytes(), 1)
+            yield RECIPIENT.findall(preface)[0].decode(), mail
+
+
+@contextlib.contextmanager
+def started_sink(folder: Path, *, dump: bool = False) -> Iterator[Sink]:
+    program = tool("smtp-sink", "postfix")
+    port = free_port()
+    # Run as root it gives up its rights, so its dumps go to a folder that anyone may write to.
+    dumps = Path(tempfile.mkdtemp(prefix="bench-sink-")) if dump else None
+    command: list[str | Path] = [program, "-c", "-m", "512"]
+    if os.geteuid() == 0:
+        command += ["-u", "nobody"]
+    if dumps:
+        dumps.chmod(0o777)
+        command += ["-d", f"{dumps}/mail."]
+    try:
+        with Child([*command, f"127.0.0.1:{port}", "1000"], folder / f"sink-{port}.log") as child:
+            wait_for_port(port, child)
+            sink = Sink(child, port, dumps)
+            yield sink
+            sink._counters.close()
+            child.log.unlink()
+    finally:
+        if dumps:
+            shutil.rmtree(dumps)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int, child: Child, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and child.exit_code() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise NotMeasured(child.complaint())

@@ -1,0 +1,115 @@
+"""Checks: what works in this installation and what does not, each with what to do about it. No mail is sent."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from redis.exceptions import RedisError
+from sqlalchemy import delete, insert
+
+from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.sender_dns import check_sender
+from mailwright.app.wiring import make_provider, valkey_client
+from mailwright.domain.clock import Clock, SystemClock
+from mailwright.domain.errors import MailwrightError
+from mailwright.domain.ids import uuid7
+from mailwright.ops.settings import Settings
+from mailwright.outbox.workers import present
+from mailwright.storage.database import Database
+from mailwright.storage.migrate import current_revision, newest_revision
+from mailwright.storage.tables import counters
+
+
+async def check(settings: Settings) -> AsyncIterator[Finding]:
+    """One part after the other; each finding is handed out as soon as it is known."""
+    clock = SystemClock()
+    yield ok("settings", "all valid")
+    async for finding in _storage(settings, clock):
+        yield finding
+    if settings.redis_url is not None:
+        yield await _valkey(settings.redis_url)
+    yield await _provider(settings, clock)
+    async for finding in check_sender(settings):
+        yield finding
+
+
+async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    try:
+        database = Database(settings.database_url)
+    except MailwrightError as error:
+        yield problem("database", str(error), "correct it")
+        return
+    try:
+        found = await _database(database, clock)
+        yield found
+        if found.verdict is Verdict.OK:
+            yield await _workers(database, clock)
+    finally:
+        await database.close()
+
+
+async def _database(database: Database, clock: Clock) -> Finding:
+    where = database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
+    if _is_missing(database):
+        return problem("database", f"{where} does not exist yet", "`mailwright serve` or `mailwright db upgrade`")
+    try:
+        current, newest = await current_revision(database), newest_revision()
+        if current != newest:
+            form = f"has the form {current}, not {newest}" if current else "is empty"
+            return problem("database", f"{where} {form}", "`mailwright db upgrade`")
+        await _write(database, clock)
+    except MailwrightError as error:
+        return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
+    return ok("database", f"{where}: reachable, newest form ({newest}), writable")
+
+
+def _is_missing(database: Database) -> bool:
+    """Looking must not make an empty file."""
+    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
+
+
+async def _write(database: Database, clock: Clock) -> None:
+    """A row that comes and goes in one commit: only a commit shows a full disk or a server that can only be read."""
+    name = f"check:{uuid7(clock.now())}"
+    async with database.write() as tx:
+        await tx.execute(insert(counters).values(name=name, used=0, expires_at=clock.now()))
+        await tx.execute(delete(counters).where(counters.c.name == name))
+
+
+async def _workers(database: Database, clock: Clock) -> Finding:
+    now = clock.now()
+    found = await present(database, now)
+    if not found:
+        return warning("workers", "none is running, so nothing is sent", "`mailwright serve` or `mailwright worker`")
+    for worker in found:
+        if worker.unavailable_until is not None and worker.unavailable_until > now:
+            why = worker.unavailable_reason or "it does not answer"
+            return problem("workers", f"leave {worker.provider} alone for a while: {why}", "see the provider below")
+    providers = ", ".join(sorted({worker.provider for worker in found}))
+    return ok("workers", f"{len(found)} running, with the provider {providers}")
+
+
+async def _valkey(url: str) -> Finding:
+    advice = "start it, or unset MAILWRIGHT_REDIS_URL: the database can do its work, more slowly"
+    try:
+        client = valkey_client(url)
+        if client is not None:
+            async with client:
+                await client.ping()
+    except (RedisError, OSError, MailwrightError) as error:
+        return problem("redis", f"does not answer: {error}", advice)
+    return ok("redis", "answers")
+
+
+async def _provider(settings: Settings, clock: Clock) -> Finding:
+    try:
+        provider = make_provider(settings, clock)
+    except MailwrightError as error:
+        return problem("provider", str(error), "correct it")
+    try:
+        probe = await provider.check()
+    finally:
+        await provider.close()
+    summary = f"{provider.name}: {probe.summary}"
+    return (
+        ok("provider", summary) if probe.is_ok else problem("provider", summary, "mail waits until this is put right")
+    )

@@ -1,0 +1,33 @@
+"""Findings: what a check found out about one part, in a line for people, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # it may be meant so, or cannot be told from here
+    PROBLEM = "problem"  # mail waits, is refused or is not trusted
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    verdict: Verdict
+    summary: str
+    advice: str | None = None
+
+    def as_dict(self) -> dict[str, str | None]:
+        return {"name": self.name, "verdict": self.verdict, "summary": self.summary, "advice": self.advice}
+
+
+def ok(name: str, summary: str) -> Finding:
+    return Finding(name, Verdict.OK, summary)
+
+
+def warning(name: str, summary: str, advice: str) -> Finding:
+    return Finding(name, Verdict.WARNING, summary, advice)
+
+
+def problem(name: str, summary: str, advice: str) -> Finding:
+    return Finding(name, Verdict.PROBLEM, summary, advice)

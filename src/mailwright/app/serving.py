@@ -1,0 +1,136 @@
+"""Serving: the API and a worker in one process and one event loop, from the first request to the last signal."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from mailwright.app.wiring import Engine, make_worker
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.logs import logger
+from mailwright.worker.loop import Worker
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Connections that the kernel keeps for us while the loop is busy.
+BACKLOG = 2_048
+
+log = logger(__name__)
+
+# Makes the HTTP application, given the engine and a way to ask whether the worker beside it runs.
+Application = Callable[[Engine, Callable[[], bool] | None], Any]
+
+
+class Shutdown:
+    """The first signal asks everyone to finish; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self._stops: list[Callable[[], None]] = []
+        self._is_asked = False
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._receive, number)
+
+    def calls(self, stop: Callable[[], None]) -> None:
+        """`stop` is called at the first signal, or now if that has come already."""
+        self._stops.append(stop)
+        if self._is_asked:
+            stop()
+
+    def request(self) -> None:
+        self._is_asked = True
+        for stop in self._stops:
+            stop()
+
+    def _receive(self, number: signal.Signals) -> None:
+        if self._is_asked:
+            os._exit(128 + number)
+        log.info("stopping", signal=number.name, message="Finishing what is under way; a second signal ends at once.")
+        self.request()
+
+
+async def serve(
+    engine: Engine, application: Application, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool
+) -> None:
+    """Answers requests until it is told to stop. Should the worker break, the process ends: others must notice."""
+    worker = await make_worker(engine) if with_worker else None
+    server = _Server(_configuration(engine))
+    _hear_library_logs()
+    shutdown.calls(server.stop)
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
+        server.config.app = application(engine, (lambda: not working.done()) if working else None)
+        tasks.create_task(server.serve(sockets=[listener]), name="api")
+        log.info("api_started", address=address_of(listener), worker=with_worker)
+    log.info("api_stopped")
+
+
+async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
+    """A worker alone, until it is told to stop; with `drain`, until nothing is due."""
+    _hear_library_logs()
+    await _work(await make_worker(engine), shutdown, drain=drain)
+
+
+async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> None:
+    shutdown.calls(worker.stop)
+    log.info("worker_started", drain=drain)
+    await worker.run(drain=drain)
+    log.info("worker_stopped")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Takes the port before anything is started, so that a taken one is told in a sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationInvalid(
+            f"MAILWRIGHT_HOST, MAILWRIGHT_PORT: cannot listen on {host}:{port}: {reason}; choose another with --port"
+        ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to `Shutdown`, which must tell the worker as well."""
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+
+def _configuration(engine: Engine) -> uvicorn.Config:
+    return uvicorn.Config(
+        app="",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=engine.settings.shutdown_grace_seconds,
+    )
+
+
+class _LibraryLogs(logging.Handler):
+    """What libraries log becomes a line of ours, scrubbed like the others."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.log(record.levelno, "library", library=record.name, message=record.getMessage(), exc_info=record.exc_info)
+
+
+def _hear_library_logs() -> None:
+    logging.basicConfig(handlers=[_LibraryLogs(logging.WARNING)], level=logging.WARNING, force=True)

@@ -1,0 +1,89 @@
+"""Suppressions: addresses that a tenant does not write to, whoever asks. One normal form decides."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, delete, select
+
+from mailwright.domain import address
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import suppressions
+
+ADD_SUPPRESSIONS = statement(__package__, "add_suppressions")
+SUPPRESSED_AMONG = statement(__package__, "suppressed_among")
+
+NEWEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    id: int
+    email: str
+    reason: str
+    source: str
+    created_at: Instant
+
+
+async def add(
+    database: Database, clock: Clock, tenant_id: int, email: str, *, reason: str, source: str
+) -> tuple[Suppression, bool]:
+    """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays."""
+    wanted = _normal(email)
+    async with database.write() as tx:
+        is_new = await add_all(tx, tenant_id, [wanted], reason=reason, source=source, now=clock.now())
+        rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == wanted))
+    return Suppression(**rows[0]._mapping), bool(is_new)
+
+
+async def add_all(
+    tx: Transaction, tenant_id: int, emails: Iterable[str], *, reason: str, source: str, now: Instant
+) -> set[str]:
+    """Inside the caller's transaction, addresses in normal form; answers which of them are new."""
+    rows = [{"email": email} for email in sorted(set(emails))]
+    added = await tx.run(ADD_SUPPRESSIONS, tenant_id=tenant_id, emails=rows, reason=reason, source=source, now=now)
+    return {row.email for row in added}
+
+
+async def remove(database: Database, tenant_id: int, email: str) -> None:
+    condition = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == _normal(email))
+    async with database.write() as tx:
+        removed = await tx.execute(delete(suppressions).where(*condition).returning(suppressions.c.id))
+    if not removed:
+        raise NotFound("This address is not on the suppression list.")
+
+
+async def list_some(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
+    """The latest first; the next page begins before the last id of this one."""
+    page = _entries(tenant_id).where(suppressions.c.id < before).order_by(suppressions.c.id.desc()).limit(limit)
+    async with database.read() as tx:
+        rows = await tx.execute(page)
+    return [Suppression(**row._mapping) for row in rows]
+
+
+async def is_suppressed(database: Database, tenant_id: int, email: str) -> bool:
+    async with database.read() as tx:
+        return bool(await suppressed_among(tx, tenant_id, [_normal(email)]))
+
+
+async def suppressed_among(tx: Transaction, tenant_id: int, emails: Iterable[str]) -> set[str]:
+    """Which of these addresses, given in normal form, must not be written to."""
+    rows = [{"email": email} for email in emails]
+    if not rows:
+        return set()
+    return {row.email for row in await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows)}
+
+
+def _entries(tenant_id: int) -> Select[Any]:
+    columns = [suppressions.c[name] for name in Suppression.__slots__]
+    return select(*columns).where(suppressions.c.tenant_id == tenant_id)
+
+
+def _normal(email: str) -> str:
+    try:
+        return address.normal(email)
+    except address.InvalidAddress as error:
+        raise InvalidInput(f"is not an email address: {error}", field="email") from error

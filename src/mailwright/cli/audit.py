@@ -1,0 +1,45 @@
+"""`mailwright audit`: what was accepted is somewhere, and only once."""
+
+import typer
+
+from mailwright.cli.endings import NEGATIVE
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json
+from mailwright.cli.output import out, print_json
+from mailwright.outbox.audit import Audit
+from mailwright.outbox.audit import audit as count
+
+app = typer.Typer()
+
+PLACES = ("sent", "failed", "in_doubt", "closed_unknown", "suppressed", "cancelled", "open")
+
+
+@app.command()
+def audit(as_json: Json = False) -> None:
+    """Prove that every accepted message is accounted for. Exit 1 if one is not.
+
+    accepted is counted where messages are accepted, everything else where they stand now, in one snapshot.
+    """
+
+    async def work(at: Installation) -> Audit:
+        return await count(at.database)
+
+    found = run(work)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_identity(found)
+        if found.resent_in_doubt:
+            out.print(f"{found.resent_in_doubt:,} of these were in doubt and sent once more.")
+    if not found.ok:
+        raise typer.Exit(NEGATIVE)
+
+
+def print_identity(found: Audit) -> None:
+    figures = found.as_dict()
+    places = [f"{figures[place]:,} {place.replace('_', ' ')}" for place in PLACES if figures[place]] or ["0"]
+    shape, sign = ("[green]✓[/]", "=") if found.ok else ("[red]✗[/]", "≠")
+    out.print(f"{shape} [bold]{found.accepted:,} accepted[/] {sign} {' + '.join(places)}", soft_wrap=True)
+    if not found.ok:
+        total = sum(int(figures[place]) for place in PLACES)
+        out.print(f"  The identity does not hold: {found.accepted:,} were accepted and {total:,} are accounted for.")

@@ -1,0 +1,133 @@
+"""`mailwright demo`: everything at once, on a database of its own, to see what it is like."""
+
+import asyncio
+import shutil
+import socket
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+import uvloop
+from rich.text import Text
+
+from mailwright.app.demo import Sample, load_sample, settle
+from mailwright.app.schema import prepare
+from mailwright.app.serving import Shutdown, address_of, listen, serve
+from mailwright.app.wiring import Engine, open_engine
+from mailwright.cli.audit import print_identity
+from mailwright.cli.output import aside, out, status_text, table
+from mailwright.cli.serve import application
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.states import Status
+from mailwright.ops import logs
+from mailwright.ops.settings import Settings
+from mailwright.outbox import records
+from mailwright.outbox.audit import audit
+from mailwright.outbox.explain import Explanation, State
+
+app = typer.Typer()
+
+FOLDER: Final = Path("var/demo")
+
+
+@app.command()
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to serve; another free one is taken if it is not.")
+    ] = 8025,
+    keep: Annotated[bool, typer.Option("--keep", help="Go on with what the last demo left.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit as soon as the mails are sent.")] = False,
+) -> None:
+    """Send sample mails through the whole road and serve the result.
+
+    Everything lies in var/demo of the current folder: a SQLite database, and a mailbox instead of the world. No mail
+    leaves this machine, and your own settings and database are not touched.
+    """
+    if not keep:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    # Mails that fail on purpose need no warning here: the table tells of them.
+    logs.configure("ERROR", "console")
+    uvloop.run(_demo(_listener(port), once=once))
+
+
+def _listener(port: int) -> socket.socket:
+    try:
+        return listen("127.0.0.1", port)
+    except ConfigurationInvalid:
+        listener = listen("127.0.0.1", 0)
+        aside.print(f"Port {port} is taken, so this demo is at {address_of(listener)}.")
+        return listener
+
+
+async def _demo(listener: socket.socket, *, once: bool) -> None:
+    shutdown = Shutdown()
+    shutdown.listen()
+    async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
+        await prepare(engine.database)
+        sample = await load_sample(engine)
+        tasks.create_task(serve(engine, application, listener, shutdown, with_worker=True))
+        with aside.status("Sending the sample mails …"):
+            stories = await settle(engine, sample)
+        await _print(engine, sample, stories, address_of(listener))
+        if once:
+            shutdown.request()
+        else:
+            out.print("Serving until Ctrl-C.")
+
+
+def _settings(listener: socket.socket) -> Settings:
+    """Neither the environment nor mailwright.toml is read: a demonstration never sends through a real provider."""
+    return Settings.model_construct(
+        database_url=f"sqlite:///{FOLDER}/mailwright.db",
+        mailbox=FOLDER / "mailbox",
+        provider="mailbox",
+        sender="Analytical Engines <shop@example.com>",
+        base_url=address_of(listener),
+    )
+
+
+async def _print(engine: Engine, sample: Sample, stories: list[Explanation], address: str) -> None:
+    made = table("To", "Subject", "Status!", "Why")
+    for story in stories:
+        message = (await records.find(engine.database, story.outbox_id, tenant_id=None)).summary
+        made.add_row(message.to_email, Text(message.subject), status_text(message.status), Text(_why(message, story)))
+    out.print(made)
+    print_identity(await audit(engine.database))
+    out.print()
+    for name, text in _places(engine, stories, address):
+        out.print(Text.assemble((f"{name:<8}", "bold"), text), soft_wrap=True)
+    out.print()
+    out.print("[bold]Try it[/]")
+    out.print(Text(_curl(sample, address)), soft_wrap=True)
+    out.print()
+
+
+def _why(message: records.Summary, story: Explanation) -> str:
+    match message.status:
+        case Status.SENT:
+            return ""
+        case Status.FAILED:
+            return f"{message.error_code}: {message.error_reason}"
+        case _:
+            return story.sentence
+
+
+def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tuple[str, str]]:
+    mailbox, database = engine.settings.mailbox / "new", engine.settings.database_url
+    sent = [story.outbox_id for story in stories if story.state is State.SENT]
+    held = [story.outbox_id for story in stories if story.state is State.HELD]
+    return [
+        ("API", f"{address} (what it can do: {address}/openapi.json)"),
+        ("Mails", f"{mailbox}, one file each; any mail client opens them"),
+        *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
+        *(("Ask", f"MAILWRIGHT_DATABASE_URL={database} mailwright message explain {one}") for one in (held or sent)[:1]),
+    ]
+
+
+def _curl(sample: Sample, address: str) -> str:
+    body = """{"to": "you@example.com", "subject": "Hello", "html": "<p>It works.</p>"}"""
+    return (
+        f"curl {address}/v1/email/send \\\n  -H 'Authorization: Bearer {sample.key}' \\\n"
+        f"  -H 'Content-Type: application/json' \\\n  -d '{body}'"
+    )

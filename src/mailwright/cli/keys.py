@@ -1,0 +1,74 @@
+"""`mailwright key`: API keys, each for one tenant."""
+
+from typing import Annotated
+
+import typer
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Tenant, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.domain.clock import isoformat
+from mailwright.outbox import tenants
+from mailwright.sources.api.keys import Key, Keys
+
+app = group("API keys.")
+
+
+@app.command()
+def create(
+    tenant: Tenant = tenants.DEFAULT,
+    name: Annotated[str, typer.Option(help="What the key is for, as in shop-backend.")] = "",
+) -> None:
+    """Make a key and print it, alone, on stdout. It is shown this once: only its digest is stored."""
+
+    async def work(at: Installation) -> str:
+        owner = await tenants.find(at.database, tenant)
+        return await Keys(at.database, at.clock).create(owner.id, name)
+
+    typer.echo(run(work, creates=True))
+
+
+@app.command("list")
+def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """List a tenant's keys, revoked ones too; the last four characters tell them apart."""
+
+    async def work(at: Installation) -> list[Key]:
+        owner = await tenants.find(at.database, tenant)
+        return await Keys(at.database, at.clock).list_all(owner.id)
+
+    found = run(work)
+    if as_json:
+        print_json([_described(key) for key in found])
+        return
+    rows = (
+        (key.id, f"…{key.hint}", key.name or "–", clock_time(key.created_at), clock_time(key.revoked_at))
+        for key in found
+    )
+    nothing = f"The tenant {tenant} has no key; `mailwright key create --tenant {tenant}` makes one."
+    print_rows(("Id#", "Key!", "Name", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[int, typer.Argument(metavar="ID", help="From `mailwright key list`.", show_default=False)],
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Close the door to whoever has this key, within five seconds and for good."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await Keys(at.database, at.clock).revoke(owner.id, key_id)
+
+    run(work)
+    out.print(f"The key {key_id} opens nothing any more.")
+
+
+def _described(key: Key) -> dict[str, object]:
+    return {
+        "id": key.id,
+        "tenant": key.tenant,
+        "name": key.name,
+        "hint": key.hint,
+        "createdAt": isoformat(key.created_at),
+        "revokedAt": isoformat(key.revoked_at),
+    }

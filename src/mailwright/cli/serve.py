@@ -1,0 +1,55 @@
+"""`mailwright serve`: the HTTP API, with a worker in the same process."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+import uvloop
+from fastapi import FastAPI
+
+from mailwright.app.schema import prepare
+from mailwright.app.serving import Shutdown, listen
+from mailwright.app.serving import serve as serve_until_stopped
+from mailwright.app.wiring import Engine, open_engine
+from mailwright.cli.opening import settings_for_service
+from mailwright.ops.settings import Settings
+from mailwright.web.app import ApiParts, create_app
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Where to listen.", show_default="MAILWRIGHT_HOST")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Its port; 0 takes a free one.", show_default="MAILWRIGHT_PORT")
+    ] = None,
+    with_worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Send mail from this process too.")] = True,
+) -> None:
+    """Serve the HTTP API, with a worker in the same process.
+
+    SQLite is brought to the newest form by itself; on PostgreSQL run mailwright db upgrade first. SIGTERM or Ctrl-C: no
+    new requests, what is under way finishes (SHUTDOWN_GRACE_SECONDS), exit 0. A second signal ends it at once.
+    """
+    uvloop.run(_serve(settings_for_service(host=host, port=port), with_worker=with_worker))
+
+
+async def _serve(settings: Settings, *, with_worker: bool) -> None:
+    shutdown = Shutdown()
+    shutdown.listen()
+    async with open_engine(settings) as engine:
+        await prepare(engine.database)
+        listener = listen(settings.host, settings.port)
+        await serve_until_stopped(engine, application, listener, shutdown, with_worker=with_worker)
+
+
+def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> FastAPI:
+    return create_app(
+        ApiParts(
+            database=engine.database,
+            clock=engine.clock,
+            intake=engine.intake,
+            public_url=engine.settings.public_url,
+            is_worker_alive=is_worker_alive,
+        )
+    )

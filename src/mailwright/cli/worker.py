@@ -1,0 +1,40 @@
+"""`mailwright worker`: sends what is due. Any number of them may run on one database."""
+
+from typing import Annotated
+
+import typer
+import uvloop
+
+from mailwright.app.schema import prepare
+from mailwright.app.serving import Shutdown, work
+from mailwright.app.wiring import open_engine
+from mailwright.cli.opening import settings_for_service
+from mailwright.ops.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command()
+def worker(
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Mails with the provider at once: what a crash can leave in doubt.", show_default="64"
+        ),
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="Exit once nothing is due.")] = False,
+) -> None:
+    """Send what is due, until stopped or drained.
+
+    SIGTERM or Ctrl-C: nothing more is claimed, what is in flight finishes (SHUTDOWN_GRACE_SECONDS), its results are
+    recorded, the rest is released, exit 0. A second signal ends it at once.
+    """
+    uvloop.run(_work(settings_for_service(concurrency=concurrency), drain=drain))
+
+
+async def _work(settings: Settings, *, drain: bool) -> None:
+    shutdown = Shutdown()
+    shutdown.listen()
+    async with open_engine(settings) as engine:
+        await prepare(engine.database)
+        await work(engine, shutdown, drain=drain)

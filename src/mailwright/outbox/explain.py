@@ -1,0 +1,453 @@
+"""Explaining: why a message is not sent yet, which rule holds it, until when, and what would change that.
+
+The same answer in two forms: one sentence for a person, and the fields that it was made of for a program.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.errors import NotFound
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.retry import POLICIES, STANDARD
+from mailwright.domain.states import OnDoubt, Status
+from mailwright.outbox.doubt import HOLD
+from mailwright.outbox.workers import Presence, present
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+
+EXPLAIN_MESSAGE = statement(__package__, "explain_message")
+EXPLAIN_PLACE = statement(__package__, "explain_place")
+
+# A place in line beyond this is told as "more than".
+FURTHEST_PLACE = 1_000
+
+
+class State(StrEnum):
+    """Every answer that there is to "why is it not sent yet"."""
+
+    SENT = "sent"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CLOSED_UNKNOWN = "closed_unknown"
+    IN_DOUBT = "in_doubt"
+    SENDING = "sending"
+    WORKER_LOST = "worker_lost"
+    CLAIMED = "claimed"
+    SCHEDULED = "scheduled"
+    RETRYING = "retrying"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    THROTTLED = "throttled"
+    TENANT_BUSY = "tenant_busy"
+    HELD = "held"
+    EXPIRED = "expired"
+    NO_WORKER = "no_worker"
+    SUSPECT = "suspect"
+    IN_LINE = "in_line"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    outbox_id: str
+    sentence: str
+    state: State
+    reason: str | None = None  # the rule's or the error's own name, for programs
+    until: Instant | None = None
+    what_would_change: str | None = None
+
+    def as_dict(self) -> dict[str, str | None]:
+        return {
+            "outboxId": self.outbox_id,
+            "sentence": self.sentence,
+            "state": self.state,
+            "reason": self.reason,
+            "until": isoformat(self.until),
+            "whatWouldChange": self.what_would_change,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that an explanation is made from."""
+
+    message: Any
+    now: Instant
+    workers: list[Presence]
+    ahead: int
+
+    def at(self, instant: Instant) -> str:
+        """`at 15:00:00 UTC (in 12 minutes)`"""
+        day = "" if _is_same_day(instant, self.now) else f"on {_date(instant)} "
+        return f"{day}at {_time(instant)} ({distance(instant, self.now)})"
+
+    def until(self, instant: Instant) -> str:
+        """`15:00:00 UTC (in 12 minutes)`"""
+        day = "" if _is_same_day(instant, self.now) else f"{_date(instant)}, "
+        return f"{day}{_time(instant)} ({distance(instant, self.now)})"
+
+
+async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> Explanation:
+    """Another tenant's message is not found, like one that never was. None is an operator, who sees all tenants'."""
+    if not is_uuid(outbox_id):
+        raise NotFound
+    now = clock.now()
+    async with database.read() as tx:
+        rows = await tx.run(EXPLAIN_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id, now=now)
+        if not rows:
+            raise NotFound
+        ahead = await _ahead(tx, rows[0], now)
+    return explanation(Facts(rows[0], now, await present(database, now), ahead))
+
+
+async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
+    if message.claimable_at > now or Status(message.status) not in (Status.PENDING, Status.RETRY_SCHEDULED):
+        return 0
+    place = await tx.run(
+        EXPLAIN_PLACE,
+        lane=message.lane,
+        claimable_at=message.claimable_at,
+        message_key=message.id,
+        limit=FURTHEST_PLACE + 1,
+    )
+    return int(place[0].ahead)
+
+
+def explanation(facts: Facts) -> Explanation:
+    """The rules, apart from the database: the first that applies is the one that the message waits for."""
+    match Status(facts.message.status):
+        case Status.PENDING | Status.RETRY_SCHEDULED:
+            return _not_yet_due(facts) if facts.message.claimable_at > facts.now else _due(facts)
+        case Status.SENT_ATTEMPT:
+            return _being_sent(facts)
+        case Status.IN_DOUBT:
+            return _in_doubt(facts)
+        case Status.SENT | Status.FAILED | Status.CANCELLED | Status.CLOSED_UNKNOWN as final:
+            return _final(facts, final)
+
+
+# What waits no longer.
+
+
+def _final(facts: Facts, status: Status) -> Explanation:
+    message = facts.message
+    match status:
+        case Status.SENT:
+            when = f" {facts.at(message.sent_at)}" if message.sent_at else ""
+            by = f" by {message.provider}" if message.provider else ""
+            return _answer(facts, State.SENT, f"It is not waiting: it was sent{by}{when}.")
+        case Status.CANCELLED:
+            return _answer(
+                facts,
+                State.CANCELLED,
+                "It is not waiting: it was cancelled before it was sent.",
+                change="Nothing; send it again as a new message if it is still wanted.",
+            )
+        case Status.CLOSED_UNKNOWN:
+            return _answer(
+                facts,
+                State.CLOSED_UNKNOWN,
+                "It is not waiting: nobody could tell whether the provider had it, so it was closed as unknown.",
+                reason=message.error_code,
+                change="Nothing; ask the recipient, and send it anew if it did not arrive.",
+            )
+        case _:
+            return _failed(facts)
+
+
+def _failed(facts: Facts) -> Explanation:
+    message = facts.message
+    when = f" {facts.at(message.failed_at)}" if message.failed_at else ""
+    retry = f"`mailwright message retry {message.outbox_id}`"
+    change = (
+        f"Take the address off the suppression list if that is right, then {retry}."
+        if message.error_code == "RECIPIENT_SUPPRESSED"
+        else f"Once the cause is gone, {retry} gives it all its attempts again."
+    )
+    return _answer(
+        facts,
+        State.FAILED,
+        f"It is not waiting: it failed{when} with {_error(message)}",
+        reason=message.error_code,
+        change=change,
+    )
+
+
+# What is with a provider, or was.
+
+
+def _being_sent(facts: Facts) -> Explanation:
+    message, worker = facts.message, facts.message.locked_by
+    if message.claimable_at <= facts.now:
+        return _answer(
+            facts,
+            State.WORKER_LOST,
+            f"The worker {worker} ended while it was sending this; the next worker records it as in doubt.",
+            reason="WORKER_LOST",
+            change=_start_worker(facts) or "Nothing is needed: a running worker does it within a second.",
+        )
+    return _answer(
+        facts,
+        State.SENDING,
+        f"It is being sent right now: the worker {worker} handed it to the provider {facts.at(message.attempted_at)}.",
+        until=message.claimable_at,
+        change="The provider's answer.",
+    )
+
+
+def _in_doubt(facts: Facts) -> Explanation:
+    message = facts.message
+    will_resend = message.on_doubt == OnDoubt.RESEND and message.resends == 0 and not _is_expired(facts)
+    decided_at = message.claimable_at if will_resend else message.doubted_at + HOLD
+    next_step = "sent once more, with the same Message-ID," if will_resend else "closed as unknown"
+    return _answer(
+        facts,
+        State.IN_DOUBT,
+        f"It is in doubt whether the provider has it ({_error(message).rstrip('.')}); "
+        f"if no report comes, it is {next_step} {facts.at(decided_at)}.",
+        reason=message.error_code,
+        until=decided_at,
+        change=f"A report from the provider, or your own word: "
+        f"`mailwright message resolve {message.outbox_id} --as sent|resend|close`.",
+    )
+
+
+# What waits for a moment.
+
+
+def _not_yet_due(facts: Facts) -> Explanation:
+    message = facts.message
+    if message.locked_by is not None:
+        return _claimed(facts)
+    match message.defer_reason:
+        case "provider_unavailable":
+            return _deferred(facts, State.PROVIDER_UNAVAILABLE, "The provider does not take our mail")
+        case "provider_throttled":
+            return _deferred(facts, State.THROTTLED, "The provider asked us to slow down")
+    if message.scheduled_at is not None and message.scheduled_at > facts.now:
+        return _answer(
+            facts,
+            State.SCHEDULED,
+            f"It is scheduled: it goes {facts.at(message.scheduled_at)}, as its sender asked.",
+            reason="scheduled_at",
+            until=message.scheduled_at,
+            change=_cancel(message),
+        )
+    if message.next_attempt_at is not None and message.next_attempt_at > facts.now:
+        return _retrying(facts)
+    return _tenant_busy(facts)
+
+
+def _claimed(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.CLAIMED,
+        f"The worker {message.locked_by} has it and sends it next; should that worker be gone, "
+        f"another takes it {facts.at(message.claimable_at)}.",
+        reason=message.locked_by,
+        until=message.claimable_at,
+        change=_cancel(message),
+    )
+
+
+def _deferred(facts: Facts, state: State, what: str) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        state,
+        f"{what} ({_error(message).rstrip('.')}); it is tried again {facts.at(message.claimable_at)}, "
+        f"and this does not count as an attempt.",
+        reason=message.error_code,
+        until=message.claimable_at,
+        change="The provider taking mail again: `mailwright check` tells whether it does.",
+    )
+
+
+def _retrying(facts: Facts) -> Explanation:
+    message = facts.message
+    policy = POLICIES.get(message.retry_policy, STANDARD)
+    return _answer(
+        facts,
+        State.RETRYING,
+        f"Attempt {message.attempts} failed with {_error(message).rstrip('.')}; "
+        f"attempt {message.attempts + 1} of {policy.max_attempts} follows {facts.at(message.next_attempt_at)}.",
+        reason=message.error_code,
+        until=message.next_attempt_at,
+        change=_cancel(message),
+    )
+
+
+def _tenant_busy(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.TENANT_BUSY,
+        f"The tenant {message.tenant} has as many mails under way as its limit allows; "
+        f"it is looked at again {facts.at(message.claimable_at)}.",
+        reason="max_in_flight",
+        until=message.claimable_at,
+        change=f"A higher limit: `mailwright tenant set {message.tenant} --max-in-flight N`.",
+    )
+
+
+# What is due.
+
+
+def _due(facts: Facts) -> Explanation:
+    message = facts.message
+    if _is_expired(facts):
+        return _answer(
+            facts,
+            State.EXPIRED,
+            f"It was of use until {facts.until(message.expires_at)} only; the next worker to look at it lets it fail.",
+            reason="EXPIRED",
+            change=_start_worker(facts) or "Nothing; send it again as a new message if it is still wanted.",
+        )
+    if message.held_until is not None:
+        return _held(facts)
+    if not facts.workers:
+        return _answer(
+            facts,
+            State.NO_WORKER,
+            "It is due, but no worker is running; start `mailwright worker`.",
+            reason="no_worker",
+            change=_start_worker(facts),
+        )
+    if all(_is_unavailable(worker, facts.now) for worker in facts.workers):
+        return _provider_unavailable(facts)
+    if message.claims:
+        return _suspect(facts)
+    return _in_line(facts)
+
+
+_RULES = {
+    "rate_per_second": "the limit per second",
+    "rate_per_hour": "the hourly limit",
+    "daily_limit": "the daily limit",
+    "outside_hours": "the working hours",
+}
+
+
+def _held(facts: Facts) -> Explanation:
+    message, reason = facts.message, facts.message.hold_reason
+    option = "--working-hours" if reason == "outside_hours" else f"--{reason.replace('_', '-')}"
+    return _answer(
+        facts,
+        State.HELD,
+        f"It is held by {_RULES.get(reason, reason)} of the tenant {message.tenant} until "
+        f"{facts.until(message.held_until)}.",
+        reason=reason,
+        until=message.held_until,
+        change=_start_worker(facts)
+        or f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option} …`.",
+    )
+
+
+def _provider_unavailable(facts: Facts) -> Explanation:
+    first = min(facts.workers, key=lambda worker: worker.unavailable_until or 0)
+    until = first.unavailable_until or facts.now
+    why = f" because {first.unavailable_reason.rstrip('.')}" if first.unavailable_reason else ""
+    return _answer(
+        facts,
+        State.PROVIDER_UNAVAILABLE,
+        f"It is due, but the provider {first.provider} is left alone until {facts.until(until)}{why}.",
+        reason="provider_unavailable",
+        until=until,
+        change="The provider taking mail again: `mailwright check` tells whether it does.",
+    )
+
+
+def _suspect(facts: Facts) -> Explanation:
+    times = "once" if facts.message.claims == 1 else f"{facts.message.claims} times"
+    return _answer(
+        facts,
+        State.SUSPECT,
+        f"It was taken by a worker {times} and no result came back, so the next worker handles it apart from others.",
+        reason="claimed_without_result",
+        change="Nothing is needed: a running worker does it within seconds.",
+    )
+
+
+def _in_line(facts: Facts) -> Explanation:
+    if facts.ahead > FURTHEST_PLACE:
+        place = f"more than {FURTHEST_PLACE:,} messages of its lane are due before it"
+    elif facts.ahead:
+        place = f"{facts.ahead:,} of its lane {'is' if facts.ahead == 1 else 'are'} due before it"
+    else:
+        place = "it is the next of its lane"
+    return _answer(
+        facts,
+        State.IN_LINE,
+        f"It is due and in line: {place}.",
+        reason="in_line",
+        change="Its turn; more workers (`mailwright worker`) or a larger weight of its tenant bring it forward.",
+    )
+
+
+# Words.
+
+
+def _answer(
+    facts: Facts,
+    state: State,
+    sentence: str,
+    *,
+    reason: str | None = None,
+    until: Instant | None = None,
+    change: str | None = None,
+) -> Explanation:
+    return Explanation(facts.message.outbox_id, sentence, state, reason, until, change)
+
+
+def _error(message: Any) -> str:
+    code = message.error_code or "an unknown error"
+    return f"{code}: {message.error_reason}" if message.error_reason else f"{code}."
+
+
+def _cancel(message: Any) -> str:
+    return f"Nothing sends it earlier; `mailwright message cancel {message.outbox_id}` withdraws it."
+
+
+def _start_worker(facts: Facts) -> str | None:
+    return None if facts.workers else "Start a worker: `mailwright worker`, or `mailwright serve`, which has one."
+
+
+def _is_expired(facts: Facts) -> bool:
+    return facts.message.expires_at is not None and facts.message.expires_at <= facts.now
+
+
+def _is_unavailable(worker: Presence, now: Instant) -> bool:
+    return worker.unavailable_until is not None and worker.unavailable_until > now
+
+
+def distance(instant: Instant, now: Instant) -> str:
+    """`in 12 minutes`, `3 days ago`"""
+    if instant == now:
+        return "now"
+    return f"in {duration(instant - now)}" if instant > now else f"{duration(now - instant)} ago"
+
+
+def duration(length: Instant) -> str:
+    """In the largest unit of which there are two or more."""
+    for unit, name in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second")):
+        if length >= 2 * unit or (length >= unit and unit == SECOND):
+            count = round(length / unit)
+            return f"{count} {_plural(count, name)}"
+    return "less than a second"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _is_same_day(instant: Instant, now: Instant) -> bool:
+    return instant // DAY == now // DAY
+
+
+def _date(instant: Instant) -> str:
+    return (isoformat(instant) or "")[:10]
+
+
+def _time(instant: Instant) -> str:
+    return f"{(isoformat(instant) or '')[11:19]} UTC"

@@ -1,0 +1,61 @@
+"""One message on its way through a session: who was refused, and what that makes of the whole."""
+
+from asyncio import Future
+
+from mailwright.domain.address import mask
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.providers.smtp.meaning import PROVIDER
+from mailwright.providers.smtp.replies import Reply
+
+
+class Job:
+    """One message on its way, and what the server has said about it so far."""
+
+    __slots__ = (
+        "answer",
+        "is_heard",
+        "is_seven_bit",
+        "message",
+        "moves",
+        "needs_utf8",
+        "recipients_answered",
+        "refusal",
+        "refused_recipients",
+    )
+
+    def __init__(self, message: Outgoing, answer: Future[SendResult]) -> None:
+        self.message = message
+        self.answer = answer
+        self.is_seven_bit = message.content.isascii()
+        self.needs_utf8 = not "".join((message.sender, *message.recipients)).isascii()
+        self.moves = 0  # how often its connection broke before it was heard, so that another took it
+        self.is_heard = False  # the server has answered something about it
+        self.refusal: SendResult | None = None
+        self.recipients_answered = 0
+        self.refused_recipients: dict[int, SendResult] = {}
+
+    @property
+    def has_recipients(self) -> bool:
+        return self.recipients_answered > len(self.refused_recipients)
+
+    def settle(self, result: SendResult) -> None:
+        if not self.answer.done():  # otherwise the caller has gone
+            self.answer.set_result(result)
+
+    def verdict(self) -> SendResult | None:
+        """Why the content should not follow. The first recipient decides for all, as the message is theirs."""
+        if self.refusal is not None or not self.refused_recipients:
+            return self.refusal
+        if self.has_recipients:
+            return self.refused_recipients.get(0)
+        refusals = self.refused_recipients.values()
+        return next((one for one in refusals if one.kind is ResultKind.RETRYABLE), self.refused_recipients[0])
+
+    def sent(self, reply: Reply) -> SendResult:
+        if not self.refused_recipients:
+            return sent(PROVIDER, reply.queue_id)
+        recipients = self.message.recipients
+        refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
+        message = f"{len(refusals)} of {len(recipients)} recipients refused: {', '.join(refusals)}"
+        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message)

@@ -1,0 +1,179 @@
+"""From a request to the outbox: what the API's callers ask for becomes messages, accepted by a committed row."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.errors import IdempotencyConflict
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.outbox.intake import Intake
+from mailwright.sources.api.keys import Caller
+from mailwright.sources.api.requests import (
+    BatchRequest,
+    FieldError,
+    RequestInvalid,
+    SendRequest,
+    TemplateNotFound,
+    parse,
+    parse_send,
+)
+from mailwright.sources.api.templates import Template, latest_templates
+from mailwright.storage.database import Database
+
+# Later than this is nearly always a mistake in the year or the unit.
+FURTHEST_AHEAD: Instant = 366 * DAY
+
+# The pipeline's words for the fields that are taken over as they are.
+_WORDS = {
+    "to": "to",
+    "sender": "from",
+    "reply_to": "replyTo",
+    "cc": "cc",
+    "bcc": "bcc",
+    "subject": "subject",
+    "html": "html",
+    "text": "text",
+    "variables": "variables",
+    "headers": "headers",
+    "tags": "tags",
+    "metadata": "metadata",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One item of a batch that was not accepted, and why; the others do not suffer."""
+
+    code: str
+    detail: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, under which names: the same for all the messages of one request."""
+
+    caller: Caller
+    request_id: str
+    idempotency_key: str | None = None
+
+
+class Mail:
+    def __init__(self, database: Database, clock: Clock, intake: Intake) -> None:
+        self._database = database
+        self._clock = clock
+        self._intake = intake
+
+    async def send(self, asking: Asking, body: Any) -> Accepted:
+        """Accepts one message. When this returns, the message is on disk."""
+        request = parse_send(body)
+        templates = await self._templates(asking.caller, [request])
+        message = self._message(asking, request, templates, asking.idempotency_key, body)
+        [accepted] = await self._intake.accept([message])
+        if accepted.is_conflict:
+            raise IdempotencyConflict
+        return accepted
+
+    async def send_batch(self, asking: Asking, body: Any) -> list[Accepted | Refused]:
+        """Accepts all good items in one commit; the answers come in the order of the items."""
+        items = parse(BatchRequest, body).messages
+        parsed = [_parsed(item) for item in items]
+        templates = await self._templates(asking.caller, [one for one in parsed if isinstance(one, SendRequest)])
+        messages = [
+            self._item(asking, index, one, templates, item)
+            for index, (one, item) in enumerate(zip(parsed, items, strict=True))
+        ]
+        accepted = iter(await self._intake.accept([one for one in messages if isinstance(one, NewMessage)]))
+        return [one if isinstance(one, Refused) else _unless_conflict(next(accepted)) for one in messages]
+
+    async def _templates(self, caller: Caller, requests: Iterable[SendRequest]) -> Mapping[str, Template]:
+        wanted = {request.template_id for request in requests if request.template_id is not None}
+        if not wanted:
+            return {}
+        async with self._database.read() as tx:
+            return await latest_templates(tx, caller.tenant_id, wanted)
+
+    def _item(
+        self,
+        asking: Asking,
+        index: int,
+        request: SendRequest | Refused,
+        templates: Mapping[str, Template],
+        body: Any,
+    ) -> NewMessage | Refused:
+        if isinstance(request, Refused):
+            return request
+        key = f"{asking.idempotency_key}:{index}" if asking.idempotency_key else None
+        try:
+            return self._message(asking, request, templates, key, body)
+        except RequestInvalid as error:
+            return _refused(error)
+
+    def _message(
+        self, asking: Asking, request: SendRequest, templates: Mapping[str, Template], key: str | None, body: Any
+    ) -> NewMessage:
+        now = self._clock.now()
+        if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
+            raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
+        template = templates.get(request.template_id) if request.template_id is not None else None
+        if request.template_id is not None and template is None:
+            raise TemplateNotFound
+        recipient = request.recipient
+        return NewMessage(
+            outbox_id=uuid7(now),
+            tenant_id=asking.caller.tenant_id,
+            source=Source.API,
+            request_id=asking.request_id,
+            # The domain is already in its final form; comparing ignores the case of the rest as well.
+            to_email=request.to.lower(),
+            subject=request.subject or (template.subject if template else ""),
+            payload=payload(request),
+            recipient_id=recipient.recipient_id if recipient else None,
+            external_id=recipient.external_id if recipient else None,
+            contact_name=recipient.name if recipient else None,
+            dedupe_key=f"api:{key}" if key else None,
+            body_digest=_digest(body) if key else None,
+            template_key=template.key if template else None,
+            scheduled_at=request.scheduled_at,
+            expires_at=request.expires_at,
+        )
+
+
+def payload(request: SendRequest) -> dict[str, Any]:
+    """What the mail says, in the words that the pipeline reads. What was not given is not there."""
+    said = {word: value for field, word in _WORDS.items() if (value := getattr(request, field))}
+    if request.recipient and request.recipient.name:
+        said["toName"] = request.recipient.name
+    if request.attachments:
+        said["attachments"] = [
+            attachment.model_dump(by_alias=True, exclude_none=True) for attachment in request.attachments
+        ]
+    return said
+
+
+def _digest(body: Any) -> str:
+    """The same for every spelling of the same JSON: order of fields and white space do not make another body."""
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _parsed(item: Any) -> SendRequest | Refused:
+    try:
+        return parse_send(item)
+    except RequestInvalid as error:
+        return _refused(error)
+
+
+def _refused(error: RequestInvalid) -> Refused:
+    first = error.errors[0]
+    return Refused(error.code if error.code != RequestInvalid.code else first.code, first.message, first.field)
+
+
+def _unless_conflict(accepted: Accepted) -> Accepted | Refused:
+    if accepted.is_conflict:
+        return Refused(IdempotencyConflict.code, str(IdempotencyConflict()), None)
+    return accepted

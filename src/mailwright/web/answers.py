@@ -1,0 +1,215 @@
+"""Answers: how messages, dead letters and suppressions look to a caller, and the same in words for the description."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mailwright.audience.suppressions import Suppression
+from mailwright.domain.clock import isoformat
+from mailwright.domain.message import Accepted
+from mailwright.domain.states import Status
+from mailwright.outbox.records import DeadLetter, Record, Summary
+from mailwright.sources.api.mail import Refused
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+
+
+class AcceptedAnswer(Answer):
+    """The message is on disk. `jobId` is the same as `outboxId`."""
+
+    outbox_id: str
+    job_id: str
+    request_id: str
+    status: Status
+
+
+class ItemError(Answer):
+    code: str
+    detail: str
+    field: str | None
+
+
+class RefusedItem(Answer):
+    error: ItemError
+
+
+class AcceptedItem(Answer):
+    outbox_id: str
+    status: Status
+
+
+class BatchAnswer(Answer):
+    """One result for each item, in the order of the items."""
+
+    results: list[AcceptedItem | RefusedItem]
+
+
+class StatusAnswer(Answer):
+    outbox_id: str
+    status: Status
+
+
+class MessageLine(Answer):
+    """Where a message stands."""
+
+    outbox_id: str
+    recipient_id: str | None
+    external_id: str | None
+    to: str
+    subject: str
+    status: Status
+    provider: str | None
+    provider_message_id: str | None
+    ses_message_id: str | None
+    error_code: str | None
+    error_reason: str | None
+    error_category: str | None
+    attempts: int
+    duration_ms: int | None
+    request_id: str
+    source: str
+    created_at: Time
+    scheduled_at: Time | None
+    next_attempt_at: Time | None
+    sent_at: Time | None
+    failed_at: Time | None
+    processed_at: Time | None
+    defer_reason: str | None
+
+
+class EventAnswer(Answer):
+    type: str
+    created_at: Time
+    metadata: dict[str, Any]
+
+
+class MessageAnswer(MessageLine):
+    """A message with its whole story, the oldest event first."""
+
+    company_id: str
+    expires_at: Time | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    events: list[EventAnswer]
+
+
+class MessageList(Answer):
+    messages: list[MessageLine]
+    next_cursor: str | None
+
+
+class DeadLetterAnswer(Answer):
+    outbox_id: str
+    to: str
+    subject: str
+    source: str
+    request_id: str
+    code: str
+    reason: str
+    attempts: int
+    created_at: Time
+
+
+class DeadLetterList(Answer):
+    dead_letters: list[DeadLetterAnswer]
+    next_cursor: str | None
+
+
+class SuppressionAnswer(Answer):
+    email: str
+    reason: str
+    source: str
+    created_at: Time
+
+
+class SuppressionList(Answer):
+    suppressions: list[SuppressionAnswer]
+    next_cursor: str | None
+
+
+def accepted(message: Accepted) -> dict[str, Any]:
+    return {
+        "outboxId": message.outbox_id,
+        "jobId": message.outbox_id,
+        "requestId": message.request_id,
+        "status": message.status,
+    }
+
+
+def item(result: Accepted | Refused) -> dict[str, Any]:
+    if isinstance(result, Refused):
+        return {"error": {"code": result.code, "detail": result.detail, "field": result.field}}
+    return {"outboxId": result.outbox_id, "status": result.status}
+
+
+def line(message: Summary) -> dict[str, Any]:
+    return {
+        "outboxId": message.outbox_id,
+        "recipientId": message.recipient_id,
+        "externalId": message.external_id,
+        "to": message.to_email,
+        "subject": message.subject,
+        "status": message.status,
+        "provider": message.provider,
+        "providerMessageId": message.provider_message_id,
+        "sesMessageId": message.provider_message_id if message.provider == "ses" else None,
+        "errorCode": message.error_code,
+        "errorReason": message.error_reason,
+        "errorCategory": message.error_category,
+        "attempts": message.attempts,
+        "durationMs": message.duration_ms,
+        "requestId": message.request_id,
+        "source": message.source,
+        "createdAt": isoformat(message.created_at),
+        "scheduledAt": isoformat(message.scheduled_at),
+        "nextAttemptAt": isoformat(message.next_attempt_at),
+        "sentAt": isoformat(message.sent_at),
+        "failedAt": isoformat(message.failed_at),
+        "processedAt": isoformat(message.processed_at),
+        "deferReason": message.defer_reason,
+    }
+
+
+def story(record: Record) -> dict[str, Any]:
+    """The line, what the sender attached to it, and every event under the ids that lead to it in the logs."""
+    ids = {"outboxId": record.summary.outbox_id, "requestId": record.summary.request_id}
+    return {
+        **line(record.summary),
+        "companyId": record.tenant,
+        "expiresAt": isoformat(record.expires_at),
+        "tags": record.payload.get("tags", []),
+        "metadata": record.payload.get("metadata", {}),
+        "events": [
+            {"type": event.type, "createdAt": isoformat(event.at), "metadata": {**event.metadata, **ids}}
+            for event in record.events
+        ],
+    }
+
+
+def dead_letter(letter: DeadLetter) -> Mapping[str, Any]:
+    return {
+        "outboxId": letter.outbox_id,
+        "to": letter.to_email,
+        "subject": letter.subject,
+        "source": letter.source,
+        "requestId": letter.request_id,
+        "code": letter.code,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "createdAt": isoformat(letter.created_at),
+    }
+
+
+def suppression(entry: Suppression) -> Mapping[str, Any]:
+    return {
+        "email": entry.email,
+        "reason": entry.reason,
+        "source": entry.source,
+        "createdAt": isoformat(entry.created_at),
+    }

@@ -1,0 +1,38 @@
+"""The HTTP application: its routes in one place, and the few things that hold for all of them."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from mailwright.web import dead_letters, email, health, suppressions
+from mailwright.web.bodies import json_response
+from mailwright.web.describe import describe
+from mailwright.web.parts import ApiParts
+from mailwright.web.problems import handle_problems
+from mailwright.web.request_ids import RequestIds
+
+__all__ = ["ApiParts", "create_app"]
+
+
+def create_app(parts: ApiParts) -> FastAPI:
+    app = FastAPI(
+        title="Mailwright",
+        version=version("mailwright"),
+        description="Send mail, and know what happened to it.",
+        # Pages that explore the description load scripts from elsewhere; the description itself is enough.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    for routes in (email, dead_letters, suppressions, health):
+        app.include_router(routes.router)
+    app.add_api_route("/", _landing, include_in_schema=False)
+    handle_problems(app)
+    app.add_middleware(RequestIds, clock=parts.clock)
+    describe(app, server=parts.public_url)
+    return app
+
+
+async def _landing() -> Response:
+    return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})

@@ -1,0 +1,76 @@
+"""The API's description: which bodies, answers and problems each route has, as OpenAPI."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from mailwright.sources.api.requests import BatchRequest, SendRequest
+from mailwright.web.problems import MEDIA_TYPE, Problem
+
+_COMPONENTS = "#/components/schemas/"
+
+# The models that routes name without handing them to the framework; collected as the routes are written.
+_models: dict[str, type[BaseModel]] = {}
+
+
+def accepting(model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a route that reads it by itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
+
+
+def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus) -> dict[int | str, Any]:
+    """What a route of a caller answers. Each may also say 401 and 422, and 503 while the database is out of reach."""
+    always = (HTTPStatus.UNAUTHORIZED, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
+    content = {MEDIA_TYPE: {"schema": _reference(Problem)}}
+    described: dict[int | str, Any] = {
+        problem.value: {"description": problem.phrase, "content": content} for problem in (*problems, *always)
+    }
+    return {**describing(success), **described}
+
+
+def describing(answers: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:
+    return {
+        status.value: {
+            "description": status.phrase,
+            **({"content": {"application/json": {"schema": _reference(model)}}} if model else {}),
+        }
+        for status, model in answers.items()
+    }
+
+
+def describe(app: FastAPI, *, server: str) -> None:
+    """Adds what the framework cannot know of routes that read and write their bodies by themselves."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+                servers=[{"url": server}],
+            )
+            schema.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    _models[model.__name__] = model
+    return {"$ref": _COMPONENTS + model.__name__}
+
+
+def _schemas() -> dict[str, Any]:
+    models: list[type[BaseModel]] = [*_models.values(), SendRequest]
+    _, found = models_json_schema([(model, "validation") for model in models], ref_template=_COMPONENTS + "{model}")
+    schemas: dict[str, Any] = found["$defs"]
+    # The items are read one by one, so that a bad one stops no other: the model itself takes them as they come.
+    schemas[BatchRequest.__name__]["properties"]["messages"]["items"] = {"$ref": _COMPONENTS + SendRequest.__name__}
+    return schemas

@@ -1,0 +1,140 @@
+"""Mail over HTTP: send one or many, look them up, and act on those that need it."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from mailwright.domain import address
+from mailwright.domain.message import Source
+from mailwright.domain.states import Status
+from mailwright.outbox import records
+from mailwright.sources.api.requests import (
+    BatchRequest,
+    FieldError,
+    Moment,
+    RequestInvalid,
+    ResolveRequest,
+    SendRequest,
+    parse,
+)
+from mailwright.web import answers
+from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
+from mailwright.web.caller import AskingFor, Calling
+from mailwright.web.describe import accepting, answering
+from mailwright.web.paging import Cursor, Limit, decode_cursor, encode_cursor
+from mailwright.web.parts import Parts
+
+router = APIRouter(prefix="/v1/email", tags=["email"])
+
+_BODY_PROBLEMS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
+_ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+
+@router.post(
+    "/send",
+    status_code=HTTPStatus.ACCEPTED,
+    openapi_extra=accepting(SendRequest),
+    responses=answering(
+        {HTTPStatus.ACCEPTED: answers.AcceptedAnswer, HTTPStatus.OK: answers.AcceptedAnswer},
+        HTTPStatus.CONFLICT,
+        *_BODY_PROBLEMS,
+    ),
+)
+async def send(request: Request, parts: Parts, asking: AskingFor) -> Response:
+    """Accepts one message: 202 once it is on disk, 200 when the idempotency key was used before with this body."""
+    accepted = await parts.mail.send(asking, await read_json(request))
+    if accepted.is_replay:
+        return json_response(answers.accepted(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
+    return json_response(answers.accepted(accepted), HTTPStatus.ACCEPTED)
+
+
+@router.post(
+    "/batch",
+    status_code=HTTPStatus.ACCEPTED,
+    openapi_extra=accepting(BatchRequest),
+    responses=answering({HTTPStatus.ACCEPTED: answers.BatchAnswer}, *_BODY_PROBLEMS),
+)
+async def send_batch(request: Request, parts: Parts, asking: AskingFor) -> Response:
+    """Accepts up to 1,000 messages in one commit. A bad item is answered with its error and stops no other.
+
+    With an idempotency key, each item has the key `<key>:<index>` of its own.
+    """
+    results = await parts.mail.send_batch(asking, await read_json(request, LARGEST_BATCH))
+    return json_response({"results": [answers.item(result) for result in results]}, HTTPStatus.ACCEPTED)
+
+
+@router.get("", responses=answering({HTTPStatus.OK: answers.MessageList}))
+async def search(
+    *,
+    parts: Parts,
+    caller: Calling,
+    status: Status | None = None,
+    to: Annotated[str | None, Query(max_length=address.MAX_LENGTH, description="The recipient's address.")] = None,
+    source: Source | None = None,
+    since: Annotated[Moment | None, Query(description="Accepted at this time or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Accepted before this time.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Messages, the latest first."""
+    wanted = records.Search(
+        status=status,
+        to_email=_normal(to) if to is not None else None,
+        source=source,
+        since=since,
+        until=until,
+        before_key=decode_cursor("message", cursor)[0] if cursor is not None else records.NEWEST,
+    )
+    found = await records.search(parts.database, caller.tenant_id, wanted, limit=limit)
+    following = encode_cursor("message", found[-1].message_key) if len(found) == limit else None
+    return json_response({"messages": [answers.line(message) for message in found], "nextCursor": following})
+
+
+@router.get("/{outboxId}", responses=answering({HTTPStatus.OK: answers.MessageAnswer}, HTTPStatus.NOT_FOUND))
+async def show(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+    """One message with its whole story."""
+    record = await records.find(parts.database, outboxId, tenant_id=caller.tenant_id)
+    return json_response(answers.story(record))
+
+
+@router.post("/{outboxId}/cancel", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))
+async def cancel(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Holds back a message that no provider has been called for yet."""
+    status = await parts.operations.cancel(outboxId, tenant_id=caller.tenant_id)
+    return _now_is(outboxId, status)
+
+
+@router.post("/{outboxId}/retry", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))
+async def retry(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Gives a failed message all its attempts again."""
+    status = await parts.operations.requeue(outboxId, tenant_id=caller.tenant_id)
+    return _now_is(outboxId, status)
+
+
+@router.post(
+    "/{outboxId}/resolve",
+    openapi_extra=accepting(ResolveRequest),
+    responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS, *_BODY_PROBLEMS),
+)
+async def resolve(request: Request, outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Ends a doubt: the mail was `sent`, is to `resend`, or nobody will know and it is to `close`."""
+    wanted = parse(ResolveRequest, await read_json(request))
+    status = await parts.operations.resolve(outboxId, wanted.resolution, tenant_id=caller.tenant_id)
+    return _now_is(outboxId, status)
+
+
+def _now_is(outbox_id: str, status: Status) -> Response:
+    return json_response({"outboxId": outbox_id, "status": status})
+
+
+def _normal(email: str) -> str:
+    try:
+        return address.normal(email)
+    except address.InvalidAddress as error:
+        raise RequestInvalid([FieldError("to", "INVALID_EMAIL", str(error))]) from error

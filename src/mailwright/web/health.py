@@ -1,0 +1,84 @@
+"""Health: is the process alive, can it do its work, and what do its figures say."""
+
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy import Select, column, select, table
+from sqlalchemy.exc import ProgrammingError
+from starlette.responses import Response
+
+from mailwright.domain.errors import NotDurable
+from mailwright.ops import metrics
+from mailwright.ops.logs import logger
+from mailwright.storage.database import Database
+from mailwright.storage.migrate import newest_revision
+from mailwright.web.answers import Answer
+from mailwright.web.bodies import json_response
+from mailwright.web.describe import describing
+from mailwright.web.parts import Parts
+
+router = APIRouter(tags=["health"])
+
+log = logger(__name__)
+
+_REVISION: Select[Any] = select(column("version_num")).select_from(table("alembic_version"))
+
+_newest_revision = cache(newest_revision)
+
+
+class Alive(Answer):
+    status: Literal["ok"]
+
+
+class Readiness(Answer):
+    """`ready`, or which part is not."""
+
+    status: Literal["ready", "not_ready"]
+    parts: dict[str, str]
+
+
+@router.get("/healthz", responses=describing({HTTPStatus.OK: Alive}))
+async def healthz() -> Response:
+    """The process is alive. Nothing else is asked, so that a database's outage restarts nobody."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", responses=describing({HTTPStatus.OK: Readiness, HTTPStatus.SERVICE_UNAVAILABLE: Readiness}))
+async def readyz(parts: Parts) -> Response:
+    """The database answers and has the newest form, and the worker in this process, if there is one, runs."""
+    found = await _database_parts(parts.database)
+    if parts.is_worker_alive is not None:
+        found["worker"] = "ok" if parts.is_worker_alive() else "stopped"
+    is_ready = set(found.values()) == {"ok"}
+    return json_response(
+        {"status": "ready" if is_ready else "not_ready", "parts": found},
+        HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
+    )
+
+
+@router.get(
+    "/metrics", responses={200: {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def prometheus(parts: Parts) -> Response:
+    """Prometheus' text format."""
+    try:
+        await parts.gauges.refresh()
+    except NotDurable as error:
+        # The counters are in memory: they are worth most while the database is out of reach.
+        log.warning("gauges_not_refreshed", reason=str(error))
+    return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _database_parts(database: Database) -> dict[str, str]:
+    try:
+        async with database.read() as tx:
+            rows = await tx.execute(_REVISION)
+    except NotDurable:
+        return {"database": "unreachable"}
+    except ProgrammingError:
+        return {"database": "ok", "schema": "missing"}
+    is_newest = bool(rows) and rows[0].version_num == _newest_revision()
+    return {"database": "ok", "schema": "ok" if is_newest else "behind"}

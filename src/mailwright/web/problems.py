@@ -1,0 +1,172 @@
+"""Problems: every error leaves as `application/problem+json` (RFC 9457) with a stable code, by one table."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mailwright.domain.errors import (
+    IdempotencyConflict,
+    InvalidInput,
+    MailwrightError,
+    NotDurable,
+    NotFound,
+    NotPossibleNow,
+    Unauthorized,
+)
+from mailwright.ops.logs import logger
+from mailwright.sources.api.requests import FieldError, RequestInvalid, field_errors
+
+MEDIA_TYPE = "application/problem+json"
+
+log = logger(__name__)
+
+
+class InvalidJson(MailwrightError):
+    """The body is not valid JSON."""
+
+    code = "INVALID_JSON"
+
+
+class BodyTooLarge(MailwrightError):
+    """The body is larger than this route takes."""
+
+    code = "BODY_TOO_LARGE"
+
+
+class NotJson(MailwrightError):
+    """The body must be JSON, sent with Content-Type: application/json."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+# The first class that fits decides.
+STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
+    InvalidJson: HTTPStatus.BAD_REQUEST,
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    NotFound: HTTPStatus.NOT_FOUND,
+    IdempotencyConflict: HTTPStatus.CONFLICT,
+    NotPossibleNow: HTTPStatus.CONFLICT,
+    BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": 'Bearer realm="mailwright"'},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "5"},
+}
+
+
+class ProblemField(BaseModel):
+    field: str
+    code: str
+    message: str
+
+
+class Problem(BaseModel):
+    """RFC 9457. `code` is stable: programs decide by it, people read `detail`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[ProblemField] | None = None
+
+
+def handle_problems(app: FastAPI) -> None:
+    app.add_exception_handler(MailwrightError, _known)
+    app.add_exception_handler(RequestValidationError, _invalid_parameters)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_middleware(LastResort)
+
+
+class LastResort:
+    """What nobody expected is logged in full and answered without a word of what is inside."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            log.error("request_failed", path=scope.get("path"), method=scope.get("method"), exc_info=error)
+            if has_begun:
+                raise
+            answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, MailwrightError.code, "Something went wrong here.")
+            await answer(scope, receive, send)
+
+
+def problem(
+    status: HTTPStatus,
+    code: str,
+    detail: str,
+    *,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    content: dict[str, Any] = {
+        "type": f"urn:mailwright:problem:{code.lower().replace('_', '-')}",
+        "title": status.phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
+    if errors:
+        content["errors"] = list(errors)
+    return Response(
+        orjson.dumps(content), status, media_type=MEDIA_TYPE, headers={**HEADERS.get(status, {}), **(headers or {})}
+    )
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    if not isinstance(error, MailwrightError):
+        raise error
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
+    if status is None:
+        raise error
+    detail = str(error)
+    if isinstance(error, NotDurable):
+        # The database's own words may name hosts and users: they are for the log, not for the caller.
+        log.warning("not_durable", path=request.url.path, reason=detail)
+        detail = str(NotDurable())
+    return problem(status, error.code, detail, errors=_errors(error))
+
+
+async def _invalid_parameters(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    # The first step of a location is the kind of parameter; its own name says enough.
+    invalid = RequestInvalid(field_errors([{**each, "loc": each["loc"][1:]} for each in error.errors()]))
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, invalid.code, str(invalid), errors=invalid.errors)
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    status = HTTPStatus(error.status_code)
+    return problem(status, status.name, status.description or status.phrase, headers=error.headers)
+
+
+def _errors(error: MailwrightError) -> Sequence[FieldError]:
+    if isinstance(error, RequestInvalid):
+        return error.errors
+    if isinstance(error, InvalidInput):
+        return [FieldError(error.field or "body", error.code, str(error))]
+    return ()

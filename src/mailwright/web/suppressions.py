@@ -1,0 +1,58 @@
+"""Suppressions over HTTP: whom a tenant does not write to."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import suppressions
+from mailwright.sources.api.requests import SuppressRequest, parse
+from mailwright.web import answers
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.caller import Calling
+from mailwright.web.describe import accepting, answering
+from mailwright.web.paging import Cursor, Limit, decode_cursor, encode_cursor
+from mailwright.web.parts import Parts
+
+router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    openapi_extra=accepting(SuppressRequest),
+    responses=answering(
+        {HTTPStatus.CREATED: answers.SuppressionAnswer, HTTPStatus.OK: answers.SuppressionAnswer},
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    ),
+)
+async def add(request: Request, parts: Parts, caller: Calling) -> Response:
+    """Nothing is sent to this address any more, not even what already waits. Adding it again keeps the first reason."""
+    wanted = parse(SuppressRequest, await read_json(request))
+    entry, is_new = await suppressions.add(
+        parts.database, parts.clock, caller.tenant_id, wanted.email, reason=wanted.reason, source="api"
+    )
+    return json_response(answers.suppression(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
+
+
+@router.get("", responses=answering({HTTPStatus.OK: answers.SuppressionList}))
+async def list_suppressions(parts: Parts, caller: Calling, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """The latest first."""
+    before = decode_cursor("suppression", cursor)[0] if cursor is not None else suppressions.NEWEST
+    found = await suppressions.list_some(parts.database, caller.tenant_id, limit=limit, before=before)
+    following = encode_cursor("suppression", found[-1].id) if len(found) == limit else None
+    return json_response({"suppressions": [answers.suppression(entry) for entry in found], "nextCursor": following})
+
+
+# An address may hold a slash before its @.
+@router.delete(
+    "/{email:path}",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+)
+async def remove(email: str, parts: Parts, caller: Calling) -> Response:
+    """The address may be written to again."""
+    await suppressions.remove(parts.database, caller.tenant_id, email)
+    return Response(status_code=HTTPStatus.NO_CONTENT)

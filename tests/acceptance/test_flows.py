@@ -1,0 +1,441 @@
+"""The flows of a message, end to end: a real database, the real worker, a real SMTP connection, and time by hand."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, select
+
+from mailwright.domain.clock import SECOND, ManualClock
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import NewMessage
+from mailwright.domain.retry import STANDARD
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.records import Record, dead_letters
+from mailwright.storage.tables import messages
+from tests.builders import (
+    DEFAULT_TENANT,
+    Bench,
+    a_bench,
+    a_contact,
+    a_message,
+    a_message_that_says,
+    a_tenant,
+    attempt_steps,
+    deliveries_of,
+    steps,
+    suppress,
+    the_event,
+)
+from tests.conftest import Engine
+from tests.standins.smtp_sink import SmtpSink, Step
+
+E = EventType
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[SmtpSink]:
+    async with SmtpSink() as sink:
+        yield sink
+        assert sink.violations == []
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
+    async with a_bench(engine.url, clock, provider="smtp", smtp_url=f"{sink.url}?tls=none") as bench:
+        yield bench
+        assert (await audit(bench.database)).ok
+
+
+# The three flows.
+
+
+@pytest.mark.promise("event-sequence")
+async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+    start = clock.now()
+    message = a_message()
+    await bench.accept(message)
+    sink.call(Step.DOT, lambda: clock.advance(1_200))
+    await bench.drain()
+
+    record = await bench.story(message.outbox_id)
+    assert [(event.type, event.at, event.metadata) for event in record.events] == [
+        (E.RECEIVED, start, {"attempt": 1}),
+        (E.VALIDATED, start, {"attempt": 1}),
+        (E.SENT_ATTEMPT, start, {"attempt": 1}),
+        (
+            E.SENT,
+            start + 1_200,
+            {"attempt": 1, "provider": "smtp", "providerMessageId": "SINK1", "durationMs": 1_200},
+        ),
+    ]
+    summary = record.summary
+    assert (summary.status, summary.attempts, summary.provider, summary.provider_message_id) == (
+        Status.SENT,
+        1,
+        "smtp",
+        "SINK1",
+    )
+    assert (summary.sent_at, summary.processed_at, summary.failed_at) == (start + 1_200, start + 1_200, None)
+    assert (summary.duration_ms, summary.request_id, summary.error_code) == (1_200, message.request_id, None)
+    assert [mail.recipients for mail in sink.messages] == [(message.to_email,)]
+    assert message.outbox_id.encode() in sink.messages[0].content
+
+
+@pytest.mark.promise("event-sequence")
+async def test_a_mail_that_fails_for_now_passes_all_steps_again(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    start = clock.now()
+    message = a_message()
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "451 4.3.0 later", times=1)
+    await bench.drain()
+
+    delay = STANDARD.delay(message.outbox_id, 1)
+    waiting = await bench.story(message.outbox_id)
+    assert steps(waiting) == attempt_steps(E.RETRY_SCHEDULED)
+    assert the_event(waiting, E.RETRY_SCHEDULED).metadata == {
+        "attempt": 1,
+        "errorCode": "SMTP_TEMPORARY_FAILURE",
+        "errorCategory": "TRANSIENT_ERROR",
+        "errorMessage": "4.3.0 later",
+        "originalCode": "451 4.3.0",
+        "willRetry": True,
+        "nextAttemptNumber": 2,
+        "backoffDelay": delay,
+    }
+    summary = waiting.summary
+    assert (summary.status, summary.attempts, summary.next_attempt_at) == (Status.RETRY_SCHEDULED, 1, start + delay)
+    assert (summary.error_code, summary.error_reason) == ("SMTP_TEMPORARY_FAILURE", "4.3.0 later")
+
+    clock.advance(delay - 1)
+    await bench.drain()
+    assert sink.messages == []  # not a millisecond early
+
+    clock.advance(1)
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) + attempt_steps(E.SENT)
+    assert [event.metadata["attempt"] for event in record.events[4:]] == [2, 2, 2, 2]
+    assert (record.summary.status, record.summary.attempts, record.summary.error_code) == (Status.SENT, 2, None)
+    assert len(sink.messages) == 1
+
+
+@pytest.mark.promise("event-sequence")
+async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provider(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    message = a_message(recipient_id=uuid7(0))
+    await bench.accept(message)
+    await bench.drain()
+
+    record = await bench.story(message.outbox_id)
+    reason = "There is no such recipient, or it was deleted."
+    assert [(event.type, event.metadata) for event in record.events] == [
+        (E.RECEIVED, {"attempt": 1}),
+        (
+            E.VALIDATION_FAILED,
+            {"attempt": 1, "validation": "RECIPIENT", "errorCode": "RECIPIENT_NOT_FOUND", "errorMessage": reason},
+        ),
+        (
+            E.FAILED,
+            {
+                "attempt": 1,
+                "errorCode": "RECIPIENT_NOT_FOUND",
+                "errorCategory": "VALIDATION_ERROR",
+                "errorMessage": reason,
+                "originalCode": None,
+                "willRetry": False,
+            },
+        ),
+    ]
+    summary = record.summary
+    assert (summary.status, summary.attempts, summary.failed_at) == (Status.FAILED, 0, clock.now())
+    assert (summary.error_code, summary.error_reason) == ("RECIPIENT_NOT_FOUND", reason)
+    assert sink.sessions == []
+    assert await dead_letters(bench.database, DEFAULT_TENANT, limit=10) == []
+
+
+@pytest.mark.promise("event-sequence")
+async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    message, other = a_message(), a_message()
+    await bench.accept(message, other)
+    sink.answer(Step.RCPT, "550 5.1.1 no such user", recipient=message.to_email)
+    await bench.drain()
+    clock.advance(600 * SECOND)
+    await bench.drain()
+
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == attempt_steps(E.FAILED)
+    assert the_event(record, E.FAILED).metadata == {
+        "attempt": 1,
+        "errorCode": "SMTP_RECIPIENT_REJECTED",
+        "errorCategory": "PERMANENT_ERROR",
+        "errorMessage": "5.1.1 no such user",
+        "originalCode": "550 5.1.1",
+        "willRetry": False,
+    }
+    assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 1)
+    assert (await bench.story(other.outbox_id)).summary.status == Status.SENT  # one bad address blocks nobody
+
+
+# Attempts.
+
+
+@pytest.mark.promise("attempt-rule")
+@pytest.mark.promise("dead-letter")
+async def test_the_fifth_failure_is_the_last_and_leaves_a_dead_letter(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    message = a_message()
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "451 4.3.0 later")
+    for attempt in range(1, 6):
+        await bench.drain()
+        record = await bench.story(message.outbox_id)
+        assert record.summary.attempts == attempt
+        clock.advance(STANDARD.delay(message.outbox_id, attempt))
+    clock.advance(3_600 * SECOND)
+    await bench.drain()
+
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 4 + attempt_steps(E.FAILED)
+    assert (record.summary.status, record.summary.error_code) == (Status.FAILED, "MAX_ATTEMPTS_EXCEEDED")
+    last = the_event(record, E.FAILED).metadata
+    assert (last["attempt"], last["errorCode"], last["originalCode"], last["willRetry"]) == (
+        5,
+        "MAX_ATTEMPTS_EXCEEDED",
+        "451 4.3.0",
+        False,
+    )
+    (letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
+    assert (letter.outbox_id, letter.code, letter.attempts) == (message.outbox_id, "MAX_ATTEMPTS_EXCEEDED", 5)
+    assert "4.3.0 later" in letter.reason
+    assert record.payload == message.payload  # what was to be sent is still there
+
+
+@pytest.mark.promise("throttle-free")
+async def test_being_told_to_slow_down_costs_no_attempt(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+    message = a_message()
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
+    for _ in range(7):  # more often than there are attempts
+        await bench.drain()
+        record = await bench.story(message.outbox_id)
+        assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
+        assert record.summary.defer_reason == "provider_throttled"
+        clock.advance(STANDARD.delay(message.outbox_id, 1))
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 7 + attempt_steps(E.SENT)
+    first = next(event for event in record.events if event.type is E.RETRY_SCHEDULED)
+    assert (first.metadata["errorCategory"], first.metadata["nextAttemptNumber"]) == ("QUOTA_ERROR", 1)
+    assert (record.summary.status, record.summary.attempts, record.summary.defer_reason) == (Status.SENT, 1, None)
+
+
+@pytest.mark.promise("throttle-free")
+async def test_a_used_up_daily_quota_waits_for_hours(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+    message = a_message()
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "454 4.7.0 Daily message quota exceeded", times=1)
+    await bench.drain()
+    clock.advance(3_600 * SECOND)
+    await bench.drain()
+    assert (await bench.story(message.outbox_id)).summary.attempts == 0
+    clock.advance(3 * 3_600 * SECOND)
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert (record.summary.status, record.summary.attempts) == (Status.SENT, 1)
+
+
+@pytest.mark.promise("circuit-configuration")
+async def test_a_wrong_password_stops_the_provider_and_costs_no_message_an_attempt(
+    engine: Engine, clock: ManualClock
+) -> None:
+    async with SmtpSink(users={"shop": "right"}) as sink:
+        url = f"smtp://shop:wrong@{sink.host}:{sink.port}?tls=none"
+        async with a_bench(engine.url, clock, provider="smtp", smtp_url=url, concurrency=8) as bench:
+            ids = await bench.accept(*(a_message() for _ in range(50)))
+            await bench.drain()
+            logins = sum(session.verbs.count("AUTH") for session in sink.sessions)
+            assert 1 <= logins <= 8  # what was in flight, not one for each message
+            for outbox_id in ids:
+                summary = (await bench.story(outbox_id)).summary
+                assert summary.attempts == 0
+                assert summary.status in (Status.PENDING, Status.RETRY_SCHEDULED)
+            deferred = [row for row in await deliveries_of(bench.database) if row.status == Status.RETRY_SCHEDULED]
+            assert deferred
+            assert {row.defer_reason for row in deferred} == {"provider_unavailable"}
+            assert {row.error_code for row in deferred} == {"SMTP_AUTH_FAILED"}
+
+            sink.users["shop"] = "wrong"  # the operator corrects it
+            clock.advance(10 * SECOND)
+            await bench.drain()
+            assert await bench.statuses() == {Status.SENT: 50}
+
+
+@pytest.mark.promise("doubt-resend-once")
+async def test_an_answer_that_was_cut_off_is_a_doubt_and_then_sent_once_more(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    message = a_message()
+    await bench.accept(message)
+    sink.cut(Step.DOT, times=1)
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.RETRY_SCHEDULED, *attempt_steps(E.SENT)]
+    assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "SMTP_NO_ANSWER"
+    first, second = sink.complete
+    assert _message_id(first.content) == _message_id(second.content)
+    assert (await audit(bench.database)).resent_in_doubt == 1
+
+
+def _message_id(content: bytes) -> bytes:
+    (line,) = [line for line in content.split(b"\r\n") if line.lower().startswith(b"message-id:")]
+    return line
+
+
+# Validation: four questions, in this order; the first failure ends the message.
+
+
+async def outcome(bench: Bench, message: NewMessage, sink: SmtpSink) -> Record:
+    await bench.accept(message)
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert steps(record) == [E.RECEIVED, E.VALIDATION_FAILED, E.FAILED]
+    assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 0)
+    assert sink.sessions == []
+    return record
+
+
+def code_and_kind(record: Record) -> tuple[str | None, Any]:
+    return record.summary.error_code, the_event(record, E.VALIDATION_FAILED).metadata["validation"]
+
+
+@pytest.mark.promise("validate-integrity")
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"to": None},
+        {"to": 7},
+        {"to": "someone.else@example.com"},
+        {"subject": 7},
+        {"html": None},
+        {"html": 7},
+        {"text": ["a"]},
+        {"attachments": "not a list"},
+        {"headers": "not a mapping"},
+    ],
+    ids=str,
+)
+async def test_a_payload_that_is_not_whole_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
+    record = await outcome(bench, a_message_that_says(**content), sink)
+    assert code_and_kind(record) == ("INVALID_PAYLOAD", "INTEGRITY")
+
+
+@pytest.mark.promise("validate-outbox")
+async def test_a_delivery_whose_message_is_gone_is_refused(bench: Bench, sink: SmtpSink) -> None:
+    message = a_message()
+    await bench.accept(message)
+    async with bench.database.write() as tx:
+        key = (await tx.execute(select(messages.c.id)))[0].id
+        await tx.execute(delete(messages))
+    await bench.drain()
+    (row,) = await deliveries_of(bench.database)
+    assert (row.message_key, row.status, row.error_code, row.attempts) == (key, Status.FAILED, "OUTBOX_NOT_FOUND", 0)
+    assert sink.sessions == []
+
+
+@pytest.mark.promise("validate-recipient")
+@pytest.mark.parametrize("which", ["unknown", "deleted", "of another tenant", "with another address"])
+async def test_a_recipient_must_be_the_tenants_own_and_alive(bench: Bench, sink: SmtpSink, which: str) -> None:
+    message = a_message()
+    fields: dict[str, Any] = {}
+    email = message.to_email
+    match which:
+        case "deleted":
+            fields["deleted_at"] = 1
+        case "of another tenant":
+            fields["tenant_id"] = await a_tenant(bench.database, "other")
+        case "with another address":
+            email = "someone.else@example.com"
+    contact = uuid7(0) if which == "unknown" else await a_contact(bench.database, email, **fields)
+    record = await outcome(bench, replace(message, recipient_id=contact), sink)
+    assert code_and_kind(record) == ("RECIPIENT_NOT_FOUND", "RECIPIENT")
+
+
+@pytest.mark.promise("validate-recipient")
+async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> None:
+    contact = await a_contact(bench.database, "known@example.com")
+    (outbox_id,) = await bench.accept(a_message(to="known@example.com", recipient_id=contact))
+    await bench.drain()
+    assert (await bench.story(outbox_id)).summary.recipient_id == contact
+    assert len(sink.messages) == 1
+
+
+@pytest.mark.promise("validate-recipient")
+@pytest.mark.parametrize("to", ["no-at-sign", "a@b@", "a@-b.example", "a b@example.com", "a@example", ".a@example.com"])
+async def test_an_address_that_is_none_is_refused(bench: Bench, sink: SmtpSink, to: str) -> None:
+    record = await outcome(bench, a_message(to=to), sink)
+    assert code_and_kind(record) == ("INVALID_EMAIL", "RECIPIENT")
+
+
+@pytest.mark.promise("suppression-wins")
+async def test_whoever_has_left_is_not_written_to(bench: Bench, sink: SmtpSink) -> None:
+    await suppress(bench.database, "left@example.com")
+    record = await outcome(bench, a_message(to="left@example.com"), sink)
+    assert code_and_kind(record) == ("RECIPIENT_SUPPRESSED", "RECIPIENT")
+    counted = await audit(bench.database)
+    assert (counted.suppressed, counted.failed) == (1, 0)
+
+
+@pytest.mark.promise("suppression-wins")
+async def test_another_tenants_suppression_is_none_of_ours(bench: Bench, sink: SmtpSink) -> None:
+    await suppress(bench.database, "reader@example.com", await a_tenant(bench.database, "other"))
+    await bench.accept(a_message(to="reader@example.com"))
+    await bench.drain()
+    assert len(sink.messages) == 1
+
+
+@pytest.mark.promise("validate-template")
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"html": "  <p> </p> "},
+        {"html": "<p>a</p>" + "x" * 512 * 1024},
+        {"html": "<p>a</p><script>alert(1)</script>"},
+        {"html": '<a href="javascript:alert(1)">a</a>'},
+        {"html": '<p onclick="alert(1)">a</p>'},
+        {"subject": ""},
+        {"subject": "x" * 151},
+        {"subject": "a\r\nBcc: b@example.com"},
+        {"headers": {"X-A": "a\r\nBcc: b@example.com"}},
+        {"attachments": [{"filename": "a", "contentType": "text/plain", "content": "!"}]},
+    ],
+    ids=lambda content: str(content)[:40],
+)
+async def test_content_that_could_do_harm_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
+    record = await outcome(bench, a_message_that_says(**content), sink)
+    assert code_and_kind(record) == ("INVALID_TEMPLATE", "TEMPLATE")
+
+
+@pytest.mark.promise("validate-order")
+async def test_the_first_failure_is_the_one_that_is_told(bench: Bench, sink: SmtpSink) -> None:
+    """Each message breaks one more rule than the next; each is told of the first rule that it breaks."""
+    await suppress(bench.database, "left@example.com")
+    unknown = uuid7(0)
+    bad = {"subject": "x" * 151, "html": "<script>a</script>"}
+    cases = [
+        (a_message(to="left@example.com", recipient_id=unknown, payload={**bad, "to": 7}), "INVALID_PAYLOAD"),
+        (a_message(to="bad", recipient_id=unknown, payload={**bad, "to": "bad"}), "RECIPIENT_NOT_FOUND"),
+        (a_message(to="bad", payload={**bad, "to": "bad"}), "INVALID_EMAIL"),
+        (a_message(to="left@example.com", payload={**bad, "to": "left@example.com"}), "RECIPIENT_SUPPRESSED"),
+        (a_message(to="here@example.com", payload={**bad, "to": "here@example.com"}), "INVALID_TEMPLATE"),
+    ]
+    for message, code in cases:
+        assert (await outcome(bench, message, sink)).summary.error_code == code

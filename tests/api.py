@@ -1,0 +1,64 @@
+"""The HTTP API in a test: the whole application, asked without a socket, with a key of each tenant."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from sqlalchemy import func, select
+
+from mailwright.domain.clock import ManualClock
+from mailwright.outbox import tenants
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, deliveries, intake, messages, suppressions
+from mailwright.web.app import ApiParts, create_app
+from tests.builders import an_intake
+
+
+@dataclass(frozen=True)
+class Api:
+    app: FastAPI
+    parts: ApiParts
+    key: str
+    client: httpx.AsyncClient  # the key of the tenant `default`
+    stranger: httpx.AsyncClient  # the key of another tenant
+    anonymous: httpx.AsyncClient  # no key
+
+    async def stored(self) -> int:
+        """How many rows there are that a request could have made."""
+        async with self.parts.database.read() as tx:
+            counts = [
+                (await tx.execute(select(func.count()).select_from(table)))[0][0]
+                for table in (messages, deliveries, contacts, intake, suppressions)
+            ]
+        return sum(counts)
+
+    async def send(self, **changes: Any) -> str:
+        answer = await self.client.post("/v1/email/send", json=a_request(**changes))
+        assert answer.status_code == 202, answer.text
+        outbox_id: str = answer.json()["outboxId"]
+        return outbox_id
+
+
+@asynccontextmanager
+async def an_api(database: Database, clock: ManualClock, **changes: Any) -> AsyncIterator[Api]:
+    parts = ApiParts(database, clock, an_intake(database, clock), "http://mail.example", **changes)
+    app = create_app(parts)
+    default = await tenants.find(database, tenants.DEFAULT)
+    other = await tenants.create(database, clock, "other")
+    keys = [await parts.keys.create(default.id), await parts.keys.create(other.id)]
+    async with client_of(app, keys[0]) as client, client_of(app, keys[1]) as stranger, client_of(app) as anonymous:
+        yield Api(app, parts, keys[0], client, stranger, anonymous)
+
+
+def a_request(**changes: Any) -> dict[str, Any]:
+    """A request that is fine; a change to None takes a field away."""
+    request = {"to": "reader@example.com", "subject": "Hello", "html": "<p>Hello</p>", **changes}
+    return {name: value for name, value in request.items() if value is not None}
+
+
+def client_of(app: FastAPI, key: str | None = None) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://mail.example", headers=headers)

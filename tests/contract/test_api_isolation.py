@@ -1,0 +1,95 @@
+"""Tenants apart, on both engines: whatever routes the API has or will have, a key opens its own tenant only."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.outbox import records
+from mailwright.storage.database import Database
+from tests.api import Api, a_request, an_api
+from tests.contract.test_operate import a_doubtful_one, a_failed_one
+
+OURS = "only-ours@example.com"
+
+# A body that each route takes, by the name of its schema. A route with a new body must be entered here to be tested.
+BODIES: dict[str, Any] = {
+    "SendRequest": a_request(),
+    "BatchRequest": {"messages": [a_request()]},
+    "ResolveRequest": {"as": "close"},
+    "SuppressRequest": {"email": "theirs@example.com"},
+}
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+def operations(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in api.app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def body_of(operation: dict[str, Any]) -> Any:
+    if "requestBody" not in operation:
+        return None
+    return BODIES[operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+
+
+def is_open_to_all(path: str) -> bool:
+    return path in {"/healthz", "/readyz", "/metrics"}
+
+
+@pytest.mark.promise("api-key-needed")
+async def test_every_route_asks_for_a_key(api: Api) -> None:
+    asked = 0
+    for method, path, operation in operations(api):
+        if not is_open_to_all(path):
+            answer = await api.anonymous.request(method, path, json=body_of(operation))
+            assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED"), (method, path)
+            asked += 1
+    assert asked >= 11
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, clock: ManualClock) -> None:
+    database = api.parts.database
+    waiting = await api.send(to=OURS, metadata={"secret": OURS})
+    ours = {
+        "outboxId": [await a_failed_one(database, clock), (await a_doubtful_one(database, clock))[0], waiting],
+        "email": [OURS],
+    }
+    await api.client.post("/v1/suppressions", json={"email": OURS})
+    before = await everything(api)
+    for method, path, operation in operations(api):
+        name = path.partition("{")[2].partition("}")[0]
+        for value in ours[name] if name else [""]:
+            address = path.replace("{" + name + "}", quote(value, safe=""))
+            answer = await api.stranger.request(method, address, json=body_of(operation))
+            if name:
+                assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), (method, path, answer.text)
+            assert not any(each in answer.text for each in [OURS, *ours["outboxId"]]), (method, path)
+    assert await everything(api) == before
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_anothers_cursor_leads_to_ones_own_messages(api: Api) -> None:
+    for _ in range(3):
+        await api.send(to=OURS)
+        await api.stranger.post("/v1/email/send", json=a_request(to="theirs@example.com"))
+    cursor = (await api.client.get("/v1/email", params={"limit": 2})).json()["nextCursor"]
+    page = (await api.stranger.get("/v1/email", params={"cursor": cursor})).json()
+    assert {message["to"] for message in page["messages"]} == {"theirs@example.com"}
+
+
+async def everything(api: Api) -> Any:
+    found = await records.search(api.parts.database, 1, records.Search(), limit=100)
+    suppressed = (await api.client.get("/v1/suppressions")).json()
+    letters = await records.dead_letters(api.parts.database, 1, limit=100)
+    stories = [await records.find(api.parts.database, message.outbox_id, tenant_id=1) for message in found]
+    return stories, suppressed, letters

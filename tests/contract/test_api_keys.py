@@ -1,0 +1,108 @@
+"""API keys, on both engines: each opens one tenant, nobody can read them back, and a revoked one stops working."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.sources.api.keys import REMEMBERED
+from mailwright.storage.database import Database
+from mailwright.storage.tables import api_keys
+from mailwright.web.app import ApiParts, create_app
+from tests.api import Api, an_api, client_of
+from tests.builders import an_intake
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+@pytest.mark.promise("api-key-hashed")
+async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
+    key = await api.parts.keys.create(1, "shop")
+    assert re.fullmatch(r"mw_[A-Za-z0-9_-]{43}", key)
+    async with api.parts.database.read() as tx:
+        rows = await tx.execute(select(api_keys).where(api_keys.c.name == "shop"))
+    assert key not in str(rows)
+    listed = (await api.parts.keys.list_all(1))[-1]
+    assert (listed.tenant, listed.name, listed.hint, listed.revoked_at) == ("default", "shop", key[-4:], None)
+
+
+@pytest.mark.promise("api-key-needed")
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer mw_made-up",
+        "Basic bXc6",
+        "mw_made-up",
+        "Bearer " + "m" * 10_000,
+        "Bearer ä",
+    ],
+)
+async def test_no_or_a_wrong_key_is_401(api: Api, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization.encode()}
+    answer = await api.anonymous.get("/v1/email", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.promise("api-key-needed")
+async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) -> None:
+    answers = [
+        await api.anonymous.post("/v1/email/send", content=b"{"),
+        await api.anonymous.get("/v1/email?limit=0&cursor=x", headers={"X-Request-Id": ""}),
+        await api.anonymous.get("/v1/email/nonsense"),
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+
+
+@pytest.mark.promise("api-key-revoked")
+async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsewhere(
+    api: Api, clock: ManualClock
+) -> None:
+    elsewhere = create_app(
+        ApiParts(api.parts.database, clock, an_intake(api.parts.database, clock), "http://mail.example")
+    )
+    async with client_of(elsewhere, api.key) as other_process:
+        assert (await api.client.get("/v1/email")).status_code == 200
+        assert (await other_process.get("/v1/email")).status_code == 200
+        [key] = [key for key in await api.parts.keys.list_all(1) if key.hint == api.key[-4:]]
+        await api.parts.keys.revoke(1, key.id)
+        assert (await api.client.get("/v1/email")).status_code == 401
+        clock.advance(REMEMBERED)
+        assert (await other_process.get("/v1/email")).status_code == 401
+    assert REMEMBERED <= 5_000
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_tenant_cannot_see_or_revoke_anothers_key(api: Api) -> None:
+    [theirs] = await api.parts.keys.list_all(2)
+    with pytest.raises(NotFound):
+        await api.parts.keys.revoke(1, theirs.id)
+    assert theirs not in await api.parts.keys.list_all(1)
+    assert (await api.stranger.get("/v1/email")).status_code == 200
+
+
+async def test_revoking_twice_keeps_the_first_moment(api: Api, clock: ManualClock) -> None:
+    [key] = await api.parts.keys.list_all(2)
+    await api.parts.keys.revoke(2, key.id)
+    revoked_at = clock.now()
+    clock.advance(1_000)
+    await api.parts.keys.revoke(2, key.id)
+    assert [key.revoked_at for key in await api.parts.keys.list_all(2)] == [revoked_at]
+
+
+async def test_a_keys_name_is_short_and_printable(api: Api) -> None:
+    for name in ("x" * 101, "a\nb", "a\0"):
+        with pytest.raises(InvalidInput):
+            await api.parts.keys.create(1, name)

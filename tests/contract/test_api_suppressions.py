@@ -1,0 +1,118 @@
+"""Suppressions and contacts, on both engines: one normal form, the first reason stays, nothing is sent."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+
+from mailwright.audience import contacts, suppressions
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotFound
+from mailwright.storage.database import Database
+from tests.api import Api, an_api
+from tests.builders import claims_of
+
+ROUTE = "/v1/suppressions"
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+@pytest.mark.promise("suppression-first-reason")
+async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
+    added = await api.client.post(ROUTE, json={"email": "Reader@EXÄMPLE.com", "reason": "asked by phone"})
+    again = await api.client.post(ROUTE, json={"email": "reader@exämple.com"})
+    assert (added.status_code, again.status_code) == (201, 200)
+    assert added.json() == again.json()
+    assert added.json() == {
+        "email": "reader@xn--exmple-cua.com",
+        "reason": "asked by phone",
+        "source": "api",
+        "createdAt": "2027-01-15T08:00:00.000Z",
+    }
+
+
+@pytest.mark.promise("suppression-holds")
+async def test_what_waits_for_a_suppressed_address_is_known_to_be(api: Api, clock: ManualClock) -> None:
+    await api.send(to="Reader@example.com")
+    await api.client.post(ROUTE, json={"email": "reader@example.com", "reason": "left"})
+    [claimed] = await claims_of(api.parts.database, clock).claim(1)
+    assert claimed.suppressed_because == "left"
+
+
+@pytest.mark.promise("suppression-first-reason")
+async def test_a_removed_address_may_be_written_to_again(api: Api) -> None:
+    database = api.parts.database
+    await api.client.post(ROUTE, json={"email": "a/b@example.com"})
+    assert await suppressions.is_suppressed(database, 1, "A/B@example.com")
+    assert (await api.client.delete(f"{ROUTE}/{quote('A/B@example.com', safe='')}")).status_code == 204
+    assert not await suppressions.is_suppressed(database, 1, "a/b@example.com")
+    assert (await api.client.delete(f"{ROUTE}/a/b@example.com")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "email"),
+        ({"email": "nobody"}, "email"),
+        ({"email": "a@example.com", "reason": ""}, "reason"),
+        ({"email": "a@example.com", "reason": "x" * 201}, "reason"),
+        ({"email": "a@example.com", "reason": "a\0"}, "reason"),
+        ({"email": "a@example.com", "list": "news"}, "list"),
+    ],
+)
+async def test_a_bad_entry_is_refused(api: Api, body: dict[str, str], field: str) -> None:
+    before = await api.stored()
+    answer = await api.client.post(ROUTE, json=body)
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert await api.stored() == before
+    assert (await api.client.delete(f"{ROUTE}/nobody")).status_code == 422
+
+
+async def test_the_list_comes_latest_first_and_page_by_page(api: Api) -> None:
+    for number in range(5):
+        await api.client.post(ROUTE, json={"email": f"reader{number}@example.com"})
+    await api.stranger.post(ROUTE, json={"email": "theirs@example.com"})
+    found, cursor = [], None
+    while True:
+        page = (await api.client.get(ROUTE, params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
+        found.extend(entry["email"] for entry in page["suppressions"])
+        cursor = page["nextCursor"]
+        if cursor is None:
+            break
+    assert found == [f"reader{number}@example.com" for number in (4, 3, 2, 1, 0)]
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
+    await api.stranger.post(ROUTE, json={"email": "reader@example.com"})
+    assert not await suppressions.is_suppressed(api.parts.database, 1, "reader@example.com")
+    async with api.parts.database.read() as tx:
+        among = ["reader@example.com", "other@example.com"]
+        assert await suppressions.suppressed_among(tx, 2, among) == {"reader@example.com"}
+        assert await suppressions.suppressed_among(tx, 1, among) == set()
+        assert await suppressions.suppressed_among(tx, 2, []) == set()
+
+
+async def test_whoever_is_written_to_is_a_contact_and_can_be_deleted(api: Api, clock: ManualClock) -> None:
+    database = api.parts.database
+    await api.send(to="Reader@example.com", recipient={"name": "Jane"})
+    contact = await contacts.by_email(database, 1, "READER@example.com")
+    assert (contact.email, contact.name, contact.status) == ("reader@example.com", "Jane", "active")
+    assert await contacts.by_id(database, 1, contact.contact_id) == contact
+    deleted = await contacts.delete(database, clock, 1, contact.contact_id)
+    assert (deleted.is_deleted, deleted.deleted_at) == (True, clock.now())
+    clock.advance(1_000)
+    assert await contacts.delete(database, clock, 1, contact.contact_id) == deleted
+    for missing in (
+        contacts.by_email(database, 2, "reader@example.com"),
+        contacts.by_email(database, 1, "nobody"),
+        contacts.by_id(database, 2, contact.contact_id),
+        contacts.delete(database, clock, 2, contact.contact_id),
+    ):
+        with pytest.raises(NotFound):
+            await missing

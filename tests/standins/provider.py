@@ -1,0 +1,69 @@
+"""A provider that says what a test tells it to, and keeps what it was handed."""
+
+import asyncio
+from collections.abc import Callable
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult, sent
+from mailwright.providers.protocol import Probe
+
+Answer = SendResult | Exception | Callable[[Outgoing], SendResult]
+
+
+class ScriptedProvider:
+    """The answers are given in order; when none is left, every mail is taken."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: Answer, reports_events: bool = False) -> None:
+        self.reports_events = reports_events
+        self.mails: list[Outgoing] = []  # in the order in which they were handed over
+        self.under_way = 0
+        self.most_under_way = 0
+        self._answers = list(answers)
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._handed_over = asyncio.Condition()
+
+    @property
+    def outbox_ids(self) -> list[str]:
+        return [mail.outbox_id for mail in self.mails]
+
+    def hold(self) -> None:
+        """Whoever is handed over from now on waits for `let_go`."""
+        self._is_open.clear()
+
+    def let_go(self) -> None:
+        self._is_open.set()
+
+    async def has(self, count: int) -> None:
+        """Waits until so many mails were handed over."""
+        async with self._handed_over:
+            await self._handed_over.wait_for(lambda: len(self.mails) >= count)
+
+    async def send(self, message: Outgoing) -> SendResult:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        answer = self._answers.pop(0) if self._answers else sent(self.name, f"<{len(self.mails) + 1}@scripted>")
+        try:
+            async with self._handed_over:
+                self.mails.append(message)
+                self._handed_over.notify_all()
+            await self._is_open.wait()
+            await asyncio.sleep(0)  # like a real one, it never answers at once
+        finally:
+            self.under_way -= 1
+        match answer:
+            case SendResult():
+                return answer
+            case Exception():
+                raise answer
+            case _:
+                return answer(message)
+
+    async def check(self) -> Probe:
+        return Probe(True, "scripted")
+
+    async def close(self, grace: Instant = 0) -> None:
+        """Nothing to end."""

@@ -1,0 +1,141 @@
+from base64 import b64decode
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import dkim
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.content.dkim import DkimKey, DkimSigner, relaxed_body
+from mailwright.content.mime import Mailbox, Unsubscribe, compose
+from mailwright.domain.errors import ConfigurationInvalid
+from tests.unit.content.letters import a_letter
+
+
+def pem(key: PrivateKeyTypes) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+RSA = DkimKey.load(pem(rsa.generate_private_key(65537, 2048)), "example.com", "r2027")
+ED25519 = DkimKey.load(pem(ed25519.Ed25519PrivateKey.generate()), "example.com", "e2027")
+BOTH = DkimSigner([RSA, ED25519])
+
+
+def dns(name: bytes, **_: object) -> bytes | None:
+    """dkimpy asks with and without the final dot, in either type."""
+    asked = name.decode().rstrip(".")
+    records = {f"{key.selector}._domainkey.{key.domain}": key.record().encode() for key in (RSA, ED25519)}
+    return records.get(asked)
+
+
+def verifies(content: bytes, index: int = 0) -> bool:
+    try:
+        return bool(dkim.DKIM(content).verify(idx=index, dnsfunc=dns))
+    except dkim.DKIMException:
+        return False
+
+
+class VerifyKey:
+    """What dkimpy wants of PyNaCl, on `cryptography`."""
+
+    def __init__(self, key: bytes, encoder: object) -> None:
+        self._key = ed25519.Ed25519PublicKey.from_public_bytes(b64decode(key))
+
+    def verify(self, digest: bytes, signature: bytes) -> bytes:
+        self._key.verify(signature, digest)
+        return digest
+
+
+@pytest.fixture(autouse=True)
+def _nacl(monkeypatch: pytest.MonkeyPatch) -> None:
+    nacl = SimpleNamespace(
+        signing=SimpleNamespace(VerifyKey=VerifyKey),
+        encoding=SimpleNamespace(Base64Encoder=None),
+        exceptions=SimpleNamespace(BadSignatureError=InvalidSignature, ValueError=ValueError),
+    )
+    monkeypatch.setattr(dkim, "nacl", nacl, raising=False)
+
+
+def a_signed_mail() -> bytes:
+    letter = a_letter(
+        subject="Grüße aus Köln, mit einem langen Betreff, der auf mehrere Zeilen verteilt werden muss",
+        reply_to=Mailbox("r@example.com"),
+        unsubscribe=Unsubscribe("https://example.com/u/abc", "mailto:u@example.com"),
+        feedback_id="c:t:k:mw",
+        text="two  blanks \n\tand a tab\n\n\n",
+    )
+    # The verifier refuses a signature from the future, by its own clock.
+    return BOTH.sign(compose(letter), 1_700_000_000_000)
+
+
+@pytest.mark.promise("content-dkim")
+def test_an_independent_verifier_accepts_both_signatures() -> None:
+    signed = a_signed_mail()
+    assert signed.count(b"DKIM-Signature:") == 2
+    assert signed.index(b"a=rsa-sha256") < signed.index(b"a=ed25519-sha256")
+    assert verifies(signed, 0)
+    assert verifies(signed, 1)
+
+
+@pytest.mark.promise("content-dkim")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda mail: mail.replace(b"From: Example", b"From: Another"),
+        lambda mail: mail.replace(b"To: Jane", b"To: Joan"),
+        lambda mail: mail.replace(b"/u/abc", b"/u/abd"),
+        lambda mail: mail.replace(b"One-Click", b"Two-Click"),
+        lambda mail: mail.replace(b"two =20", b"six =20").replace(b"two  ", b"six  "),
+        lambda mail: mail.replace(b"\r\nTo:", b"\r\nFrom: evil@example.net\r\nTo:", 1),
+        lambda mail: mail.replace(b"\r\nTo:", b"\r\nSubject: another\r\nTo:", 1),
+        lambda mail: mail + b"more\r\n",
+    ],
+)
+def test_whatever_is_changed_or_added_breaks_the_signatures(change: Callable[[bytes], bytes]) -> None:
+    signed = a_signed_mail()
+    changed = change(signed)
+    assert changed != signed
+    assert not verifies(changed, 0)
+    assert not verifies(changed, 1)
+
+
+@pytest.mark.promise("content-dkim")
+def test_both_unsubscribe_headers_are_signed_and_lines_are_short() -> None:
+    head = a_signed_mail().partition(b"\r\nFrom:")[0].replace(b"\r\n ", b"")
+    listed = head.partition(b"h=")[2].partition(b";")[0].replace(b" ", b"").split(b":")
+    assert {b"list-unsubscribe", b"list-unsubscribe-post", b"from", b"feedback-id"} <= set(listed)
+    assert listed.count(b"from") == 2
+    signature = a_signed_mail().partition(b"\r\nFrom:")[0]
+    assert max(len(line) for line in signature.split(b"\r\n")) <= 80
+
+
+@pytest.mark.promise("content-dkim")
+@given(st.lists(st.sampled_from([b"a", b" ", b"\t", b"\r\n", b"  \r\n", b"b c"]), max_size=12))
+def test_a_body_is_canonical_as_an_independent_verifier_has_it(pieces: list[bytes]) -> None:
+    body = b"".join(pieces)
+    complete = body if body.endswith(b"\r\n") or not body else body + b"\r\n"
+    expected = dkim.canonicalization.Relaxed.canonicalize_body(complete)
+    assert relaxed_body(body) == (expected if expected != b"\r\n" else b"")
+
+
+@pytest.mark.promise("content-dkim")
+@pytest.mark.parametrize(
+    ("key", "domain", "selector", "said"),
+    [
+        ("nonsense", "example.com", "s", "not a private key"),
+        (pem(rsa.generate_private_key(65537, 1024)), "example.com", "s", "1024 bits"),
+        (pem(ec.generate_private_key(ec.SECP256R1())), "example.com", "s", "RSA or an Ed25519"),
+        (pem(ed25519.Ed25519PrivateKey.generate()), "not a domain", "s", "is not a domain"),
+        (pem(ed25519.Ed25519PrivateKey.generate()), "example.com", "s; d=x", "is not a selector"),
+    ],
+)
+def test_a_bad_key_is_refused_at_the_start_with_the_reason(key: str, domain: str, selector: str, said: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match=said):
+        DkimKey.load(key, domain, selector)

@@ -1,0 +1,175 @@
+import re
+from html import unescape
+from html.entities import html5
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.content import html, subject, text
+
+ACTIVE = [
+    "<script>x</script>",
+    "<SCRIPT\n>x",
+    "<svg><script>1</script>q</svg>",
+    "<svg:script>1</svg:script>q",
+    '<a href="javascript:x">q</a>',
+    '<a href="JaVaScRiPt:x">q</a>',
+    '<a href="java&#9;script:x">q</a>',
+    '<a href="java&Tab;&NewLine;script:x">q</a>',
+    '<a href="java&#83;cript:x">q</a>',
+    "<a href='jav&#x61;script&colon;x'>q</a>",
+    '<a href="\x01 java\nscript:x">q</a>',
+    "<a href=vbscript:x>q</a>",
+    '<a href="data:text/html,x">q</a>',
+    '<a href="data:image/svg+xml,x">q</a>',
+    '<object data="data:text/html;base64,x">q</object>',
+    "<form action=javascript:x>q",
+    "<button formaction=javascript:x>q",
+    '<img srcset="a.png 1x, javascript:x 2x">',
+    '<table background="javascript:x"><tr><td>q',
+    '<video poster="javascript:x">',
+    '<svg><a xlink:href="javascript:x">q</a></svg>',
+    '<math><mi xlink:href="javascript:1">x</mi></math>',
+    '<svg><animate values="a;javascript:x" attributeName=href /></svg>',
+    '<meta http-equiv=refresh content="0;url=javascript:x">q',
+    '<div style="background:url(javascript:x)">q</div>',
+    r'<div style="background:url(\6a avascript:x)">q</div>',
+    '<style>@import "javascript:x";</style>q',
+    '<iframe srcdoc="&lt;script&gt;"></iframe>x',
+    "<img src=x onerror=1>",
+    "<img/onerror=1 src=x>",
+    '<p title="a"onclick=1>q',
+    "<p ONCLICK = 1>q",
+    "<tr onclick=1><td>x",
+    "<template><template><p onclick=1>a</p></template></template>x",
+    "<noscript><p onclick=1>a</p></noscript>x",
+    "<noscript><style></noscript><img src=x onerror=1></style>x",
+    '<style><a title="</style><img src=x onerror=alert(1)>">',
+    "<!--[if mso]><p onclick=1>a</p><![endif]-->x",
+    'x<!--[if mso]></td><td onclick="a"><![endif]-->',
+    "x<!-- <script>old</script> -->",
+]
+HARMLESS = [
+    "x",
+    "<p>hi</p>",
+    '<img src="data:image/png;base64,xx">',
+    '<img src="data:image/svg+xml,x">',
+    '<p>&lt;script&gt; and onclick="x" and javascript: rules</p>',
+    '<a href="https://example.com" title="JavaScript: the good parts">q</a>',
+    "<!--[if mso]><table><tr><td><![endif]--><p>x</p><!--[if mso]></td></tr></table><![endif]-->",
+    "<title>How <script> works</title><p>x</p>",
+    "<textarea><img onerror=1></textarea>q",
+    "<p>one on = two</p>",
+    "<p>Transcript: see data: here</p>",
+    r'<div style="font-family:\"Arial\"">q</div>',
+    '<meta http-equiv="Content-Type" content="text/html; charset=utf-8"><p>x</p>',
+]
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize("source", ACTIVE)
+def test_what_would_run_is_found_wherever_it_hides(source: str) -> None:
+    assert re.match(r"the HTML has a", html.objection(source) or "")
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize("source", HARMLESS)
+def test_what_only_looks_like_it_is_let_through(source: str) -> None:
+    assert html.objection(source) is None
+
+
+@pytest.mark.promise("content-html")
+@given(
+    st.lists(
+        st.sampled_from([*ACTIVE, *HARMLESS, "<p>", "</p>", '"', "'", ">", "<!--", "-->", "&#106;", " "]), max_size=6
+    )
+)
+def test_the_quick_look_never_passes_what_parsing_would_find(parts: list[str]) -> None:
+    source = "".join(parts)
+    if html._active_content(source):
+        assert html._is_suspicious(source, source.lower())
+
+
+@pytest.mark.promise("content-html")
+def test_every_entity_that_could_take_part_in_a_scheme_is_known_to_the_quick_look() -> None:
+    named = [f"&{name}" for name, value in html5.items() if re.search(r"[\x00-\x20:]|^[A-Za-z]$", value)]
+    numbered = [f"&#{number};" for number in [*range(1, 33), 58, *range(65, 91), *range(97, 123)]]
+    hexadecimal = [f"&#x00{number:x};" for number in [*range(1, 33), 58, *range(65, 91), *range(97, 123)]]
+    for entity in [*named, *numbered, *hexadecimal]:
+        assert html._OBFUSCATING_ENTITY.match(entity.lower()), (entity, unescape(entity))
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize(
+    "source",
+    ["", " \n", "<p>&nbsp;&zwnj;</p>", "<title>x</title>", "<style>a{}</style>", "<p><!-- <b>x</b> --></p>", "<br>"],
+)
+def test_html_without_text_or_image_is_blank(source: str) -> None:
+    assert html.objection(source) == "the HTML is blank: it has neither text nor an image"
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize(
+    "source", ["<img src=a.png>", "<table background=a.png></table>", "<p>.</p>", "<!-- a --><b>x</b>"]
+)
+def test_an_image_or_a_single_character_is_enough(source: str) -> None:
+    assert html.objection(source) is None
+
+
+@pytest.mark.promise("content-html")
+def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
+    assert html.objection("x" * html.MAX_BYTES) is None
+    assert "bytes" in (html.objection("ж" * (html.MAX_BYTES // 2 + 1)) or "")
+    assert "comments" in (html.objection("<!--[if mso]><b></b><![endif]-->\\" * 2_000) or "")
+    assert "open at once" in (html.objection("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
+
+
+@pytest.mark.promise("content-html")
+@given(st.text(max_size=300))
+def test_any_text_gets_an_answer(source: str) -> None:
+    html.objection(source)
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize(
+    "bad", ["", "   ", "x" * 151, "a\r\nb", "a\nb", "a\0b", "a\x85b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x0cb"]
+)
+def test_a_bad_subject_is_refused(bad: str) -> None:
+    assert subject.objection(bad)
+
+
+@pytest.mark.promise("content-html")
+@pytest.mark.parametrize("good", ["x", "x" * 150, "Grüße 🎉", "a\tb"])
+def test_a_good_subject_passes(good: str) -> None:
+    assert subject.objection(good) is None
+
+
+@pytest.mark.promise("content-text")
+def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None:
+    source = (
+        "<html><head><style>p{color:red}</style><title>t</title></head><body><h1>News</h1>"
+        '<p>Read <a href="https://example.com/a?b=1&amp;c=2">more</a>.</p><ul><li>one</li><li>two</li></ul></body></html>'
+    )
+    assert text.from_html(source).split("\n") == [
+        "News",
+        "",
+        "Read [more](https://example.com/a?b=1&c=2).",
+        "",
+        "  * one",
+        "  * two",
+    ]
+
+
+@pytest.mark.promise("content-text")
+@given(st.text(max_size=200))
+def test_any_html_has_a_text(source: str) -> None:
+    assert isinstance(text.from_html(source), str)
+
+
+@pytest.mark.promise("content-text")
+@pytest.mark.parametrize(
+    "source", ['<?xml version="1.0" encoding="utf-8"?><p>x</p>', "<div>" * 20_000 + "x", "<p>x</p>\0\ud800", "x"]
+)
+def test_odd_html_keeps_its_words(source: str) -> None:
+    assert "x" in text.from_html(source)

@@ -1,0 +1,313 @@
+from typing import Any
+
+import minijinja
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.content.headers import HeaderRefused
+from mailwright.content.layout import Addressed, Frame, Layout, Layouts
+from mailwright.content.mime import Mailbox
+from mailwright.content.template import MissingVariable, Template, TemplateFailed, UnsafeValue, variables
+from tests.unit.content.letters import NOON, assert_is_clean, normal, part, read
+
+FRAME = Frame(
+    sender=Mailbox("news@example.com", "Example News"),
+    reply_to=Mailbox("reply@example.com"),
+    headers={"X-Campaign": "spring"},
+    feedback_id="c:t:campaign:mailwright",
+    unsubscribe_mailto="mailto:leave@example.com",
+)
+JANE = Addressed(
+    to=Mailbox("jane@example.org", "Jane Doe"),
+    message_id="<0190-1@example.com>",
+    date=NOON,
+    outbox_id="0190-1",
+    unsubscribe_url="https://example.com/u/abc",
+)
+
+# What a template may consist of where only variables are put out, with blanks, comments and trimming.
+FIXED = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}%#<>&\"'\ue000\ue001\0"), max_size=90)
+OUTPUTS = st.sampled_from(
+    [
+        "{{ a }}",
+        "{{b}}",
+        "{{- a -}}",
+        "{{ c.d }}",
+        "{{ c.e -}}",
+        "{# no {{ x }} #}",
+        "{#- no -#}",
+        "<p>",
+        "</p>",
+        "\n",
+        " ",
+    ]
+)
+SOURCES = st.lists(st.one_of(FIXED, OUTPUTS), max_size=12).map("".join)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+SCALARS = st.one_of(
+    TEXTS, st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False), st.lists(TEXTS, max_size=2)
+)
+
+
+def a_layout(html: str | None = "<p>Hello</p>", text: str | None = "Hello", subject: str = "Hello") -> Layout:
+    return Layout.compile(FRAME, subject=subject, html=html, text=text)
+
+
+def rendered(source: str, values: dict[str, Any], escape: bool) -> str:
+    environment = minijinja.Environment(
+        templates={"it": source}, undefined_behavior="strict", auto_escape_callback=lambda _: "html" if escape else None
+    )
+    return environment.render_template("it", **values)
+
+
+@pytest.mark.promise("content-layout")
+@given(SOURCES, SOURCES, SCALARS, SCALARS, SCALARS)
+def test_a_filled_layout_says_exactly_what_the_template_engine_would(
+    html: str, text: str, one: Any, two: Any, three: Any
+) -> None:
+    values = {"a": one, "b": two, "c": {"d": three, "e": one}}
+    html += "<i>.</i>"
+    layout = a_layout(html, text)
+    assert layout.is_flat
+    content = layout.fill(JANE, values)
+    message = read(content)
+    assert part(message, "text/html") == normal(rendered(html, values, escape=True))
+    assert part(message, "text/plain") == normal(rendered(text, values, escape=False))
+    assert content == layout.fill(JANE, values)
+
+
+@pytest.mark.promise("content-layout")
+@given(TEXTS, TEXTS)
+def test_a_template_with_logic_is_rendered_for_each_recipient_into_the_same_frame(name: str, other: str) -> None:
+    layout = a_layout("<p>Hi {% if name %}{{ name }}{% else %}you{% endif %}</p>", "{{ other|upper }}.")
+    assert not layout.is_flat
+    message = read(layout.fill(JANE, {"name": name, "other": other}))
+    assert part(message, "text/html") == normal(rendered("<p>Hi {{ name or 'you' }}</p>", {"name": name}, escape=True))
+    assert message["X-Campaign"] == "spring"
+
+
+@pytest.mark.promise("content-layout")
+def test_every_header_of_a_bulk_mail_is_there() -> None:
+    message = read(a_layout(subject="Hello {{ name }}").fill(JANE, {"name": "Жанна"}))
+    assert message["Subject"] == "Hello Жанна"
+    assert message["From"] == "Example News <news@example.com>"
+    assert message["To"] == "Jane Doe <jane@example.org>"
+    assert message["Reply-To"] == "reply@example.com"
+    assert message["Message-ID"] == "<0190-1@example.com>"
+    assert message["List-Unsubscribe"] == "<https://example.com/u/abc>, <mailto:leave@example.com>"
+    assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert message["Feedback-ID"] == "c:t:campaign:mailwright"
+    assert message["X-Mailwright-Message"] == "0190-1"
+    assert message["Date"].datetime.timestamp() * 1000 == NOON
+
+
+@pytest.mark.promise("content-layout")
+def test_a_text_is_derived_once_with_its_slots_where_none_is_given() -> None:
+    layout = a_layout('<h1>Hi {{ name }}</h1><p><a href="{{ url }}">More</a></p>', text=None)
+    assert layout.is_flat
+    message = read(layout.fill(JANE, {"name": "<Jane>", "url": "https://example.com/?a=1&b=2"}))
+    assert part(message, "text/plain") == "Hi <Jane>\n\n[More](https://example.com/?a=1&b=2)"
+    assert "Hi &lt;Jane&gt;" in part(message, "text/html")
+
+
+@pytest.mark.promise("content-layout")
+def test_a_template_without_html_is_a_plain_mail() -> None:
+    for text in ("Hi {{ name }}", "Hi {{ name|trim }}"):
+        message = read(a_layout(html=None, text=text).fill(JANE, {"name": "Jane"}))
+        assert message.get_content_type() == "text/plain"
+        assert part(message, "text/plain") == "Hi Jane\n"
+
+
+@pytest.mark.promise("content-layout")
+def test_a_value_is_never_rendered_again() -> None:
+    for html in ("<p>{{ a }}</p>", "<p>{{ a|trim }}</p>"):
+        message = read(a_layout(html).fill(JANE, {"a": "{{ secret }}", "secret": "no"}))
+        assert part(message, "text/html") == "<p>{{ secret }}</p>"
+
+
+@pytest.mark.promise("content-layout")
+@pytest.mark.parametrize(
+    ("html", "values", "missing"),
+    [
+        ("<p>{{ a }}</p>", {}, "a"),
+        ("<p>{{ a.b }}</p>", {"a": {}}, "a.b"),
+        ("<p>{{ a.b }}</p>", {"a": "text"}, "a.b"),
+        ("<p>{{ a|upper }}</p>", {}, "a"),
+        ("<p>{% if a.b %}x{% endif %}</p>", {"a": {}}, "a.b"),
+    ],
+)
+def test_a_missing_variable_is_named_on_either_road(html: str, values: dict[str, Any], missing: str) -> None:
+    with pytest.raises(MissingVariable) as failed:
+        a_layout(html).fill(JANE, values)
+    assert failed.value.variable == missing
+
+
+@pytest.mark.promise("content-layout")
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="{{ v }}">x</a>',
+        '<a href=" {{ v }}">x</a>',
+        '<a href="{{ v }}?a=1">x</a>',
+        "<!--[if mso]><v:rect href='{{ v }}'>x</v:rect><![endif]-->x",
+        '<a href="{{ v|trim }}">x</a>',
+        '<p style="background:url({{ v }})">x</p>',
+        '<img srcset="{{ v }} 2x">',
+        '<meta http-equiv="refresh" content="0;url={{ v }}">x',
+    ],
+)
+@pytest.mark.parametrize("value", ["javascript:alert(1)", " JAVA\tscript:alert(1)", "vbscript:x", "data:text/html,x"])
+def test_a_value_that_would_run_is_refused_wherever_a_url_stands(html: str, value: str) -> None:
+    with pytest.raises(UnsafeValue):
+        a_layout(html).fill(JANE, {"v": value})
+    assert b"https" in a_layout(html).fill(JANE, {"v": "https://example.com"})
+
+
+@pytest.mark.promise("content-layout")
+@pytest.mark.parametrize(
+    ("html", "values"),
+    [
+        ('<a href="java{{ v }}">x</a>', {"v": "script:x"}),
+        ('<a href="{{ v }}:x">x</a>', {"v": "javascript"}),
+        ('<a href="{{ v }}{{ w }}">x</a>', {"v": "java", "w": "script:x"}),
+        ('<a href="data:{{ v }}">x</a>', {"v": "text/html,x"}),
+        ('<a href="&{{ v }};avascript:x">x</a>', {"v": "#106"}),
+        ('<a href="&#10{{ v }}avascript:x">x</a>', {"v": "6;"}),
+        ("<a href={{ v }}>x</a>", {"v": "javascript:x"}),
+        ("<p {{ v }}>x</p>", {"v": "onclick=x"}),
+        ("<p{{ v }}>x</p>", {"v": " onclick=x"}),
+        ('<p title="a"{{ v }}>x</p>', {"v": "onclick=x"}),
+        ("<p title={{ v }}>x</p>", {"v": "a onclick=x"}),
+        ("<{{ v }}>x", {"v": "script"}),
+        ("<p {{ v }}=x>x</p>", {"v": "onclick"}),
+        ("<p>{{ v|safe }}</p>", {"v": "<script>x</script>"}),
+    ],
+)
+def test_a_value_cannot_make_a_handler_a_scheme_or_an_element(html: str, values: dict[str, str]) -> None:
+    layout = a_layout(html)
+    assert not layout.is_flat
+    with pytest.raises(UnsafeValue):
+        layout.fill(JANE, values)
+
+
+@pytest.mark.promise("content-layout")
+def test_a_value_in_a_title_or_in_the_rest_of_a_url_may_say_anything() -> None:
+    html = '<a href="https://example.com/{{ v }}" title="{{ v }}">{{ v }}</a>'
+    layout = a_layout(html)
+    assert layout.is_flat
+    assert "javascript:x" in part(read(layout.fill(JANE, {"v": "javascript:x"})), "text/html")
+
+
+@pytest.mark.promise("content-injection")
+@pytest.mark.parametrize("subject", ["Hi {{ name }}", "Hi {{ name|trim }}x"])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\0", "\u2028", "\x85"])
+def test_a_line_break_in_a_value_of_the_subject_is_refused(subject: str, line_break: str) -> None:
+    with pytest.raises(TemplateFailed, match=r"a line break|NUL"):
+        a_layout(subject=subject).fill(JANE, {"name": f"a{line_break}Bcc: victim@example.com"})
+
+
+@pytest.mark.promise("content-injection")
+def test_a_line_break_in_what_addresses_a_mail_is_refused() -> None:
+    with pytest.raises(HeaderRefused):
+        a_layout().fill(Addressed(Mailbox("a@example.com", "x\r\nBcc: y"), "<1@example.com>", NOON, "1"), {})
+    with pytest.raises(HeaderRefused):
+        Layout.compile(Frame(FRAME.sender, headers={"Bcc": "x@example.com"}), subject="x", html="<p>x</p>")
+
+
+@pytest.mark.promise("content-sandbox")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}",
+        "{% for i in range(90000) %}" + "x" * 100_000 + "{% endfor %}",
+        "{% for i in range(9000) %}{{ long }}{% endfor %}",
+        "{{ long|replace('a', long)|replace('a', long) }}",
+        "{{ range(90000)|join(long) }}",
+        "{{ 'a' * 99999999 }}",
+        "{{ [1] * 99999999 }}",
+        "{% set a = long %}" + "{% set a = a ~ a %}" * 40,
+        "{% set a = long %}" + "{% set a = [a, a] %}" * 40 + "{{ a }}",
+        "{% set a %}{{ long }}{{ long }}{% endset %}",
+        "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m(long) }}",
+        "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+        "{% include 'other' %}",
+        "{{ items.append(1) }}",
+        "{{ (items.append)(1) }}",
+        "{{ items|attr('append') }}",
+        "{{ items|map('upper') }}",
+        "{{ debug() }}",
+        "{{ namespace() }}",
+    ],
+)
+def test_a_template_that_runs_away_or_reaches_out_ends_with_an_error(source: str) -> None:
+    with pytest.raises(TemplateFailed):
+        Template(subject="x", html=None, text=source).render({"long": "a" * 1000, "items": []})
+
+
+@pytest.mark.promise("content-sandbox")
+def test_what_mails_need_of_jinja_works() -> None:
+    source = (
+        "{# greeting #}{% set who = first ~ ' ' ~ last %}Hi {{ who|title }}"
+        "{% if points > 10 and not (vip is true) %}!{% endif %}\n"
+        "{% for item in items if item.shown %}{{ loop.index }}. {{ item.name|default('?') }}\n"
+        "{% else %}nothing{% endfor %}"
+        "{{ tags|join(', ') }} {{ text|replace('a', 'b') }} {{ attributes.get('x') }} "
+        "{% raw %}{{ left alone }}{% endraw %}"
+    )
+    values = {
+        "first": "jane",
+        "last": "doe",
+        "points": 11,
+        "vip": False,
+        "items": [{"name": "one", "shown": True}, {"name": "two", "shown": False}],
+        "tags": ["a", "b"],
+        "text": "abc",
+        "attributes": {"x": 1},
+    }
+    assert Template(subject="x", html=None, text=source).render(values).text == (
+        "Hi Jane Doe!\n1. one\na, b bbc 1 {{ left alone }}"
+    )
+
+
+@pytest.mark.promise("content-sandbox")
+@pytest.mark.parametrize("source", ["{{ a", "{% if a %}", "{{ a b }}", "{% endif %}", "{{ }}", "{% %}", "x\n{{ 1 + }}"])
+def test_a_broken_template_is_refused_when_it_is_compiled_with_its_line(source: str) -> None:
+    with pytest.raises(TemplateFailed) as failed:
+        a_layout(html="<p>x</p>" + source)
+    assert failed.value.line == source.count("\n") + 1
+
+
+@pytest.mark.promise("content-sandbox")
+def test_a_template_with_active_content_is_refused_when_it_is_compiled() -> None:
+    with pytest.raises(TemplateFailed, match="<script>"):
+        a_layout(html="<script>{{ x }}</script>")
+
+
+@pytest.mark.promise("content-layout")
+def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
+    assert variables("{{ a.b }}{% for c in d %}{{ c }}{% endfor %}{% set e = f %}{{ e }}{{ range(3) }}") == {
+        "a",
+        "d",
+        "f",
+    }
+    assert a_layout("<p>{{ a }}</p>", "{{ b }}", "{{ c.d }}").variables == {"a", "b", "c"}
+
+
+@pytest.mark.promise("content-layout")
+def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -> None:
+    layouts = Layouts(capacity=2)
+    compiled: list[int] = []
+
+    def get(version: int) -> None:
+        layouts.get(version, lambda: (compiled.append(version), a_layout())[1])
+
+    for version in (1, 2, 1, 3, 1, 2):
+        get(version)
+    assert compiled == [1, 2, 3, 2]
+
+
+@pytest.mark.promise("content-layout")
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=60, max_size=300))
+def test_long_values_keep_lines_short(value: str) -> None:
+    assert_is_clean(a_layout("<p>{{ a }}{{ a }} {{ a }}</p>", "{{ a }}").fill(JANE, {"a": value}))

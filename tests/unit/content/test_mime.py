@@ -1,0 +1,252 @@
+from email.header import decode_header, make_header
+from email.utils import parsedate_to_datetime, unquote
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.content.headers import HeaderRefused, check_headers
+from mailwright.content.mime import Attachment, Mailbox, Unsubscribe, boundary, compose, message_id
+from tests.unit.content.letters import NOON, a_letter, assert_is_clean, normal, part, read
+
+# Characters that a header can carry: everything but controls, line breaks and halves of characters.
+WRITABLE = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])
+SUBJECTS = st.text(WRITABLE, min_size=1, max_size=200)
+BODIES = st.text(max_size=400)
+OURS = """
+    From to CC Bcc Subject Date Message-ID Sender Return-Path Received DKIM-Signature MIME-Version Content-Type
+    content-anything List-Unsubscribe List-Unsubscribe-Post X-Mailwright-Message Reply-To Resent-To X-SMTPAPI
+    X-SES-CONFIGURATION-SET Feedback-ID
+"""
+BREAKS = [
+    "\r",
+    "\n",
+    "\r\n",
+    "\0",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\x7f",
+    "\ud800",
+]
+
+
+@pytest.mark.promise("content-mime")
+@given(SUBJECTS)
+def test_any_subject_is_read_back_as_it_was_written(subject: str) -> None:
+    content = compose(a_letter(subject=subject))
+    assert str(make_header(decode_header(raw_header(content, "Subject")))) == subject
+    assert read(content)["Date"]
+
+
+@pytest.mark.promise("content-mime")
+@given(SUBJECTS)
+def test_any_name_is_read_back_and_leaves_the_address_alone(name: str) -> None:
+    content = compose(a_letter(to=Mailbox("jane@example.org", name)))
+    (address,) = read(content)["To"].addresses
+    assert address.addr_spec == "jane@example.org"
+    # The newer parser of the two puts a blank between encoded words, so the older one reads the name.
+    phrase = raw_header(content, "To").removesuffix("jane@example.org>").removesuffix("<").strip()
+    if phrase.startswith('"'):
+        phrase = unquote(phrase)
+    assert str(make_header(decode_header(phrase))).removesuffix("jane@example.org") == " ".join(name.split())
+
+
+@pytest.mark.promise("content-mime")
+@given(BODIES, BODIES)
+def test_any_html_and_text_are_read_back(html: str, text: str) -> None:
+    message = read(compose(a_letter(html=html, text=text)))
+    assert message.get_content_type() == "multipart/alternative"
+    assert part(message, "text/html") == normal(html)
+    assert part(message, "text/plain") == normal(text)
+
+
+@pytest.mark.promise("content-mime")
+@given(BODIES)
+def test_a_letter_without_html_is_plain_text(text: str) -> None:
+    message = read(compose(a_letter(html=None, text=text)))
+    assert message.get_content_type() == "text/plain"
+    assert part(message, "text/plain").removesuffix("\n") == normal(text).removesuffix("\n")
+
+
+@pytest.mark.promise("content-mime")
+@given(
+    st.lists(st.tuples(st.text(WRITABLE, min_size=1, max_size=120), st.binary(max_size=300)), min_size=1, max_size=3)
+)
+def test_any_attachment_is_read_back_with_its_name(files: list[tuple[str, bytes]]) -> None:
+    attachments = tuple(Attachment(name, "application/pdf", data) for name, data in files)
+    message = read(compose(a_letter(attachments=attachments)))
+    assert message.get_content_type() == "multipart/mixed"
+    found = [(each.get_filename() or "", each.get_payload(decode=True)) for each in message.iter_attachments()]
+    assert found == [(name.strip(), data) for name, data in files]
+
+
+@pytest.mark.promise("content-mime")
+def test_an_image_with_a_content_id_stands_beside_the_html_that_shows_it() -> None:
+    logo = Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo")
+    bill = Attachment("bill.pdf", "application/pdf", b"%PDF")
+    message = read(compose(a_letter(html='<img src="cid:logo">', attachments=(logo, bill))))
+    kinds = [each.get_content_type() for each in message.walk()]
+    assert kinds == [
+        "multipart/mixed",
+        "multipart/alternative",
+        "text/plain",
+        "multipart/related",
+        "text/html",
+        "image/png",
+        "application/pdf",
+    ]
+    (image,) = [each for each in message.walk() if each.get_content_type() == "image/png"]
+    assert (image["Content-ID"], image.get_content_disposition()) == ("<logo>", "inline")
+
+
+@pytest.mark.promise("content-mime")
+def test_a_mail_inside_a_mail_is_attached_as_a_file() -> None:
+    message = read(compose(a_letter(attachments=(Attachment("a.eml", "message/rfc822", b"From: x\n\nhello"),))))
+    (attached,) = message.iter_attachments()
+    assert attached.get_payload(decode=True) == b"From: x\n\nhello"
+
+
+@pytest.mark.promise("content-mime")
+def test_the_same_letter_is_the_same_bytes_and_no_boundary_occurs_in_it() -> None:
+    identity = a_letter().message_id
+    forged = f"--{boundary('alternative', identity)}--\r\n"
+    letter = a_letter(html=f"<p>{forged}</p>", text=forged)
+    assert compose(letter) == compose(letter)
+    message = read(compose(letter))
+    assert len(list(message.iter_parts())) == 2
+    assert part(message, "text/plain") == normal(forged)
+
+
+@pytest.mark.promise("content-mime")
+def test_the_text_of_a_letter_without_one_is_derived_with_its_links() -> None:
+    message = read(compose(a_letter(text=None, html='<p>Read <a href="https://example.com/a">more</a></p>')))
+    assert "[more](https://example.com/a)" in part(message, "text/plain")
+
+
+@pytest.mark.promise("content-mime")
+def test_a_domain_in_another_script_becomes_a_labels() -> None:
+    message = read(compose(a_letter(to=Mailbox("jane@пример.рф", "Жанна"))))
+    (address,) = message["To"].addresses
+    assert (address.addr_spec, address.display_name) == ("jane@xn--e1afmkfd.xn--p1ai", "Жанна")
+
+
+@pytest.mark.promise("content-mime")
+def test_unsubscribe_headers_stand_on_one_line_each_however_long() -> None:
+    url = "https://example.com/u/" + "x" * 600
+    content = compose(a_letter(unsubscribe=Unsubscribe(url, "mailto:leave@example.com")))
+    assert f"\r\nList-Unsubscribe: <{url}>, <mailto:leave@example.com>\r\n".encode() in content
+    assert b"\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" in content
+    with pytest.raises(HeaderRefused):
+        compose(a_letter(unsubscribe=Unsubscribe("https://example.com/" + "x" * 990)))
+
+
+@pytest.mark.promise("content-mime")
+def test_the_standing_headers_are_all_there() -> None:
+    letter = a_letter(
+        message_id=message_id("0190-1", "Bücher.example"),
+        cc=(Mailbox("a@example.com", "A"), Mailbox("b@example.com")),
+        reply_to=Mailbox("reply@example.com"),
+        outbox_id="0190-1",
+        feedback_id="c:t:k:mailwright",
+        headers={"X-Order": "17", "Auto-Submitted": "auto-generated"},
+    )
+    message = read(compose(letter))
+    assert message["Message-ID"] == "<0190-1@xn--bcher-kva.example>"
+    assert parsedate_to_datetime(message["Date"]).timestamp() * 1000 == NOON
+    assert [each.addr_spec for each in message["Cc"].addresses] == ["a@example.com", "b@example.com"]
+    assert message["Reply-To"] == "reply@example.com"
+    assert message["X-Mailwright-Message"] == "0190-1"
+    assert message["Feedback-ID"] == "c:t:k:mailwright"
+    assert (message["X-Order"], message["Auto-Submitted"]) == ("17", "auto-generated")
+    assert message["MIME-Version"] == "1.0"
+
+
+@pytest.mark.promise("content-mime")
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=400))
+def test_a_long_header_is_folded_and_read_back(value: str) -> None:
+    content = compose(a_letter(headers={"X-Note": value}))
+    assert_is_clean(content)
+    assert str(make_header(decode_header(raw_header(content, "X-Note")))) == value.strip(" ")
+
+
+@pytest.mark.promise("content-injection")
+@pytest.mark.parametrize("line_break", BREAKS)
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("subject", lambda bad: {"subject": bad}),
+        ("from", lambda bad: {"sender": Mailbox("news@example.com", bad)}),
+        ("from", lambda bad: {"sender": Mailbox(bad)}),
+        ("to", lambda bad: {"to": Mailbox("jane@example.org", bad)}),
+        ("to", lambda bad: {"to": Mailbox(bad)}),
+        ("cc", lambda bad: {"cc": (Mailbox(bad),)}),
+        ("reply_to", lambda bad: {"reply_to": Mailbox("a@example.com", bad)}),
+        ("headers.X-Note", lambda bad: {"headers": {"X-Note": bad}}),
+        ("headers", lambda bad: {"headers": {bad: "x"}}),
+        ("message_id", lambda bad: {"message_id": f"<a@{bad}>"}),
+        ("feedback_id", lambda bad: {"feedback_id": bad}),
+        ("outbox_id", lambda bad: {"outbox_id": bad}),
+        ("unsubscribe", lambda bad: {"unsubscribe": Unsubscribe(f"https://{bad}")}),
+        ("unsubscribe", lambda bad: {"unsubscribe": Unsubscribe("https://example.com", f"mailto:{bad}")}),
+        ("attachments.filename", lambda bad: {"attachments": (Attachment(bad, "text/plain", b""),)}),
+        ("attachments.content_type", lambda bad: {"attachments": (Attachment("a", bad, b""),)}),
+        ("attachments.content_id", lambda bad: {"attachments": (Attachment("a", "text/plain", b"", bad),)}),
+    ],
+)
+def test_a_line_break_in_any_field_is_refused_by_name(field: str, change: Any, line_break: str) -> None:
+    with pytest.raises(HeaderRefused) as refused:
+        compose(a_letter(**change(f"a{line_break}Bcc: victim@example.com")))
+    assert refused.value.field == field
+    assert isinstance(refused.value, ValueError)
+
+
+@pytest.mark.promise("content-injection")
+@given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=60))
+def test_whatever_the_fields_say_there_is_one_sender_one_recipient_and_no_new_header(
+    name: str, subject: str, value: str
+) -> None:
+    letter = a_letter(sender=Mailbox("news@example.com", name), subject=subject, headers={"X-Note": value})
+    try:
+        content = compose(letter)
+    except HeaderRefused:
+        return
+    message = read(content)
+    assert sorted(message.keys()) == sorted(
+        ["From", "To", "Subject", "Date", "Message-ID", "X-Note", "MIME-Version", "Content-Type"]
+    )
+    assert [each.addr_spec for each in message["From"].addresses] == ["news@example.com"]
+    assert [each.addr_spec for each in message["To"].addresses] == ["jane@example.org"]
+
+
+@pytest.mark.promise("content-injection")
+@pytest.mark.parametrize("name", OURS.split())
+def test_headers_of_ours_and_orders_to_providers_cannot_be_set(name: str) -> None:
+    with pytest.raises(HeaderRefused, match=name):
+        check_headers({name: "x"})
+
+
+@pytest.mark.promise("content-injection")
+@pytest.mark.parametrize("name", ["", "X Note", "X:Note", "X-Nöte", "X" * 77])
+def test_a_header_name_is_a_word(name: str) -> None:
+    with pytest.raises(HeaderRefused):
+        check_headers({name: "x"})
+
+
+@pytest.mark.promise("content-injection")
+def test_an_address_that_needs_more_than_ascii_before_the_at_is_refused_and_not_mangled() -> None:
+    with pytest.raises(HeaderRefused, match="before the @"):
+        compose(a_letter(to=Mailbox("жанна@example.org")))
+
+
+def raw_header(content: bytes, name: str) -> str:
+    """The value with its folding undone, not yet decoded."""
+    head = content.partition(b"\r\n\r\n")[0].decode("ascii").replace("\r\n ", " ")
+    (value,) = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith(f"{name}: ")]
+    return value

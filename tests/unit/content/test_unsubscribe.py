@@ -1,0 +1,87 @@
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.unsubscribe import InvalidToken, Leaving, UnsubscribeTokens
+
+TOKENS = UnsubscribeTokens("a secret")
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+def made_by_hand(payload: bytes, secret: str = "a secret") -> str:
+    signature = hmac.new(secret.encode(), payload, hashlib.sha256).digest()
+    return ".".join(urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
+
+
+@pytest.mark.promise("content-token")
+@given(TEXT, TEXT)
+def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_key: str) -> None:
+    payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))
+    token = TOKENS.make(email, list_key)
+    assert token == made_by_hand(payload.encode())
+    assert TOKENS.parse(token) == Leaving(email, list_key)
+
+
+@pytest.mark.promise("content-token")
+def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret() -> None:
+    old, new = UnsubscribeTokens("old"), UnsubscribeTokens("new", "old")
+    assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")
+    assert new.make("jane@example.org") != old.make("jane@example.org")
+    with pytest.raises(InvalidToken):
+        old.parse(new.make("jane@example.org"))
+
+
+@pytest.mark.promise("content-token")
+@given(st.integers(min_value=0), st.characters(min_codepoint=33, max_codepoint=126))
+def test_a_token_with_any_character_changed_is_refused(position: int, character: str) -> None:
+    token = TOKENS.make("jane@example.org", "weekly")
+    position %= len(token)
+    changed = token[:position] + character + token[position + 1 :]
+    if changed != token:
+        with pytest.raises(InvalidToken):
+            TOKENS.parse(changed)
+
+
+@pytest.mark.promise("content-token")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"list_key":"weekly","email":"jane@example.org"}',
+        b'{"email": "jane@example.org","list_key":"weekly"}',
+        b'{"email":"jane@example.org","list_key":"weekly","more":1}',
+        b'{"email":"jane@example.org"}',
+        b'{"email":1,"list_key":"weekly"}',
+        b'{"email":"\\u006aane@example.org","list_key":"weekly"}',
+        b"[]",
+        b"\xff",
+        b"",
+    ],
+)
+def test_only_the_canonical_payload_is_accepted_even_with_a_good_signature(payload: bytes) -> None:
+    with pytest.raises(InvalidToken):
+        TOKENS.parse(made_by_hand(payload))
+
+
+@pytest.mark.promise("content-token")
+@pytest.mark.parametrize("change", ["{}=", "{}==", " {}", "{}\n", "{}.", "{}.x", "{}ж", "{}" + "A" * 5000])
+def test_padding_and_company_are_refused(change: str) -> None:
+    with pytest.raises(InvalidToken):
+        TOKENS.parse(change.format(TOKENS.make("jane@example.org")))
+
+
+@pytest.mark.promise("content-token")
+@given(st.text(max_size=100))
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidToken):
+        TOKENS.parse(text)
+
+
+def test_an_empty_secret_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationInvalid):
+        UnsubscribeTokens("")

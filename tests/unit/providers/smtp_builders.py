@@ -1,0 +1,39 @@
+"""What the SMTP tests do not care about: a mail, and a provider that is closed again."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.providers.smtp import Smtp, Timeouts, parse_smtp_url
+from tests.standins.smtp_sink import SmtpSink
+
+CONTENT = b"Subject: Hello\r\n\r\nHello.\r\n"
+SENDER = "bounces@example.com"
+READER = "reader@example.com"
+
+# Long enough for a loopback connection on a busy machine.
+PATIENT = Timeouts(connect=20.0)
+
+
+def a_mail(
+    *recipients: str, content: bytes = CONTENT, sender: str = SENDER, send_before: Instant | None = None
+) -> Outgoing:
+    return Outgoing("message-1", sender, recipients or (READER,), content, send_before)
+
+
+@asynccontextmanager
+async def smtp_to(
+    sink: SmtpSink | str, options: str = "", *, timeouts: Timeouts = PATIENT, clock: Clock | None = None
+) -> AsyncIterator[Smtp]:
+    url = sink if isinstance(sink, str) else sink.url
+    smtp = Smtp(parse_smtp_url(url + options), clock=clock, timeouts=timeouts, hostname="client.test")
+    try:
+        yield smtp
+    finally:
+        await smtp.close(grace=SECOND)
+
+
+def impatient(**changes: float) -> Timeouts:
+    return replace(PATIENT, **changes)

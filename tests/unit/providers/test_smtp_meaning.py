@@ -1,0 +1,156 @@
+"""The table: what each answer means, by the phase in which it comes. Every row is asked over a real connection."""
+
+import pytest
+
+from mailwright.domain.clock import HOUR
+from mailwright.domain.results import Category, ResultKind
+from mailwright.providers.smtp.meaning import MEANINGS, UNKNOWN
+from tests.standins.smtp_sink import SmtpSink, Step
+from tests.unit.providers.smtp_builders import a_mail, smtp_to
+
+pytestmark = pytest.mark.promise("provider-phase")
+
+FAILED, RETRYABLE = ResultKind.FAILED, ResultKind.RETRYABLE
+PERMANENT, CONFIGURATION = Category.PERMANENT, Category.CONFIGURATION
+TRANSIENT, QUOTA = Category.TRANSIENT, Category.QUOTA
+
+GREETING, EHLO, MAIL, RCPT, DATA, DOT = Step.GREETING, Step.EHLO, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT
+
+ANSWERS = [
+    # the session
+    (GREETING, "421 4.3.2 restarting", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (GREETING, "450 busy", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (GREETING, "554 5.7.1 your address is listed", "SMTP_ACCESS_REFUSED", CONFIGURATION, FAILED),
+    (GREETING, "250 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
+    (EHLO, "421 too busy", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (EHLO, "451 later", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (EHLO, "550 5.7.1 bad name", "SMTP_ACCESS_REFUSED", CONFIGURATION, FAILED),
+    # the sender
+    (MAIL, "421 4.4.2 closing", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (MAIL, "451 4.3.0 later", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (MAIL, "452 4.3.1 disk full", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (MAIL, "454 Throttling failure: Maximum sending rate exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (MAIL, "503 5.5.1 nested MAIL", "SMTP_OUT_OF_SEQUENCE", TRANSIENT, RETRYABLE),
+    (MAIL, "530 5.7.0 Authentication required", "SMTP_AUTH_FAILED", CONFIGURATION, FAILED),
+    (MAIL, "550 5.1.8 bad sender", "SMTP_SENDER_REFUSED", CONFIGURATION, FAILED),
+    (MAIL, "550 5.7.1 sender not allowed", "SMTP_SENDER_REFUSED", CONFIGURATION, FAILED),
+    (MAIL, "550 no", "SMTP_SENDER_REFUSED", CONFIGURATION, FAILED),
+    (MAIL, "552 5.3.4 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (MAIL, "552 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (MAIL, "554 5.6.1 media not supported", "SMTP_CONTENT_REJECTED", PERMANENT, FAILED),
+    (MAIL, "399 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
+    (MAIL, "600 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
+    # the recipient
+    (RCPT, "421 4.7.0 closing", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (RCPT, "450 4.2.0 greylisted", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "451 4.1.1 unknown for now", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "452 4.2.2 over quota", "SMTP_MAILBOX_FULL", TRANSIENT, RETRYABLE),
+    (RCPT, "450 4.7.1 rate limit exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (RCPT, "450 4.7.1 you separate too much", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "530 5.7.0 log in first", "SMTP_AUTH_FAILED", CONFIGURATION, FAILED),
+    (RCPT, "550 5.1.1 user unknown", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 5.1.2 bad domain", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "553 5.1.3 bad syntax", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "551 5.1.6 moved", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "556 5.1.10 null MX", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "556 takes no mail", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 5.2.1 disabled", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 5.4.4 host not found", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 no such user here", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 blocked by our spam filter", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 5.1.11 something new", "SMTP_MESSAGE_REJECTED", PERMANENT, FAILED),
+    (RCPT, "552 5.2.2 full", "SMTP_MAILBOX_FULL", PERMANENT, FAILED),
+    (RCPT, "552 full", "SMTP_MAILBOX_FULL", PERMANENT, FAILED),
+    (RCPT, "552 5.2.3 too big for this mailbox", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (RCPT, "550 5.7.1 not wanted", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (RCPT, "550 5.7.26 unauthenticated", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (RCPT, "354 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
+    # the content
+    (DATA, "421 closing", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (DATA, "451 4.3.0 later", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (DATA, "554 5.7.1 no", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (DATA, "554 no", "SMTP_MESSAGE_REJECTED", PERMANENT, FAILED),
+    (DATA, "250 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
+    (DOT, "421 4.3.2 closing", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
+    (DOT, "421 4.7.28 unusual rate of mail", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (DOT, "451 4.7.1 scanner is down", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (DOT, "452 4.2.2 full", "SMTP_MAILBOX_FULL", TRANSIENT, RETRYABLE),
+    (DOT, "454 Throttling failure: Maximum sending rate exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (DOT, "454 Throttling failure: Daily message quota exceeded", "SMTP_DAILY_QUOTA_EXCEEDED", QUOTA, RETRYABLE),
+    (DOT, "550 5.2.2 full", "SMTP_MAILBOX_FULL", PERMANENT, FAILED),
+    (DOT, "552 5.3.4 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (DOT, "552 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (DOT, "552 5.7.0 attachment blocked", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (DOT, "554 5.6.0 malformed", "SMTP_CONTENT_REJECTED", PERMANENT, FAILED),
+    (DOT, "550 5.7.1 spam", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
+    (DOT, "554 5.0.0 failed", "SMTP_MESSAGE_REJECTED", PERMANENT, FAILED),
+    (DOT, "554 failed", "SMTP_MESSAGE_REJECTED", PERMANENT, FAILED),
+]
+
+
+@pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
+@pytest.mark.parametrize(
+    ("step", "reply", "code", "category", "kind"), ANSWERS, ids=[f"{row[0].name} {row[1][:24]}" for row in ANSWERS]
+)
+async def test_an_answer_means_what_the_table_says(
+    step: Step, reply: str, code: str, category: Category, kind: ResultKind, pipelining: bool
+) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
+        sink.answer(step, reply, nth=1)
+        result = await smtp.send(a_mail())
+        assert (result.code, result.category, result.kind) == (code, category, kind)
+        assert result.provider == "smtp"
+        assert result.message
+        assert result.message.endswith(reply.split(" ", 1)[1])
+        assert result.original_code
+        assert reply.startswith(result.original_code)
+        assert not sink.messages
+
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT, "the next message is not blocked"
+        assert not sink.violations
+
+
+def test_every_code_of_the_table_is_asked_for() -> None:
+    elsewhere = {"SMTP_TLS_FAILED"}  # asked in the tests of the login
+    in_table = {row.meaning.code for row in MEANINGS} | {UNKNOWN.code}
+    assert in_table - elsewhere == {code for _, _, code, _, _ in ANSWERS}
+
+
+async def test_an_unknown_answer_is_temporary_and_says_so() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        sink.answer(Step.RCPT, "699 5.1.1 gone")
+        result = await smtp.send(a_mail())
+    assert result.message == "unknown reply to RCPT: 699 5.1.1 5.1.1 gone"
+    assert result.kind is RETRYABLE
+
+
+async def test_a_daily_quota_is_asked_again_after_hours() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        sink.answer(Step.DOT, "454 Throttling failure: Daily message quota exceeded")
+        assert (await smtp.send(a_mail())).retry_after == 4 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("step", "reply", "is_blamed"),
+    [
+        (GREETING, "421 busy", True),
+        (MAIL, "451 later", True),
+        (MAIL, "550 no", True),
+        (RCPT, "421 closing", True),
+        (RCPT, "550 5.1.1 unknown", False),
+        (RCPT, "450 later", False),
+        (DOT, "554 5.7.1 spam", False),
+        (DOT, "454 Throttling failure", False),
+    ],
+)
+async def test_the_provider_is_blamed_for_what_is_not_about_one_mail(step: Step, reply: str, is_blamed: bool) -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        sink.answer(step, reply)
+        assert (await smtp.send(a_mail())).blames_provider is is_blamed
+
+
+@pytest.mark.parametrize("reply", ["250 ok", "251 forwarded", "200 fine", "250-two\r\n250 lines"])
+async def test_any_success_after_the_content_is_sent(reply: str) -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        sink.answer(Step.DOT, reply)
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT

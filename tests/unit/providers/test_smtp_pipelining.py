@@ -1,0 +1,184 @@
+"""One round trip per mail, many recipients, bad recipients: each message gets its own answer and nobody else's."""
+
+import asyncio
+
+import pytest
+
+from mailwright.domain.results import ResultKind, SendResult
+from tests.standins.smtp_sink import SmtpSink, Step
+from tests.unit.providers.smtp_builders import CONTENT, a_mail, smtp_to
+
+pytestmark = pytest.mark.promise("provider-pipelining")
+
+ONE_CONNECTION = "?connections=1"
+BOTH_ROADS = pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
+
+TO, CC, BCC = "to@example.com", "cc@example.net", "bcc@example.org"
+
+
+def content(number: int) -> bytes:
+    return b"Subject: %d\r\n\r\n%d\r\n" % (number, number)
+
+
+def kinds(results: list[SendResult]) -> list[ResultKind]:
+    return [result.kind for result in results]
+
+
+@BOTH_ROADS
+async def test_messages_on_one_connection_arrive_in_order_each_with_its_own_content(pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        mails = [a_mail(f"reader{i}@example.com", content=content(i)) for i in range(100)]
+        results = await asyncio.gather(*map(smtp.send, mails))
+        assert kinds(results) == [ResultKind.SENT] * 100
+        assert [result.provider_message_id for result in results] == [f"SINK{i + 1}" for i in range(100)]
+        assert [(one.recipients, one.content) for one in sink.messages] == [
+            (mail.recipients, mail.content) for mail in mails
+        ]
+        assert (len(sink.sessions), sink.violations) == (1, [])
+
+
+async def test_the_envelope_of_the_next_message_travels_with_the_content_of_this_one() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        await asyncio.gather(*(smtp.send(a_mail()) for _ in range(3)))
+        assert [one.commands_behind for one in sink.messages] == [3, 3, 0], "MAIL, RCPT and DATA"
+        assert sink.sessions[0].verbs == ["EHLO", *["MAIL", "RCPT", "DATA"] * 3]
+
+
+async def test_without_pipelining_nothing_is_sent_ahead() -> None:
+    async with SmtpSink(pipelining=False) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        await asyncio.gather(*(smtp.send(a_mail(TO, CC)) for _ in range(5)))
+        assert (len(sink.messages), sink.violations) == (5, [])
+
+
+@BOTH_ROADS
+async def test_one_bad_recipient_never_blocks_the_rest(pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="bad@example.com")
+        names = ["good", "bad", "good", "bad", "bad", "good"]
+        results = await asyncio.gather(*(smtp.send(a_mail(f"{name}@example.com")) for name in names))
+        assert kinds(results) == [ResultKind.SENT if name == "good" else ResultKind.FAILED for name in names]
+        assert (len(sink.messages), len(sink.sessions), sink.violations) == (3, 1, [])
+
+
+@BOTH_ROADS
+@pytest.mark.parametrize("step", [Step.MAIL, Step.RCPT, Step.DATA, Step.DOT])
+async def test_after_a_refusal_the_connection_goes_on(step: Step, pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(step, "451 later", nth=2)
+        results = await asyncio.gather(*(smtp.send(a_mail(content=content(i))) for i in range(4)))
+        assert kinds(results) == [ResultKind.SENT, ResultKind.RETRYABLE, ResultKind.SENT, ResultKind.SENT]
+        assert (len(sink.sessions), sink.violations) == (1, [])
+
+
+async def test_an_accepted_data_without_a_recipient_is_ended_with_a_lone_dot() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="bad@example.com")
+        sink.answer(Step.DATA, "354 go on, all the same", nth=1)
+        results = await asyncio.gather(smtp.send(a_mail("bad@example.com")), smtp.send(a_mail()))
+        assert [result.code for result in results] == ["SMTP_RECIPIENT_REJECTED", None]
+        assert "RSET" not in sink.sessions[0].verbs
+        assert (len(sink.messages), len(sink.sessions), sink.violations) == (1, 1, [])
+
+
+async def test_an_accepted_data_after_a_refused_sender_is_never_ended_with_a_dot() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        # The server says no to MAIL and then goes on as if it had said yes.
+        sink.answer(Step.MAIL, b"250 ok\r\n", nth=2)
+        sink.answer(Step.MAIL, b"550 5.1.8 no\r\n250 ok\r\n354 go on\r\n", nth=1)
+        result = await smtp.send(a_mail())
+        assert (result.kind, result.code) == (ResultKind.FAILED, "SMTP_SENDER_REFUSED")
+        await sink.sessions[0].has_ended.wait()
+        assert not sink.complete
+
+
+@BOTH_ROADS
+async def test_all_recipients_get_the_message(pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        results = await asyncio.gather(*(smtp.send(a_mail(TO, CC, BCC)) for _ in range(3)))
+        assert kinds(results) == [ResultKind.SENT] * 3
+        assert [one.recipients for one in sink.messages] == [(TO, CC, BCC)] * 3
+        assert not sink.violations
+
+
+@BOTH_ROADS
+async def test_a_refused_copy_does_not_stop_the_message_and_is_told(pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
+        sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient=CC)
+        result = await smtp.send(a_mail(TO, CC, BCC))
+        assert (result.kind, result.provider_message_id) == (ResultKind.SENT, "SINK1")
+        assert result.message == "1 of 3 recipients refused: c***@e***.net (550 5.1.1)"
+        assert sink.messages[0].recipients == (TO, BCC)
+
+
+@BOTH_ROADS
+async def test_a_refused_first_recipient_stops_the_message_for_all(pipelining: bool) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.RCPT, "450 4.2.0 later", recipient=TO, nth=1)
+        first, second = await asyncio.gather(smtp.send(a_mail(TO, CC)), smtp.send(a_mail(TO, CC)))
+        assert (first.kind, first.original_code) == (ResultKind.RETRYABLE, "450 4.2.0")
+        assert second.kind is ResultKind.SENT
+        assert (len(sink.complete), len(sink.sessions), sink.violations) == (1, 1, [])
+
+
+@BOTH_ROADS
+@pytest.mark.parametrize(
+    ("answers", "kind", "code"),
+    [
+        (("550 5.1.1 no", "550 5.7.1 no"), ResultKind.FAILED, "SMTP_RECIPIENT_REJECTED"),
+        (("550 5.1.1 no", "450 4.2.0 later"), ResultKind.RETRYABLE, "SMTP_TEMPORARY_FAILURE"),
+    ],
+)
+async def test_a_message_that_all_recipients_refuse_is_retried_if_one_may_still_take_it(
+    answers: tuple[str, str], kind: ResultKind, code: str, pipelining: bool
+) -> None:
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
+        for address, answer in zip((TO, CC), answers, strict=True):
+            sink.answer(Step.RCPT, answer, recipient=address)
+        result = await smtp.send(a_mail(TO, CC))
+        assert (result.kind, result.code) == (kind, code)
+        assert not sink.violations
+
+
+@pytest.mark.promise("provider-desync")
+async def test_one_reply_too_many_never_lets_a_body_leave_for_the_wrong_message() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.MAIL, b"250 ok\r\n250 ok, once more\r\n", nth=1)
+        first = await smtp.send(a_mail(content=content(1)))
+        assert (first.kind, first.code) == (ResultKind.RETRYABLE, "SMTP_UNKNOWN_REPLY")
+        assert not sink.complete
+        assert (await smtp.send(a_mail(content=content(2)))).kind is ResultKind.SENT
+
+
+@pytest.mark.promise("provider-desync")
+async def test_replies_that_nobody_asked_for_end_an_idle_connection_and_harm_no_message() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.DOT, b"250 ok\r\n250 ok\r\n250 ok\r\n", nth=1)
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        assert len(sink.sessions) == 2
+
+
+@pytest.mark.promise("provider-desync")
+async def test_an_answer_out_of_step_puts_the_unanswered_content_in_doubt_and_the_next_message_elsewhere() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.DOT, "354 go on", nth=1)
+        first, second = await asyncio.gather(*(smtp.send(a_mail(content=content(i))) for i in range(2)))
+        assert (first.kind, first.code) == (ResultKind.IN_DOUBT, "SMTP_GARBLED_ANSWER")
+        assert second.kind is ResultKind.SENT
+        assert [one.content for one in sink.messages] == [content(1)]
+
+
+@pytest.mark.promise("provider-desync")
+async def test_a_server_that_does_not_take_rset_is_left_and_the_next_message_goes_elsewhere() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
+        sink.answer(Step.RCPT, "550 5.1.1 unknown", nth=1)
+        sink.answer(Step.RSET, "500 what?", nth=1)
+        first, second = await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
+        assert (first.kind, second.kind) == (ResultKind.FAILED, ResultKind.SENT)
+        assert len(sink.sessions) == 2
+
+
+async def test_replies_in_single_bytes_are_understood() -> None:
+    async with SmtpSink(answers_in_single_bytes=True) as sink, smtp_to(sink) as smtp:
+        results = await asyncio.gather(*(smtp.send(a_mail(content=CONTENT)) for _ in range(5)))
+        assert kinds(results) == [ResultKind.SENT] * 5

@@ -1,0 +1,170 @@
+"""Connections: as many as there is work for, never more than allowed, and none left behind."""
+
+import asyncio
+import socket
+
+import pytest
+
+from mailwright.domain.clock import SECOND
+from mailwright.domain.results import Category, ResultKind
+from mailwright.providers.smtp import Smtp, parse_smtp_url
+from tests.standins.smtp_sink import SmtpSink, Step
+from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
+
+pytestmark = pytest.mark.promise("provider-pool")
+
+
+async def test_a_connection_is_used_again() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        for _ in range(5):
+            await smtp.send(a_mail())
+        assert len(sink.sessions) == 1
+
+
+async def test_more_connections_are_opened_for_more_work_up_to_the_limit() -> None:
+    async with SmtpSink(latency_seconds=0.001) as sink, smtp_to(sink, "?connections=4") as smtp:
+        results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(100)))
+        assert {result.kind for result in results} == {ResultKind.SENT}
+        assert sink.most_connections == 4
+
+
+async def test_a_connection_is_left_after_its_share_of_messages() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=1&messages=3") as smtp:
+        results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(10)))
+        assert {result.kind for result in results} == {ResultKind.SENT}
+        assert [session.verbs.count("MAIL") for session in sink.sessions] == [3, 3, 3, 1]
+        assert [session.verbs[-1] for session in sink.sessions[:3]] == ["QUIT"] * 3
+        assert sink.most_connections == 1
+
+
+async def test_an_idle_connection_is_left_with_a_quit() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(idle=0.02)) as smtp:
+        await smtp.send(a_mail())
+        await sink.sessions[0].has_ended.wait()
+        assert sink.sessions[0].verbs[-1] == "QUIT"
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
+@pytest.mark.parametrize("last_words", [b"421 4.4.2 idle too long\r\n", b""])
+async def test_a_server_that_closes_an_idle_connection_harms_no_message(last_words: bytes) -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        await smtp.send(a_mail())
+        sink.writers[0].write(last_words)
+        sink.writers[0].close()
+        await sink.sessions[0].has_ended.wait()
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+
+
+@pytest.mark.parametrize("answer", [None, "421 4.4.2 idle too long"])
+async def test_a_connection_that_was_kept_too_long_costs_no_attempt(answer: str | None) -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        await smtp.send(a_mail())
+        # The server gives up at the very moment in which the next message begins.
+        if answer is None:
+            sink.cut(Step.MAIL, nth=1)
+        else:
+            sink.answer(Step.MAIL, answer, nth=1)
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        assert len(sink.sessions) == 2
+
+
+async def test_a_message_behind_one_that_breaks_the_line_goes_elsewhere() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=1") as smtp:
+        sink.cut(Step.DOT, nth=1)
+        first, second = await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
+        assert (first.kind, second.kind) == (ResultKind.IN_DOUBT, ResultKind.SENT)
+
+
+async def test_a_server_that_always_breaks_off_is_not_asked_for_ever() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=2") as smtp:
+        sink.cut(Step.MAIL)
+        results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(20)))
+        assert {result.code for result in results} == {"NETWORK_ERROR"}
+
+
+async def test_when_nobody_listens_all_who_wait_hear_it_after_one_attempt() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"smtp://127.0.0.1:{unused.getsockname()[1]}"
+        async with smtp_to(url) as smtp:
+            results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(50)))
+    assert {(result.kind, result.code, result.blames_provider) for result in results} == {
+        (ResultKind.RETRYABLE, "NETWORK_ERROR", True)
+    }
+
+
+async def test_a_server_that_refuses_is_asked_by_one_connection_and_not_by_ten() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        sink.answer(Step.GREETING, "554 5.7.1 listed")
+        results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(50)))
+        assert {(result.code, result.category) for result in results} == {
+            ("SMTP_ACCESS_REFUSED", Category.CONFIGURATION)
+        }
+        assert len(sink.sessions) == 1
+
+
+async def test_a_server_with_a_connection_limit_still_gets_all_the_mail() -> None:
+    async with SmtpSink(latency_seconds=0.001) as sink, smtp_to(sink) as smtp:
+        for refused in range(3, 50):
+            sink.answer(Step.GREETING, "421 4.7.0 connection limit", nth=refused)
+        results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(60)))
+        assert {result.kind for result in results} == {ResultKind.SENT}
+
+
+async def test_a_host_that_does_not_exist_is_a_result_and_not_an_exception() -> None:
+    async with smtp_to("smtp://" + "a" * 70 + ".invalid:25?tls=none") as smtp:
+        result = await smtp.send(a_mail())
+    assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
+
+
+@pytest.mark.promise("provider-close")
+async def test_closing_lets_messages_in_flight_finish_and_says_good_bye() -> None:
+    async with SmtpSink() as sink:
+        smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
+        hold = sink.hold(Step.DOT)
+        sending = [asyncio.ensure_future(smtp.send(a_mail())) for _ in range(4)]
+        await hold.reached.wait()
+        closing = asyncio.ensure_future(smtp.close(grace=20 * SECOND))
+        await asyncio.sleep(0)
+        hold.release()
+        await closing
+        assert {(await one).kind for one in sending} == {ResultKind.SENT}
+        assert sink.sessions[0].verbs[-1] == "QUIT"
+
+
+@pytest.mark.promise("provider-close")
+async def test_what_has_not_left_when_the_grace_time_ends_is_given_back() -> None:
+    async with SmtpSink() as sink:
+        smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
+        hold = sink.hold(Step.DOT)
+        sending = [asyncio.ensure_future(smtp.send(a_mail())) for _ in range(3)]
+        await hold.reached.wait()
+        await smtp.close(grace=0)
+        results = [await one for one in sending]
+        assert [result.kind for result in results] == [
+            ResultKind.IN_DOUBT,
+            ResultKind.RETRYABLE,
+            ResultKind.RETRYABLE,
+        ]
+        assert {result.code for result in results[1:]} == {"SHUTTING_DOWN"}
+
+
+@pytest.mark.promise("provider-close")
+async def test_closing_ends_an_attempt_to_connect() -> None:
+    async with SmtpSink() as sink:
+        smtp = Smtp(parse_smtp_url(sink.url))
+        hold = sink.hold(Step.GREETING)
+        sending = asyncio.ensure_future(smtp.send(a_mail()))
+        await hold.reached.wait()
+        await smtp.close(grace=0)
+        assert (await sending).code == "SHUTTING_DOWN"
+
+
+@pytest.mark.promise("provider-close")
+async def test_a_closed_provider_takes_nothing() -> None:
+    async with SmtpSink() as sink:
+        smtp = Smtp(parse_smtp_url(sink.url))
+        await smtp.close()
+        assert (await smtp.send(a_mail())).code == "SHUTTING_DOWN"
+        assert not sink.sessions
+        await smtp.close()
