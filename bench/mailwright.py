@@ -1,19 +1,37 @@
 """Mailwright's side of the race: the one place of the benchmarks that knows how Mailwright is started.
 
-Everything here goes through the documented names: commands, settings, routes.
+What is measured goes through the documented names: commands, settings, routes. Only what must be there beforehand, and
+a claim by itself, are reached from inside.
 """
 
+import asyncio
 import contextlib
 import json
+import statistics
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import text
+
+from bench import job
 from bench.children import Child, NotMeasured, call
 from bench.race import Run, race
 from bench.sink import free_port, wait_for_port
 from bench.stage import Stage
+from mailwright.app.wiring import open_engine
+from mailwright.domain.clock import SystemClock
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.states import OnDoubt, Priority
+from mailwright.ops.settings import load
+from mailwright.outbox.claim import Claims
+from mailwright.storage.migrate import upgrade
 
+ACCEPT_BATCH = 2_000
+FILL_BATCH = 500_000
+CLAIMS_MEASURED = 30
 PROGRAM = Path(__file__).parent.parent / ".venv" / "bin" / "mailwright"
 
 
@@ -59,3 +77,88 @@ def audit(database_url: str) -> dict[str, int]:
 def environment(database_url: str) -> dict[str, str]:
     """Settings under which nothing but the machine limits the rate."""
     return {"MAILWRIGHT_DATABASE_URL": database_url, "MAILWRIGHT_WORKING_HOURS": "00:00-24:00"}
+
+
+def prepare(database_url: str, count: int) -> None:
+    """A database with the job's template and `count` due campaign messages: one for each recipient."""
+    asyncio.run(_prepare(database_url, count))
+
+
+async def _prepare(database_url: str, count: int) -> None:
+    async with open_engine(load(database_url=database_url)) as engine:
+        await upgrade(engine.database)
+        template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
+        for start in range(0, count, ACCEPT_BATCH):
+            numbers = range(start, min(count, start + ACCEPT_BATCH))
+            await engine.intake.accept([_campaign_message(number, template.key) for number in numbers])
+
+
+def _campaign_message(number: int, template_key: int) -> NewMessage:
+    person = job.recipient(number)
+    return NewMessage(
+        outbox_id=uuid7(SystemClock().now()),
+        tenant_id=1,
+        source=Source.CAMPAIGN,
+        request_id=f"bench-{number}",
+        to_email=person["email"],
+        subject=job.SUBJECT,
+        payload={"to": person["email"], "variables": {name: person[name] for name in job.VARIABLES}},
+        external_id=str(number),
+        dedupe_key=f"bench:{number}",
+        template_key=template_key,
+        on_doubt=OnDoubt.HOLD,
+        priority=Priority.BULK,
+        is_bulk=True,
+    )
+
+
+def prepare_claims(database_url: str, rows: int) -> None:
+    """An outbox of `rows` messages, of which nine in ten were sent long ago and one in ten is due."""
+    asyncio.run(_prepare_claims(database_url, rows))
+
+
+async def _prepare_claims(database_url: str, rows: int) -> None:
+    """Written by the database itself from one message: ten million through the API would take an hour."""
+    async with open_engine(load(database_url=database_url)) as engine:
+        await upgrade(engine.database)
+        await engine.intake.accept([_campaign_message(0, 1)])
+        for start in range(1, rows, FILL_BATCH):
+            last = min(rows, start + FILL_BATCH) - 1
+            async with engine.database.write() as tx:
+                for table in (_FILL_MESSAGES, _FILL_DELIVERIES):
+                    await tx.execute(text(table), {"first": start, "last": last})
+        async with engine.database.write() as tx:
+            await tx.execute(text("ANALYZE"))
+
+
+# The numbers come from a recursive query: both engines know it, and nothing travels but two integers.
+_NUMBERS = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i < :last) "
+_FILL_MESSAGES = (
+    "INSERT INTO messages (outbox_id, tenant_id, source, request_id, to_email, external_id, subject, payload,"
+    " retry_policy, on_doubt, is_bulk, created_at) " + _NUMBERS + "SELECT m.outbox_id || '-' || n.i, m.tenant_id,"
+    " m.source, m.request_id, n.i || m.to_email, m.external_id, m.subject, m.payload, m.retry_policy, m.on_doubt,"
+    " m.is_bulk, m.created_at FROM n, messages AS m WHERE m.id = 1"
+)
+_FILL_DELIVERIES = (
+    "INSERT INTO deliveries (message_key, tenant_id, lane, status, claimable_at, next_attempt_at, attempts, claims,"
+    " resends, sent_at) " + _NUMBERS + "SELECT n.i + 1, d.tenant_id, d.lane,"
+    " CASE WHEN n.i % 10 = 0 THEN 'PENDING' ELSE 'SENT' END, d.claimable_at, d.next_attempt_at, 0, 0, 0,"
+    " CASE WHEN n.i % 10 = 0 THEN NULL ELSE d.claimable_at END FROM n, deliveries AS d WHERE d.message_key = 1"
+)
+
+
+def claim_seconds(database_url: str) -> float:
+    """How long a worker's claim of a hundred takes; they are given back, so that it can be measured again."""
+    return asyncio.run(_claim_seconds(database_url))
+
+
+async def _claim_seconds(database_url: str) -> float:
+    async with open_engine(load(database_url=database_url)) as engine:
+        claims = Claims(engine.database, engine.clock, "bench", 60_000)
+        taken: list[float] = []
+        for _ in range(CLAIMS_MEASURED):
+            started = time.perf_counter()
+            claimed = await claims.claim(100)
+            taken.append(time.perf_counter() - started)
+            await claims.release((each, 0) for each in claimed)
+        return statistics.median(taken)

@@ -104,6 +104,7 @@ async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: 
         ({"limit": 0}, "limit"),
         ({"limit": 201}, "limit"),
         ({"limit": "many"}, "limit"),
+        ({"stauts": "FAILED"}, "stauts"),
         ({"status": "LOST"}, "status"),
         ({"source": "smoke"}, "source"),
         ({"to": "nobody"}, "to"),

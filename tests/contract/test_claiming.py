@@ -133,7 +133,9 @@ async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database
 
 
 @pytest.mark.promise("claim-priority")
-async def test_a_password_reset_goes_before_a_million_newsletters(database: Database, clock: ManualClock) -> None:
+async def test_a_password_reset_goes_first_and_the_rest_of_the_batch_is_for_newsletters(
+    database: Database, clock: ManualClock
+) -> None:
     intake = an_intake(database, clock)
     other = await a_tenant(database, "other")
     await intake.accept([a_newsletter() for _ in range(100)])
@@ -169,7 +171,9 @@ async def test_with_more_tenants_than_places_each_gets_its_turn(database: Databa
     for tenant_id in ids:
         await intake.accept([a_newsletter(tenant_id=tenant_id) for _ in range(10)])
     claims = claims_of(database, clock)
-    taken = Counter(claimed.tenant_id for _ in range(7) for claimed in await claims.claim(3))
+    taken: Counter[int] = Counter()
+    for _ in range(7):
+        taken.update(claimed.tenant_id for claimed in await claims.claim(3))
     assert taken == dict.fromkeys(ids, 3)
 
 
@@ -289,7 +293,7 @@ async def test_a_lock_that_is_renewed_is_not_taken_over(database: Database, cloc
     held = await slow.claim(10)
     await settling_of(database, clock).exchange([], held[:1])
     clock.advance(LOCK_TTL - 1)
-    assert await slow.renew(held) == clock.now() + LOCK_TTL
+    await slow.renew(held)
     clock.advance(LOCK_TTL - 1)
     assert await heir.claim_suspects(10) == []
     assert [row.claimable_at > clock.now() for row in await deliveries_of(database)] == [True, True]

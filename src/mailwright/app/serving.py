@@ -90,8 +90,8 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror)
         raise ConfigurationInvalid(
             f"MAILWRIGHT_HOST, MAILWRIGHT_PORT: cannot listen on {host}:{port}: {reason}; choose another with --port"
         ) from error

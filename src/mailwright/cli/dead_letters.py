@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import records, tenants
 from mailwright.outbox.operate import Operations
@@ -32,9 +32,12 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
     if as_json:
         print_json([dead_letter(letter) for letter in found])
         return
-    rows = ((letter.outbox_id, clock_time(letter.created_at), letter.to_email, letter.reason) for letter in found)
+    rows = (
+        (two_lines(letter.outbox_id, clock_time(letter.created_at)), two_lines(letter.to_email, letter.reason))
+        for letter in found
+    )
     nothing = f"Nothing of the tenant {tenant} waits for a person."
-    print_rows(("Message!", "Since (UTC)", "To", "Why"), rows, nothing=nothing)
+    print_rows(("Message and time (UTC)!", "To, and why"), rows, nothing=nothing)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
-from mailwright.cli.output import aside, out, status_text, table
+from mailwright.cli.output import aside, out, status_text, table, two_lines
 from mailwright.cli.serve import application
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.states import Status
@@ -88,10 +88,10 @@ def _settings(listener: socket.socket) -> Settings:
 
 
 async def _print(engine: Engine, sample: Sample, stories: list[Explanation], address: str) -> None:
-    made = table("To", "Subject", "Status!", "Why")
+    made = table("To!", "Status!", "Subject, and what happened to it")
     for story in stories:
         message = (await records.find(engine.database, story.outbox_id, tenant_id=None)).summary
-        made.add_row(message.to_email, Text(message.subject), status_text(message.status), Text(_why(message, story)))
+        made.add_row(message.to_email, status_text(message.status), two_lines(message.subject, _why(message, story)))
     out.print(made)
     print_identity(await audit(engine.database))
     out.print()
@@ -121,7 +121,10 @@ def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tu
         ("API", f"{address} (what it can do: {address}/openapi.json)"),
         ("Mails", f"{mailbox}, one file each; any mail client opens them"),
         *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
-        *(("Ask", f"MAILWRIGHT_DATABASE_URL={database} mailwright message explain {one}") for one in (held or sent)[:1]),
+        *(
+            ("Ask", f"MAILWRIGHT_DATABASE_URL={database} mailwright message explain {one}")
+            for one in (held or sent)[:1]
+        ),
     ]
 
 

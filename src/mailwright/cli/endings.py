@@ -30,10 +30,10 @@ def ending(error: BaseException) -> int:
                 USAGE,
                 _counted(error.problems),
                 *(f"  {problem}" for problem in error.problems),
-                "Set them in the environment or in mailwright.toml; nothing was started.",
+                "Settings come from the environment or from mailwright.toml; nothing was started.",
             )
         case InvalidInput():
-            return _say(USAGE, sentence(f"{error.field}: {error}" if error.field else str(error)))
+            return _say(USAGE, f"{error.field}: {error}" if error.field else sentence(str(error)))
         case NotDurable():
             return _say(DATABASE, str(error), *_look_closer(str(error)))
         case MailwrightError():

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
 from mailwright.domain import address
 from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import NotFound
@@ -97,11 +97,7 @@ def list_command(
     if as_json:
         print_json([line(message) for message in found])
         return
-    rows = [
-        (one.outbox_id, clock_time(one.created_at)[5:16], status_text(one.status), one.to_email, why(one))
-        for one in found
-    ]
-    print_rows(("Message!", "Accepted!", "Status!", "To", "Why"), rows, nothing="No message matches.")
+    print_rows(("Message and time (UTC)!", "What and where to"), map(_row, found), nothing="No message matches.")
 
 
 @app.command()
@@ -153,6 +149,13 @@ async def _found(at: Installation, outbox_id: str) -> Record:
 
 def _done(outbox_id: str, status: Status) -> None:
     out.print(Text.assemble(f"{outbox_id} is now ", status_text(status)), soft_wrap=True)
+
+
+def _row(message: Summary) -> tuple[Text, Text]:
+    about = Text.assemble(status_text(message.status), f"  {message.to_email}\n{message.subject}")
+    if why(message):
+        about.append(f"\n{why(message)}", style="bright_black")
+    return two_lines(message.outbox_id, clock_time(message.created_at)), about
 
 
 def _header(record: Record) -> Table:

@@ -62,6 +62,14 @@ def status_text(status: str) -> Text:
     return Text(f"{shape} {status}", style=colour)
 
 
+def two_lines(first: str, second: str) -> Text:
+    """A cell that says one thing and, below it, the rest: narrow terminals have more height than width."""
+    cell = Text(first)
+    if second:
+        cell.append(f"\n{second}", style="bright_black")
+    return cell
+
+
 def clock_time(instant: Instant | None) -> str:
     """`2027-01-15 08:00:00`, in UTC."""
     return (isoformat(instant) or "–")[:19].replace("T", " ")

@@ -14,7 +14,7 @@ from mailwright.outbox import tenants
 
 app = group("Addresses that are never written to.")
 
-Email = Annotated[str, typer.Argument(help="In any spelling.", show_default=False)]
+Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="In any spelling.", show_default=False)]
 
 
 @app.command("list")

@@ -14,7 +14,9 @@ from mailwright.outbox.tenants import Tenant, TenantChanges
 
 app = group("Tenants and their limits.")
 
-Name = Annotated[str, typer.Argument(help="1 to 63 of a-z, 0-9 and -, as in acme-shop.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="1 to 63 of a-z, 0-9 and -, as in acme-shop.", show_default=False)
+]
 Weight = Annotated[
     int | None, typer.Option(min=1, help="Its share of the workers beside other tenants.", show_default=False)
 ]

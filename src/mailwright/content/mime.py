@@ -89,6 +89,8 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 allows no base64 in these. The file name still says what it is.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
+# One less than allowed: a soft line break may follow.
+_LONGEST_ENCODED_LINE = 75
 # Long names go on in further parameters; 54 characters leave room for `filename*10*=`.
 _PARAMETER_LINE = 54
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9!#$&+^_`{}~ .,;@()\[\]=-]{1,54}")
@@ -203,7 +205,24 @@ def _lines(content: str) -> bytes:
 
 
 def _quoted_printable(data: bytes) -> bytes:
-    return b2a_qp(data, istext=True).replace(b"\n", b"\r\n")
+    encoded = b2a_qp(data, istext=True)
+    if encoded.startswith(b".") or b"\n." in encoded:
+        encoded = b"\n".join([_undotted(line) for line in encoded.split(b"\n")])
+    return encoded.replace(b"\n", b"\r\n")
+
+
+def _undotted(line: bytes) -> bytes:
+    """No line begins with a dot: what leaves us needs no dot-stuffing, and a server that forgets it does no harm."""
+    if not line.startswith(b"."):
+        return line
+    line = b"=2E" + line[1:]
+    if len(line) <= _LONGEST_ENCODED_LINE:
+        return line
+    # Two more characters may be two too many; a coded character is never cut.
+    end = _LONGEST_ENCODED_LINE - 1
+    while b"=" in line[end - 2 : end]:
+        end -= 1
+    return line[:end] + b"=\n" + _undotted(line[end:])
 
 
 def _base64(data: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""What came back: reports of providers about mails that they took."""

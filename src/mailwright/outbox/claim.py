@@ -1,6 +1,6 @@
 """Claiming: a worker takes due messages for a while. A crash costs the lock, never the mail."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -66,10 +66,12 @@ class Claims:
         now, token = self._clock.now(), claim_token()
         taken: list[Any] = []
         lanes = await _due_lanes(tx, now)
-        limits = {lane.tenant_id: lane.at_most for lane in lanes}
         while lanes and len(taken) < limit:
-            unfinished: list[Lane] = []
-            for lane, share in shares(lanes, limit - len(taken), self._last_lane):
+            offered = shares(lanes, limit - len(taken), self._last_lane)
+            asked = {lane for lane, _ in offered}
+            # Lanes that got no place because better ones were promised more than they had are asked next.
+            unfinished = [lane for lane in lanes if lane not in asked]
+            for lane, share in offered:
                 rows = await tx.run(
                     CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
                 )
@@ -78,35 +80,23 @@ class Claims:
                 if len(rows) == share and lane.at_most is None:
                     unfinished.append(lane)
             lanes = unfinished
-        return await self._with_facts(tx, taken, token, now, limits)
+        return await self._with_facts(tx, taken, token, now)
 
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
         now, token = self._clock.now(), claim_token()
         rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
-        return await self._with_facts(tx, rows, token, now, {})
+        return await self._with_facts(tx, rows, token, now)
 
     def _lock_parameters(self, token: int, now: Instant) -> dict[str, Any]:
         return {"token": token, "worker": self._worker, "locked_until": now + self._lock_ttl}
 
-    async def _with_facts(
-        self, tx: Runner, rows: Sequence[Any], token: int, now: Instant, limits: Mapping[int, int | None]
-    ) -> list[Claimed]:
+    async def _with_facts(self, tx: Runner, rows: Sequence[Any], token: int, now: Instant) -> list[Claimed]:
         if not rows:
             return []
         found = await tx.run(CLAIMED_FACTS, keys=[_key(row) for row in rows])
         facts = {fact.message_key: fact for fact in found}
         locked_until = now + self._lock_ttl
-        return [
-            _claimed(
-                row,
-                facts[row.message_key],
-                token=token,
-                locked_until=locked_until,
-                now=now,
-                limit=limits.get(row.tenant_id),
-            )
-            for row in rows
-        ]
+        return [_claimed(row, facts[row.message_key], token=token, locked_until=locked_until, now=now) for row in rows]
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
@@ -121,7 +111,7 @@ def _fence(claimed: Claimed) -> dict[str, int]:
     return {"message_key": claimed.message_key, "claim_token": claimed.claim_token}
 
 
-def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Instant, limit: int | None) -> Claimed:
+def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Instant) -> Claimed:
     return Claimed(
         message_key=row.message_key,
         claim_token=token,
@@ -147,5 +137,5 @@ def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Ins
         suppressed_because=fact.suppressed_because,
         locked_until=locked_until,
         received_at=now,
-        tenant_limit=limit,
+        tenant_limit=fact.max_in_flight,
     )

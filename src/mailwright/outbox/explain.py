@@ -167,7 +167,7 @@ def _failed(facts: Facts) -> Explanation:
     return _answer(
         facts,
         State.FAILED,
-        f"It is not waiting: it failed{when} with {_error(message)}",
+        f"It is not waiting: it failed{when} with {_error(message)}.",
         reason=message.error_code,
         change=change,
     )
@@ -203,7 +203,7 @@ def _in_doubt(facts: Facts) -> Explanation:
     return _answer(
         facts,
         State.IN_DOUBT,
-        f"It is in doubt whether the provider has it ({_error(message).rstrip('.')}); "
+        f"It is in doubt whether the provider has it ({_error(message)}); "
         f"if no report comes, it is {next_step} {facts.at(decided_at)}.",
         reason=message.error_code,
         until=decided_at,
@@ -256,7 +256,7 @@ def _deferred(facts: Facts, state: State, what: str) -> Explanation:
     return _answer(
         facts,
         state,
-        f"{what} ({_error(message).rstrip('.')}); it is tried again {facts.at(message.claimable_at)}, "
+        f"{what} ({_error(message)}); it is tried again {facts.at(message.claimable_at)}, "
         f"and this does not count as an attempt.",
         reason=message.error_code,
         until=message.claimable_at,
@@ -270,7 +270,7 @@ def _retrying(facts: Facts) -> Explanation:
     return _answer(
         facts,
         State.RETRYING,
-        f"Attempt {message.attempts} failed with {_error(message).rstrip('.')}; "
+        f"Attempt {message.attempts} failed with {_error(message)}; "
         f"attempt {message.attempts + 1} of {policy.max_attempts} follows {facts.at(message.next_attempt_at)}.",
         reason=message.error_code,
         until=message.next_attempt_at,
@@ -316,7 +316,7 @@ def _due(facts: Facts) -> Explanation:
         )
     if all(_is_unavailable(worker, facts.now) for worker in facts.workers):
         return _provider_unavailable(facts)
-    if message.claims:
+    if message.locked_by is not None:
         return _suspect(facts)
     return _in_line(facts)
 
@@ -401,8 +401,9 @@ def _answer(
 
 
 def _error(message: Any) -> str:
+    """Without a full stop: it stands inside a sentence."""
     code = message.error_code or "an unknown error"
-    return f"{code}: {message.error_reason}" if message.error_reason else f"{code}."
+    return f"{code}: {message.error_reason.rstrip('.')}" if message.error_reason else str(code)
 
 
 def _cancel(message: Any) -> str:

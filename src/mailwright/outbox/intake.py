@@ -161,7 +161,7 @@ def _first_of_each_key(
 
 
 async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
-    """In one order for everyone: two processes that take the same keys the other way round would wait for each other."""
+    """In one order for all: two processes that took the same keys the other way round would wait for each other."""
     if not fresh:
         return {}
     contacts = {(m.tenant_id, m.to_email): m for m in fresh.values() if m.recipient_id is None}

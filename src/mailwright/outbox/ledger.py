@@ -50,7 +50,7 @@ class DatabaseLedger:
         if not windows:
             return Grant(wanted)
         async with self._database.write() as tx:
-            free = {window.name: await self._free(tx, window) for window in windows}
+            free = {window.name: await self._free(tx, window) for window in _in_order(windows)}
             tightest = min(windows, key=lambda window: free[window.name])
             count = max(0, min(wanted, free[tightest.name]))
             if count:
@@ -72,16 +72,34 @@ class DatabaseLedger:
         return window.limit - int(rows[0].used)
 
     async def _add(self, tx: Transaction, windows: Sequence[Window], count: int) -> None:
-        for window in sorted(windows, key=lambda window: window.name):
+        for window in _in_order(windows):
             await tx.run(ADD_TO_COUNTER, name=window.name, count=count)
 
 
+def _in_order(windows: Sequence[Window]) -> list[Window]:
+    """Whoever takes several counters takes them in this order, or two workers would wait for each other."""
+    return sorted(windows, key=lambda window: window.name)
+
+
+# A block belongs to one run of the server: after a restart from a snapshot, or on a replica that takes over, it could
+# hold permits that were handed out since.
+_IS_OF_THIS_RUN = """
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local is_ours = redis.call('HGET', KEYS[1], 'run') == run
+"""
 # Takes up to ARGV[1] permits of the block in KEYS[1]; what is not there is not given.
-_TAKE = """
-local left = tonumber(redis.call('GET', KEYS[1]) or '0')
-local count = math.min(left, tonumber(ARGV[1]))
-if count > 0 then redis.call('DECRBY', KEYS[1], count) end
+_TAKE = f"""{_IS_OF_THIS_RUN}
+if not is_ours then return 0 end
+local count = math.min(tonumber(redis.call('HGET', KEYS[1], 'left')), tonumber(ARGV[1]))
+if count > 0 then redis.call('HINCRBY', KEYS[1], 'left', -count) end
 return count
+"""
+# Puts ARGV[1] permits there, until ARGV[2] milliseconds have passed.
+_PUT = f"""{_IS_OF_THIS_RUN}
+if not is_ours then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'run', run)
+redis.call('HINCRBY', KEYS[1], 'left', ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
 # A hundredth of the limit keeps what a lost Valkey can waste small and the trips to the database few.
@@ -96,6 +114,7 @@ class ValkeyLedger:
         self._ground = ground
         self._clock = clock
         self._take: Any = client.register_script(_TAKE)
+        self._put: Any = client.register_script(_PUT)
         self._is_down = False
 
     async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant:
@@ -108,7 +127,7 @@ class ValkeyLedger:
         size = 0 if self._is_down else max(1, min(window.limit for window in windows) // _BLOCKS_PER_WINDOW)
         bought = await self._ground.reserve(windows, max(wanted - count, size))
         used = min(bought.count, wanted - count)
-        await self._put(name, bought.count - used, min(window.ends_at for window in windows))
+        await self._keep(name, bought.count - used, min(window.ends_at for window in windows))
         return Grant(count + used, bought.blocked_by if count + used < wanted else None)
 
     async def give_back(self, windows: Sequence[Window], count: int) -> None:
@@ -126,15 +145,12 @@ class ValkeyLedger:
             log.info("valkey_back", message="Permits come from Valkey again.")
         return count
 
-    async def _put(self, name: str, count: int, ends_at: Instant) -> None:
-        """Permits that cannot be put back are lost until the window ends: too few is allowed, too many never."""
+    async def _keep(self, name: str, count: int, ends_at: Instant) -> None:
+        """Permits that cannot be put there are lost until the window ends: too few is allowed, too many never."""
         if count <= 0:
             return
         try:
-            async with self._client.pipeline(transaction=True) as pipe:
-                pipe.incrby(name, count)
-                pipe.pexpire(name, max(1, ends_at - self._clock.now()))
-                await pipe.execute()
+            await self._put(keys=[name], args=[count, max(1, ends_at - self._clock.now())])
         except (RedisError, OSError) as error:
             self._lost(error)
 

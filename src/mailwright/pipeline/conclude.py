@@ -28,7 +28,9 @@ class Ready:
     def begun(self, attempted_at: Instant, locked_until: Instant) -> "Ready":
         """Marked: it may be sent, and only while the lock lasts."""
         ready = self.outgoing
-        outgoing = Outgoing(ready.outbox_id, ready.sender, ready.recipients, ready.content, locked_until)
+        outgoing = Outgoing(
+            ready.outbox_id, ready.sender, ready.recipients, ready.content, locked_until, ready.is_canonical
+        )
         return Ready(self.claimed, outgoing, self.validated_at, attempted_at)
 
 

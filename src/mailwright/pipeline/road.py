@@ -95,8 +95,9 @@ class Road:
         return Outgoing(
             claimed.outbox_id,
             address.deliverable(self._identity.bounce_address or sender.address),
-            tuple(address.deliverable(box.address) for box in (to, *cc, *bcc)),
+            tuple([address.deliverable(box.address) for box in (to, *cc, *bcc)]),
             content,
+            is_canonical=True,
         )
 
     def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:

@@ -125,7 +125,7 @@ class _NamedRecord(asyncpg.Record):  # type: ignore[misc]
 
 @lru_cache(maxsize=256)
 def _row_class(columns: tuple[str, ...]) -> Any:
-    return namedtuple("Row", columns)
+    return namedtuple("Row", columns, rename=True)
 
 
 def _named_row(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Any:

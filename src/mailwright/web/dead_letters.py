@@ -10,19 +10,21 @@ from mailwright.web import answers
 from mailwright.web.bodies import json_response
 from mailwright.web.caller import Calling
 from mailwright.web.describe import answering
-from mailwright.web.paging import Cursor, Limit, decode_cursor, encode_cursor
+from mailwright.web.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 
 
 @router.get("", responses=answering({HTTPStatus.OK: answers.DeadLetterList}))
-async def list_dead_letters(parts: Parts, caller: Calling, limit: Limit = 50, cursor: Cursor = None) -> Response:
+async def list_dead_letters(parts: Parts, caller: Calling, page: PageQuery) -> Response:
     """Messages that wait for an operator, the latest first. `POST /v1/email/{outboxId}/retry` tries one again."""
     created_at, message_key = (
-        decode_cursor("dead-letter", cursor, 2) if cursor is not None else (records.NEWEST, records.NEWEST)
+        decode_cursor("dead-letter", page.cursor, 2) if page.cursor is not None else (records.NEWEST, records.NEWEST)
     )
-    found = await records.dead_letters(parts.database, caller.tenant_id, limit=limit, before=(created_at, message_key))
-    last = found[-1] if len(found) == limit else None
+    found = await records.dead_letters(
+        parts.database, caller.tenant_id, limit=page.limit, before=(created_at, message_key)
+    )
+    last = found[-1] if len(found) == page.limit else None
     following = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
     return json_response({"deadLetters": [answers.dead_letter(letter) for letter in found], "nextCursor": following})

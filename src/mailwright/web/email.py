@@ -4,17 +4,16 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
-from mailwright.domain import address
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox import records
 from mailwright.sources.api.requests import (
+    Address,
     BatchRequest,
-    FieldError,
     Moment,
-    RequestInvalid,
     ResolveRequest,
     SendRequest,
     parse,
@@ -23,7 +22,7 @@ from mailwright.web import answers
 from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
 from mailwright.web.caller import AskingFor, Calling
 from mailwright.web.describe import accepting, answering
-from mailwright.web.paging import Cursor, Limit, decode_cursor, encode_cursor
+from mailwright.web.paging import Page, decode_cursor, encode_cursor
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/email", tags=["email"])
@@ -34,6 +33,24 @@ _BODY_PROBLEMS = (
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 )
 _ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+
+class SearchQuery(Page):
+    status: Status | None = None
+    to: Annotated[Address | None, Field(description="The recipient's address.")] = None
+    source: Source | None = None
+    since: Annotated[Moment | None, Field(description="Accepted at this time or later.")] = None
+    until: Annotated[Moment | None, Field(description="Accepted before this time.")] = None
+
+    def wanted(self) -> records.Search:
+        return records.Search(
+            status=self.status,
+            to_email=self.to.lower() if self.to is not None else None,
+            source=self.source,
+            since=self.since,
+            until=self.until,
+            before_key=decode_cursor("message", self.cursor)[0] if self.cursor is not None else records.NEWEST,
+        )
 
 
 @router.post(
@@ -70,29 +87,10 @@ async def send_batch(request: Request, parts: Parts, asking: AskingFor) -> Respo
 
 
 @router.get("", responses=answering({HTTPStatus.OK: answers.MessageList}))
-async def search(
-    *,
-    parts: Parts,
-    caller: Calling,
-    status: Status | None = None,
-    to: Annotated[str | None, Query(max_length=address.MAX_LENGTH, description="The recipient's address.")] = None,
-    source: Source | None = None,
-    since: Annotated[Moment | None, Query(description="Accepted at this time or later.")] = None,
-    until: Annotated[Moment | None, Query(description="Accepted before this time.")] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Response:
+async def search(parts: Parts, caller: Calling, query: Annotated[SearchQuery, Query()]) -> Response:
     """Messages, the latest first."""
-    wanted = records.Search(
-        status=status,
-        to_email=_normal(to) if to is not None else None,
-        source=source,
-        since=since,
-        until=until,
-        before_key=decode_cursor("message", cursor)[0] if cursor is not None else records.NEWEST,
-    )
-    found = await records.search(parts.database, caller.tenant_id, wanted, limit=limit)
-    following = encode_cursor("message", found[-1].message_key) if len(found) == limit else None
+    found = await records.search(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
+    following = encode_cursor("message", found[-1].message_key) if len(found) == query.limit else None
     return json_response({"messages": [answers.line(message) for message in found], "nextCursor": following})
 
 
@@ -131,10 +129,3 @@ async def resolve(request: Request, outboxId: str, parts: Parts, caller: Calling
 
 def _now_is(outbox_id: str, status: Status) -> Response:
     return json_response({"outboxId": outbox_id, "status": status})
-
-
-def _normal(email: str) -> str:
-    try:
-        return address.normal(email)
-    except address.InvalidAddress as error:
-        raise RequestInvalid([FieldError("to", "INVALID_EMAIL", str(error))]) from error

@@ -4,13 +4,21 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 
-from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.sources.api.requests import FieldError, RequestInvalid, Wire
 
 _LARGEST = 2**63 - 1
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-Cursor = Annotated[str | None, Query(max_length=200, description="`nextCursor` of the page before.")]
+
+class Page(Wire):
+    """What every list takes. A misspelt parameter is refused: a filter that is silently ignored shows too much."""
+
+    limit: Annotated[int, Field(ge=1, le=200, description="How many at most.")] = 50
+    cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the page before.")] = None
+
+
+PageQuery = Annotated[Page, Query()]
 
 
 def encode_cursor(kind: str, *position: int) -> str:

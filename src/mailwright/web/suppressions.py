@@ -11,7 +11,7 @@ from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.caller import Calling
 from mailwright.web.describe import accepting, answering
-from mailwright.web.paging import Cursor, Limit, decode_cursor, encode_cursor
+from mailwright.web.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
@@ -38,11 +38,11 @@ async def add(request: Request, parts: Parts, caller: Calling) -> Response:
 
 
 @router.get("", responses=answering({HTTPStatus.OK: answers.SuppressionList}))
-async def list_suppressions(parts: Parts, caller: Calling, limit: Limit = 50, cursor: Cursor = None) -> Response:
+async def list_suppressions(parts: Parts, caller: Calling, page: PageQuery) -> Response:
     """The latest first."""
-    before = decode_cursor("suppression", cursor)[0] if cursor is not None else suppressions.NEWEST
-    found = await suppressions.list_some(parts.database, caller.tenant_id, limit=limit, before=before)
-    following = encode_cursor("suppression", found[-1].id) if len(found) == limit else None
+    before = decode_cursor("suppression", page.cursor)[0] if page.cursor is not None else suppressions.NEWEST
+    found = await suppressions.list_some(parts.database, caller.tenant_id, limit=page.limit, before=before)
+    following = encode_cursor("suppression", found[-1].id) if len(found) == page.limit else None
     return json_response({"suppressions": [answers.suppression(entry) for entry in found], "nextCursor": following})
 
 

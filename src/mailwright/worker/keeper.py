@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
@@ -41,7 +42,7 @@ class Keeper:
     async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Presence) -> None:
         """One round; each duty when its time has come."""
         if self._is_time("renew", self._renew_every):
-            self.renewed = await self._duties.claims.renew(held())
+            await self._renew(held())
         if self._is_time("presence", PRESENCE_EVERY):
             await self._duties.roster.report(presence)
         await self.look_after_the_dead()
@@ -50,10 +51,20 @@ class Keeper:
             await self._duties.roster.forget_lost()
             await ensure_event_partitions(self._duties.database, self._clock.now())
 
-    async def look_after_the_dead(self) -> None:
+    async def look_after_the_dead(self) -> bool:
+        """True when a doubt was decided: it may be due at once."""
         await self._duties.doubts.take_over()
-        await self._duties.doubts.decide()
+        decided = await self._duties.doubts.decide()
         self.suspects_wait = await self._duties.claims.has_suspects()
+        return decided > 0
+
+    async def _renew(self, held: Iterable[Claimed]) -> None:
+        try:
+            self.renewed = await self._duties.claims.renew(held)
+        except NotDurable:
+            # First thing when the database is back: a worker that is alive must not be taken over from, by itself least.
+            self._last["renew"] -= self._renew_every
+            raise
 
     async def leave(self) -> None:
         await self._duties.roster.leave()

@@ -128,15 +128,16 @@ class Worker:
 
     async def _take_more(self) -> bool:
         """One claim, or a wait for the backlog to shrink; false when nothing was due."""
-        if self._parts.keeper.suspects_wait:
-            return await self._take_suspects()
         if self._parts.circuit.objection() is not None:
             return False
-        room = self._backlog_target() - len(self._backlog)
-        if room <= 0:
+        if self._parts.keeper.suspects_wait:
+            return await self._take_suspects()
+        target = self._backlog_target()
+        # Not before half of it is gone: a claim of many costs little more than a claim of one.
+        if len(self._backlog) * 2 > target or target == 0:
             await self._wait_for_movement()
             return True
-        return await self._admit(await self._parts.claims.claim(min(room, CLAIM_STRIDE)))
+        return await self._admit(await self._parts.claims.claim(min(target - len(self._backlog), CLAIM_STRIDE)))
 
     async def _take_suspects(self) -> bool:
         """Messages that may have killed their worker are handled alone, so that they take nobody with them."""
@@ -148,8 +149,9 @@ class Worker:
 
     async def _is_more_due(self) -> bool:
         """Before a drained worker leaves: what the dead left behind, and doubts whose time has come."""
-        await self._parts.keeper.look_after_the_dead()
-        return self._parts.keeper.suspects_wait
+        has_decided = await self._parts.keeper.look_after_the_dead()
+        is_open = self._parts.circuit.objection() is None
+        return is_open and (has_decided or self._parts.keeper.suspects_wait)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
@@ -195,13 +197,17 @@ class Worker:
     async def _prepare(self, batch: Sequence[Claimed]) -> None:
         now = self._parts.clock.now()
         ready: list[Ready] = []
+        refused: list[Claimed] = []
         for claimed in batch:
             match self._parts.road.prepare(claimed, now):
                 case Ready() as built:
                     ready.append(built)
                 case Settlement() as refusal:
                     self._done.append(refusal)
+                    refused.append(claimed)
         self._stock.extend(await self._parts.road.sign(ready, now))
+        with contextlib.suppress(NotDurable):  # permits that do not come back are too few, never too many
+            await self._parts.gate.give_back(refused)
 
     # Pumping: settle and mark in one commit, then send.
 
@@ -337,14 +343,20 @@ class Worker:
 
     async def _keep(self) -> None:
         while True:
-            with contextlib.suppress(NotDurable):  # `_feed` and `_pump` say so already
+            try:
                 await self._parts.keeper.tick(self._held, self._presence())
+            except NotDurable:
+                pass  # `_feed` and `_pump` say so already
+            except Exception:  # without this round locks would end under mails that are being sent
+                log.exception("keeping_failed")
             metrics.SEND_RATE.set(sum(count for _, count in self._recent))
             await asyncio.sleep(KEEP_SECONDS)
 
     def _held(self) -> list[Claimed]:
+        """What a lock must be kept on; an answer that could not be written yet is one of them."""
         built = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
-        return [*self._backlog, *self._building, *built, *(claimed for claimed, _ in self._to_release)]
+        done = [outcome.claimed for outcome in self._done]
+        return [*self._backlog, *self._building, *built, *done, *(claimed for claimed, _ in self._to_release)]
 
     def _presence(self) -> Presence:
         objection = self._parts.circuit.objection()

@@ -2,7 +2,7 @@
 -- a message that far back.
 SELECT count(*) AS ahead FROM (
   SELECT 1 FROM deliveries
-  WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane AND claims = 0
+  WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane
     AND (claimable_at, message_key) < (CAST(:claimable_at AS bigint), CAST(:message_key AS bigint))
   LIMIT :limit
 ) AS before_it

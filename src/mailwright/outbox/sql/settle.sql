@@ -11,4 +11,6 @@ FROM rows(:settlements: message_key bigint, claim_token bigint, next_token bigin
 WHERE deliveries.message_key = s.message_key
   AND deliveries.claim_token = s.claim_token
   AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
+  -- A doubt keeps its token, so it could be written twice, or after it was decided: it counts for an attempt under way.
+  AND (s.status <> 'IN_DOUBT' OR deliveries.status = 'SENT_ATTEMPT')
 RETURNING deliveries.message_key

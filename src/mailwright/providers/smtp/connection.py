@@ -24,7 +24,7 @@ from mailwright.providers.smtp.meaning import (
 from mailwright.providers.smtp.phases import Phase
 from mailwright.providers.smtp.replies import Reply
 from mailwright.providers.smtp.settings import Timeouts
-from mailwright.providers.smtp.wire import dotted
+from mailwright.providers.smtp.wire import on_the_line
 
 # A larger body leaves in pieces of this size, each after the one before: until the last piece is written,
 # the mail can be taken back.
@@ -330,7 +330,7 @@ class Connection:
             self._abandon(job, result, "taken back")
         else:
             self._opening = None
-            body = dotted(job.message.content)
+            body = on_the_line(job.message)
             if len(body) <= CHUNK_BYTES:
                 self._write_last(job, body)
             else:

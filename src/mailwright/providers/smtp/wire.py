@@ -20,7 +20,7 @@ def objection(message: Outgoing) -> SendResult | None:
     for address in (message.sender, *message.recipients):
         if _UNSAFE.search(address) or len(address) > MAX_LENGTH:
             return INVALID_ADDRESS.result(f"the address {mask(address)!r} cannot be put on an SMTP line")
-    if not is_clean(message.content):
+    if not message.is_canonical and not is_clean(message.content):
         return INVALID_CONTENT.result("the content is empty, or has a NUL or a CR or LF outside a CRLF pair")
     return None
 
@@ -33,6 +33,11 @@ def is_clean(content: bytes) -> bool:
     kinds = IncrementalNewlineDecoder(None, translate=False)
     kinds.decode(content.decode("latin-1"), final=True)
     return kinds.newlines in ("\r\n", None)
+
+
+def on_the_line(message: Outgoing) -> bytes:
+    """The content as it crosses the line, with its end."""
+    return message.content + b".\r\n" if message.is_canonical else dotted(message.content)
 
 
 def dotted(content: bytes) -> bytes:

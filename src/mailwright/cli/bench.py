@@ -1,0 +1,101 @@
+"""`mailwright bench`: what this machine does, measured on a database that is thrown away."""
+
+import ipaddress
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+import uvloop
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mailwright.app.measure import Measured, measure
+from mailwright.cli.options import Json
+from mailwright.cli.output import aside, out, print_json, table
+from mailwright.ops import logs
+
+app = typer.Typer()
+
+
+@app.command()
+def bench(
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many mails.")] = 2_000,
+    smtp_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Send to an SMTP server on this machine.", show_default="a mailbox that is thrown away"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure this machine: mails from a template through the whole road, on a database of its own.
+
+    Each mail is accepted in a batch, claimed, validated, built, marked, sent and settled, with SQLite flushing every
+    commit to the disk. Your own database and provider are not touched, and no mail leaves this machine.
+    """
+    if smtp_url is not None:
+        _refuse_others(smtp_url)
+    logs.configure("ERROR", "console")
+    with tempfile.TemporaryDirectory(prefix="mailwright-bench-") as folder:
+        measured = _measure(Path(folder), count, smtp_url)
+    if as_json:
+        print_json({**asdict(measured), "mails_per_second": _per_second(count, _total(measured))})
+    else:
+        _print(measured)
+
+
+def _refuse_others(smtp_url: str) -> None:
+    """Thousands of sample mails must not reach a server of somebody else's."""
+    host = urlsplit(smtp_url).hostname or ""
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    if not is_here:
+        raise typer.BadParameter(
+            "the server must be on this machine, as smtp://127.0.0.1:2525", param_hint="--smtp-url"
+        )
+
+
+def _measure(folder: Path, count: int, smtp_url: str | None) -> Measured:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=aside, transient=True) as progress:
+        accepting = progress.add_task("Accepting ", total=count)
+        sending = progress.add_task("Delivering", total=count)
+
+        def tell(accepted: int, sent: int) -> None:
+            progress.update(accepting, completed=accepted)
+            progress.update(sending, completed=sent)
+
+        return uvloop.run(measure(folder, count, smtp_url, tell))
+
+
+def _print(measured: Measured) -> None:
+    made = table("Step", "Seconds#", "Mails per second#")
+    for name, seconds in (
+        ("accept (in batches, on disk)", measured.accept_seconds),
+        ("deliver (claim to settled)", measured.deliver_seconds),
+        ("both", _total(measured)),
+    ):
+        made.add_row(name, f"{seconds:.2f}", f"{_per_second(measured.count, seconds):,}")
+    out.print(made)
+    spent = table("Where a mail's time went, from its claim on", "Milliseconds#")
+    for name, milliseconds in (
+        ("validated and built, beside its batch", measured.building),
+        ("waiting for its turn and its durable mark", measured.marking),
+        ("with the provider", measured.sending),
+    ):
+        spent.add_row(name, f"{milliseconds:,.1f}")
+    out.print(spent)
+    share = measured.cpu_seconds / _total(measured)
+    out.print(f"{measured.count:,} mails; this process computed {share:.0%} of the time, the rest it waited.")
+
+
+def _total(measured: Measured) -> float:
+    return measured.accept_seconds + measured.deliver_seconds
+
+
+def _per_second(count: int, seconds: float) -> int:
+    return round(count / seconds)

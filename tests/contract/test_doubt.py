@@ -1,0 +1,237 @@
+"""Doubt, on both engines: a mail that may have left is never silently sent again and never silently dropped."""
+
+import pytest
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.message import Claimed, NewMessage
+from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.outbox.audit import audit
+from mailwright.storage.database import Database
+from tests.builders import (
+    FAULT,
+    LOCK_TTL,
+    REFUSAL,
+    SENT,
+    UNKNOWN,
+    a_message,
+    a_newsletter,
+    a_result,
+    an_intake,
+    attempt_steps,
+    claims_of,
+    deliveries_of,
+    doubts_of,
+    settling_of,
+    steps,
+    story_of,
+    the_event,
+)
+
+E = EventType
+
+
+async def an_attempt(database: Database, clock: ManualClock, message: NewMessage | None = None) -> Claimed:
+    """A worker has marked the message and is handing it over."""
+    await an_intake(database, clock).accept([message or a_message()])
+    (claimed,) = await claims_of(database, clock, "slow").claim(1)
+    await settling_of(database, clock).exchange([], [claimed])
+    return claimed
+
+
+async def a_lost_attempt(database: Database, clock: ManualClock, message: NewMessage | None = None) -> Claimed:
+    claimed = await an_attempt(database, clock, message)
+    clock.advance(LOCK_TTL)
+    return claimed
+
+
+@pytest.mark.promise("doubt-take-over")
+async def test_an_attempt_whose_worker_is_lost_becomes_a_doubt(database: Database, clock: ManualClock) -> None:
+    attempted_at = clock.now()
+    claimed = await a_lost_attempt(database, clock)
+    assert await doubts_of(database, clock).take_over() == 1
+    record = await story_of(database, claimed.outbox_id)
+    assert (record.summary.status, record.summary.error_code) == (Status.IN_DOUBT, "WORKER_LOST")
+    assert steps(record) == attempt_steps(E.IN_DOUBT)  # what the lost worker could not write is written for it
+    assert [event.at for event in record.events] == [attempted_at] * 3 + [clock.now()]
+    assert {event.metadata["attempt"] for event in record.events} == {1}
+    assert (await audit(database)).in_doubt == 1
+
+
+@pytest.mark.promise("doubt-take-over")
+async def test_an_attempt_under_a_lock_is_left_alone(database: Database, clock: ManualClock) -> None:
+    await an_attempt(database, clock)
+    clock.advance(LOCK_TTL - 1)
+    assert await doubts_of(database, clock).take_over() == 0
+
+
+@pytest.mark.promise("doubt-take-over")
+async def test_what_was_claimed_and_not_marked_is_no_doubt(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message()])
+    await claims_of(database, clock, "dead").claim(1)
+    clock.advance(LOCK_TTL)
+    assert await doubts_of(database, clock).take_over() == 0
+    assert len(await claims_of(database, clock).claim_suspects(1)) == 1
+
+
+@pytest.mark.promise("doubt-resend-once")
+async def test_a_receipt_in_doubt_is_sent_once_more_and_then_held(database: Database, clock: ManualClock) -> None:
+    claimed = await a_lost_attempt(database, clock)
+    doubts, settling = doubts_of(database, clock), settling_of(database, clock)
+    await doubts.take_over()
+    assert await doubts.decide() == 1
+    record = await story_of(database, claimed.outbox_id)
+    assert record.summary.status == Status.RETRY_SCHEDULED
+    assert the_event(record, E.RETRY_SCHEDULED).metadata["reason"] == "in_doubt_resend"
+
+    (again,) = await claims_of(database, clock).claim(1)
+    assert (again.outbox_id, again.resends) == (claimed.outbox_id, 1)
+    await settling.exchange([], [again])
+    clock.advance(LOCK_TTL)
+    await doubts.take_over()
+    await doubts.decide()
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    clock.advance(DAY)
+    await doubts.decide()
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
+    assert await claims_of(database, clock).claim(1) == []
+    counted = await audit(database)
+    assert (counted.closed_unknown, counted.resent_in_doubt, counted.ok) == (1, 1, True)
+
+
+@pytest.mark.promise("doubt-hold")
+async def test_a_newsletter_in_doubt_is_held_for_a_day_and_then_closed_as_unknown(
+    database: Database, clock: ManualClock
+) -> None:
+    claimed = await a_lost_attempt(database, clock, a_newsletter())
+    doubts = doubts_of(database, clock)
+    await doubts.take_over()
+    await doubts.decide()
+    clock.advance(DAY - 1)
+    assert await doubts.decide() == 0
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    clock.advance(1)
+    assert await doubts.decide() == 1
+    record = await story_of(database, claimed.outbox_id)
+    assert record.summary.status == Status.CLOSED_UNKNOWN
+    assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.CLOSED_UNKNOWN]
+    assert (await audit(database)).resent_in_doubt == 0
+
+
+@pytest.mark.promise("doubt-hold")
+async def test_what_has_expired_is_not_sent_again(database: Database, clock: ManualClock) -> None:
+    expiring = a_message(expires_at=clock.now() + LOCK_TTL)
+    claimed = await a_lost_attempt(database, clock, expiring)
+    doubts = doubts_of(database, clock)
+    await doubts.take_over()
+    await doubts.decide()
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    clock.advance(DAY)
+    await doubts.decide()
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
+
+
+@pytest.mark.promise("doubt-grace")
+async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database: Database, clock: ManualClock) -> None:
+    claimed = await a_lost_attempt(database, clock)
+    doubts = doubts_of(database, clock, grace=10 * MINUTE)
+    await doubts.take_over()
+    clock.advance(10 * MINUTE - 1)
+    assert await doubts.decide() == 0
+    clock.advance(1)
+    assert await doubts.decide() == 1
+    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.RETRY_SCHEDULED
+
+
+@pytest.mark.promise("doubt-late-result")
+@pytest.mark.parametrize("decided", [False, True], ids=["in doubt", "resend pending"])
+@pytest.mark.parametrize("result", [SENT, REFUSAL], ids=["sent", "refused"])
+async def test_a_slow_workers_result_ends_the_doubt(
+    database: Database, clock: ManualClock, decided: bool, result: object
+) -> None:
+    claimed = await a_lost_attempt(database, clock)
+    doubts = doubts_of(database, clock)
+    await doubts.take_over()
+    if decided:
+        await doubts.decide()
+    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])  # type: ignore[arg-type]
+    record = await story_of(database, claimed.outbox_id)
+    assert (record.summary.status, record.summary.attempts) == (Status.SENT if result is SENT else Status.FAILED, 1)
+    assert record.events[-1].type == (E.SENT if result is SENT else E.FAILED)
+    assert await claims_of(database, clock).claim(1) == []
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_message(
+    database: Database, clock: ManualClock
+) -> None:
+    stale = await a_lost_attempt(database, clock)
+    doubts, settling = doubts_of(database, clock), settling_of(database, clock)
+    await doubts.take_over()
+    await doubts.decide()
+    (fresh,) = await claims_of(database, clock, "heir").claim(1)
+    before = await story_of(database, stale.outbox_id)
+    await settling.exchange([a_result(stale, SENT, clock.now())], [])
+    assert await story_of(database, stale.outbox_id) == before
+
+    await settling.exchange([], [fresh])
+    await settling.exchange([a_result(stale, SENT, clock.now())], [])
+    assert (await story_of(database, stale.outbox_id)).summary.status == Status.SENT_ATTEMPT
+    await settling.exchange([a_result(fresh, SENT, clock.now())], [])
+    await settling.exchange([a_result(stale, REFUSAL, clock.now())], [])
+    assert (await story_of(database, stale.outbox_id)).summary.status == Status.SENT
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_slow_worker_that_gives_back_after_the_take_over_harms_nothing(
+    database: Database, clock: ManualClock
+) -> None:
+    """Its provider had not begun, it says; but by then the message was decided upon."""
+    claimed = await a_lost_attempt(database, clock)
+    doubts, slow = doubts_of(database, clock), claims_of(database, clock, "slow")
+    await doubts.take_over()
+    await slow.release([(claimed, 0)])
+    await doubts.decide()
+    await slow.release([(claimed, 0)])
+    (row,) = await deliveries_of(database)
+    assert row.claims == 0
+    (again,) = await claims_of(database, clock, "heir").claim(1)
+    assert (again.claims, again.resends) == (1, 1)
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_result_that_is_written_twice_counts_once(database: Database, clock: ManualClock) -> None:
+    """After a commit whose answer was lost, a worker writes its results again."""
+    settling = settling_of(database, clock)
+    for result, status in ((SENT, Status.SENT), (FAULT, Status.RETRY_SCHEDULED), (UNKNOWN, Status.IN_DOUBT)):
+        claimed = await an_attempt(database, clock)
+        settlement = a_result(claimed, result, clock.now(), doubt_grace=HOUR)
+        for _ in range(3):
+            await settling.exchange([settlement], [])
+        record = await story_of(database, claimed.outbox_id)
+        assert (record.summary.status, record.summary.attempts) == (status, 1)
+        assert len(record.events) == 4
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_doubt_that_is_written_again_does_not_undo_its_decision(database: Database, clock: ManualClock) -> None:
+    claimed = await an_attempt(database, clock)
+    settlement = a_result(claimed, UNKNOWN, clock.now())
+    settling = settling_of(database, clock)
+    await settling.exchange([settlement], [])
+    await doubts_of(database, clock).decide()
+    await settling.exchange([settlement], [])
+    record = await story_of(database, claimed.outbox_id)
+    assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 1)
+    assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.RETRY_SCHEDULED]
+
+
+@pytest.mark.promise("doubt-hold")
+@pytest.mark.parametrize("rule", list(OnDoubt))
+async def test_an_answer_that_never_came_is_a_doubt_by_the_same_rule(
+    database: Database, clock: ManualClock, rule: OnDoubt
+) -> None:
+    claimed = await an_attempt(database, clock, a_message(on_doubt=rule))
+    await settling_of(database, clock).exchange([a_result(claimed, UNKNOWN, clock.now())], [])
+    await doubts_of(database, clock).decide()
+    expected = Status.RETRY_SCHEDULED if rule is OnDoubt.RESEND else Status.IN_DOUBT
+    assert (await story_of(database, claimed.outbox_id)).summary.status == expected

@@ -1,0 +1,207 @@
+"""The ledger, on both engines, with Valkey and without: however many ask at once, a limit is never exceeded."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from mailwright.app.wiring import valkey_client
+from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.domain.permits import Limits, Window
+from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger, block_name
+from mailwright.policies.rates import windows
+from mailwright.storage.database import Database
+from tests.conftest import Engine
+from tests.engines import Valkey, valkey_server
+
+
+@asynccontextmanager
+async def a_client(url: str) -> AsyncIterator[Redis]:
+    client = valkey_client(url)
+    assert client is not None
+    async with aclosing(client):
+        yield client
+
+
+@pytest.fixture(params=["database", "valkey"])
+async def ledger(
+    request: pytest.FixtureRequest, database: Database, clock: ManualClock
+) -> AsyncIterator[DatabaseLedger | ValkeyLedger]:
+    ground = DatabaseLedger(database, clock)
+    if request.param == "database":
+        yield ground
+    else:
+        valkey: Valkey = request.getfixturevalue("valkey")
+        async with a_client(valkey.url) as client:
+            yield ValkeyLedger(client, ground, clock)
+
+
+def hourly(limit: int, clock: ManualClock, tenant_id: int = 1) -> tuple[Window, ...]:
+    return windows(Limits(rate_per_hour=limit), tenant_id, clock.now())
+
+
+async def reserved(ledger: Ledger, windows: tuple[Window, ...], wanted: int, times: int) -> int:
+    """How many are handed out to so many who ask at once."""
+    return sum(grant.count for grant in await asyncio.gather(*(ledger.reserve(windows, wanted) for _ in range(times))))
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_many_who_ask_at_once_get_the_limit_and_no_more(ledger: Ledger, clock: ManualClock) -> None:
+    assert await reserved(ledger, hourly(100, clock), 7, 30) == 100
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_whoever_gets_less_is_told_why_and_until_when(ledger: Ledger, clock: ManualClock) -> None:
+    needed = windows(Limits(rate_per_second=50, rate_per_hour=10, daily_limit=30), 1, clock.now())
+    grant = await ledger.reserve(needed, 12)
+    assert grant.count == 10
+    assert grant.blocked_by is not None
+    assert (grant.blocked_by.reason, grant.blocked_by.deferred_until % HOUR) == ("rate_per_hour", 0)
+    assert (await ledger.reserve((), 12)).count == 12
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_what_is_given_back_can_be_had_again(ledger: Ledger, clock: ManualClock) -> None:
+    needed = hourly(10, clock)
+    assert (await ledger.reserve(needed, 10)).count == 10
+    assert (await ledger.reserve(needed, 1)).count == 0
+    await ledger.give_back(needed, 4)
+    assert await reserved(ledger, needed, 1, 10) == 4
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_new_hour_begins_with_all_its_permits(ledger: Ledger, clock: ManualClock) -> None:
+    assert await reserved(ledger, hourly(5, clock), 5, 2) == 5
+    clock.advance(HOUR)
+    assert await reserved(ledger, hourly(5, clock), 5, 2) == 5
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_permits_of_one_hour_are_never_given_back_to_another(ledger: Ledger, clock: ManualClock) -> None:
+    before = hourly(5, clock)
+    await ledger.reserve(before, 5)
+    clock.advance(HOUR)
+    assert (await ledger.reserve(hourly(5, clock), 5)).count == 5
+    await ledger.give_back(before, 5)
+    assert (await ledger.reserve(hourly(5, clock), 5)).count == 0
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_tenants_do_not_share_their_permits(ledger: Ledger, clock: ManualClock) -> None:
+    assert (await ledger.reserve(hourly(5, clock, tenant_id=1), 5)).count == 5
+    assert (await ledger.reserve(hourly(5, clock, tenant_id=2), 5)).count == 5
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_those_who_take_and_those_who_give_back_do_not_block_each_other(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    """Three counters in one transaction each: taken in different orders, they would deadlock."""
+    needed = windows(Limits(rate_per_second=1_000, rate_per_hour=1_000, daily_limit=1_000), 1, clock.now())
+    await ledger.reserve(needed, 100)
+    await asyncio.gather(
+        *(ledger.give_back(needed, 1) for _ in range(60)), *(ledger.reserve(needed, 1) for _ in range(60))
+    )
+    assert await reserved(ledger, needed, 1_000, 2) == 1_000 - 100
+
+
+# Whatever happens to Valkey.
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_a_lost_valkey_leaves_the_database_to_count(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    needed = hourly(1_000, clock)
+    with valkey_server(tmp_path) as server:
+        async with a_client(server.url) as client:
+            ledger = ValkeyLedger(client, DatabaseLedger(database, clock), clock)
+            before = sum([(await ledger.reserve(needed, 3)).count for _ in range(20)])
+            server.kill()
+            after = await reserved(ledger, needed, 3, 20)
+            assert (before, after) == (60, 60)  # nobody waits because of it
+            rest = await reserved(ledger, needed, 1_000, 3)
+            # What lay in Valkey at the end, less than one block, is lost until the hour ends: too few, never too many.
+            assert 1_000 - 10 <= before + after + rest <= 1_000
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_a_flushed_valkey_never_lets_more_through(database: Database, clock: ManualClock, valkey: Valkey) -> None:
+    needed = hourly(500, clock)
+    async with a_client(valkey.url) as client:
+        ledger = ValkeyLedger(client, DatabaseLedger(database, clock), clock)
+        total = 0
+        for _ in range(400):
+            total += (await ledger.reserve(needed, 2)).count
+            if total % 50 == 0:
+                valkey.flush()
+        assert 400 <= total <= 500
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_a_valkey_that_does_not_answer_costs_a_moment_and_no_permit_too_many(
+    database: Database, clock: ManualClock, valkey: Valkey
+) -> None:
+    needed = hourly(300, clock)
+    async with a_client(valkey.url) as client:
+        ledger = ValkeyLedger(client, DatabaseLedger(database, clock), clock)
+        total = await reserved(ledger, needed, 2, 10)
+        valkey.freeze(milliseconds=700)  # longer than the client waits
+        total += await reserved(ledger, needed, 2, 10)
+        assert total == 40
+        total += await reserved(ledger, needed, 300, 3)
+        assert 290 <= total <= 300
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_a_valkey_that_wakes_up_with_an_old_memory_hands_out_nothing_twice(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A snapshot or a replica may still hold permits that were handed out since."""
+    needed = hourly(1_000, clock)
+    ground = DatabaseLedger(database, clock)
+    with valkey_server(tmp_path) as server:
+        async with a_client(server.url) as client:
+            ledger = ValkeyLedger(client, ground, clock)
+            total = await reserved(ledger, needed, 1, 1)  # the rest of its block lies in Valkey
+            server.save()
+            total += await reserved(ledger, needed, 1, 9)
+        server.kill()
+        with valkey_server(tmp_path, server.port) as awake:
+            async with a_client(awake.url) as client:
+                ledger = ValkeyLedger(client, ground, clock)
+                total += await reserved(ledger, needed, 1, 20)
+                total += await reserved(ledger, needed, 1_000, 3)
+    assert total <= 1_000
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_workers_with_and_without_valkey_share_one_limit(
+    engine: Engine, database: Database, clock: ManualClock, valkey: Valkey
+) -> None:
+    needed = hourly(200, clock)
+    elsewhere = Database(engine.url)
+    try:
+        async with a_client(valkey.url) as client, a_client("redis://127.0.0.1:1/0") as nobody:
+            ground = DatabaseLedger(database, clock)
+            ledgers = [
+                ValkeyLedger(client, ground, clock),
+                ValkeyLedger(client, DatabaseLedger(elsewhere, clock), clock),
+                ValkeyLedger(nobody, ground, clock),
+                ground,
+            ]
+            counts = await asyncio.gather(*(reserved(ledger, needed, 3, 30) for ledger in ledgers))
+            assert sum(counts) == 200
+    finally:
+        await elsewhere.close()
+
+
+@pytest.mark.promise("limits-without-valkey")
+async def test_a_block_ends_with_its_window(database: Database, clock: ManualClock, valkey: Valkey) -> None:
+    needed = hourly(1_000, clock)
+    async with a_client(valkey.url) as client:
+        await ValkeyLedger(client, DatabaseLedger(database, clock), clock).reserve(needed, 1)
+        assert 0 < await client.pttl(block_name(needed)) <= HOUR

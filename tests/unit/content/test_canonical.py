@@ -1,0 +1,50 @@
+"""What the MIME writer makes is canonical: providers rely on it instead of looking through every mail again."""
+
+import quopri
+from email import message_from_bytes, policy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.content.headers import Mailbox
+from mailwright.content.layout import Addressed, Frame, Layout
+from mailwright.content.mime import Letter, compose, quoted_printable
+
+# Dots, line ends and blanks, often: the characters that could begin a line with a dot or end one wrongly.
+TRICKY = st.text(st.sampled_from(".. \n\r\t=aé"), max_size=400)
+SENDER, READER = Mailbox("news@example.com", "News"), Mailbox("ada@example.com", "Ada")
+
+
+def is_canonical(content: bytes) -> bool:
+    lines = content.split(b"\r\n")
+    return not any(b"\r" in line or b"\n" in line or line.startswith(b".") for line in lines) and lines[-1] == b""
+
+
+@pytest.mark.promise("content-canonical")
+@given(html=TRICKY, text=TRICKY)
+def test_a_composed_letter_has_no_bare_line_end_and_no_line_that_begins_with_a_dot(html: str, text: str) -> None:
+    letter = Letter("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
+    assert is_canonical(compose(letter))
+
+
+@pytest.mark.promise("content-canonical")
+@given(value=TRICKY, literal=TRICKY)
+def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
+    literal = literal.replace("{", "")
+    layout = Layout.compile(
+        Frame(SENDER), subject="Hello", html=f"<p>{literal}{{{{ x }}}}.</p>", text=f"{literal}{{{{ x }}}}."
+    )
+    content = layout.fill(Addressed(READER, "<1@example.com>", 1_800_000_000_000, "1"), {"x": value})
+    assert is_canonical(content)
+    body = message_from_bytes(content, policy=policy.default).get_body(("plain",))
+    assert body is not None
+
+
+@pytest.mark.promise("content-canonical")
+@given(text=TRICKY)
+def test_encoding_a_leading_dot_keeps_the_text_and_the_length_of_lines(text: str) -> None:
+    encoded = quoted_printable(text)
+    expected = text.replace("\r\n", "\n").replace("\r", "\n").encode()
+    assert quopri.decodestring(encoded.replace(b"\r\n", b"\n")) == expected
+    assert all(len(line) <= 76 for line in encoded.split(b"\r\n"))
