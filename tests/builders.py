@@ -203,8 +203,9 @@ class Bench:
         return [accepted.outbox_id for accepted in await self.engine.intake.accept(messages)]
 
     async def worker(self, provider: Provider | None = None, name: str | None = None, **pace: Any) -> Worker:
+        """Its housekeeping comes round every few milliseconds, so that no test waits for it."""
         worker = await make_worker(self.engine, provider, name)
-        return Worker(worker._parts, replace(worker._pace, **pace)) if pace else worker
+        return Worker(worker._parts, replace(worker._pace, **{"keep_seconds": 0.005, **pace}))
 
     async def drain(self, provider: Provider | None = None, **pace: Any) -> None:
         await (await self.worker(provider, **pace)).run(drain=True)

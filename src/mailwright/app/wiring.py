@@ -115,6 +115,8 @@ async def make_worker(engine: Engine, provider: Provider | None = None, worker_i
     pace = Pace(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
+        # Often enough that a lock of any length is renewed well before it ends.
+        keep_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         doubt_grace=doubt_grace,
     )

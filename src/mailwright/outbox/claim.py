@@ -75,7 +75,7 @@ class Claims:
                 rows = await tx.run(
                     CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
                 )
-                taken.extend(rows)
+                taken.extend(sorted(rows, key=lambda row: row.message_key))  # an update answers in any order
                 self._last_lane = lane.number
                 if len(rows) == share and lane.at_most is None:
                     unfinished.append(lane)

@@ -1,39 +1,40 @@
-"""The caller: who asks, known by the key before anything else of a request is looked at."""
+"""The caller: who asks, known by the key before anything else of a request is looked at.
 
+Plain functions: the routes that take most of the traffic call them directly, because the framework's way of resolving
+dependencies costs more than all the rest of a request.
+"""
+
+import re
 from typing import Annotated
 
-from fastapi import Depends, Header, Request, Security
-from fastapi.security import HTTPBearer
+from fastapi import Depends, Request
 
 from mailwright.sources.api.keys import Caller
 from mailwright.sources.api.mail import Asking
-from mailwright.web.parts import Parts
-from mailwright.web.request_ids import request_id
+from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.web.parts import parts_of
+from mailwright.web.request_ids import request_id_of
 
-# For the description of the API only: the keys themselves decide, with one answer for every reason.
-_BEARER = HTTPBearer(scheme_name="apiKey", description="A key, as `mailwright key create` prints it.", auto_error=False)
+KEY_NAME = "Idempotency-Key"
+KEY_PATTERN = r"^[ -~]{1,255}$"
 
-
-async def _caller(request: Request, parts: Parts, _described: Annotated[object, Security(_BEARER)]) -> Caller:
-    return await parts.keys.authenticate(request.headers.get("authorization"))
-
-
-Calling = Annotated[Caller, Depends(_caller)]
+_KEY = re.compile(KEY_PATTERN)
 
 
-async def _asking(
-    caller: Calling,
-    request_id: Annotated[str, Depends(request_id)],
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            pattern=r"^[ -~]{1,255}$",
-            description="The same key with the same body is accepted once; every later request gets the first answer.",
-        ),
-    ] = None,
-) -> Asking:
-    return Asking(caller, request_id, idempotency_key)
+async def caller_of(request: Request) -> Caller:
+    caller = await parts_of(request).keys.authenticate(request.headers.get("authorization"))
+    request_id_of(request)
+    return caller
 
 
-AskingFor = Annotated[Asking, Depends(_asking)]
+async def asking_of(request: Request) -> Asking:
+    """The caller, and the names that the request goes by."""
+    caller = await caller_of(request)
+    key = request.headers.get(KEY_NAME)
+    if key is not None and not _KEY.fullmatch(key):
+        message = "must have 1 to 255 printable ASCII characters"
+        raise RequestInvalid([FieldError(KEY_NAME, "INVALID", message)])
+    return Asking(caller, request_id_of(request), key)
+
+
+Calling = Annotated[Caller, Depends(caller_of)]

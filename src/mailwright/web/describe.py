@@ -1,6 +1,6 @@
 """The API's description: which bodies, answers and problems each route has, as OpenAPI."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -10,17 +10,33 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from mailwright.sources.api.requests import BatchRequest, SendRequest
+from mailwright.web import caller, request_ids
 from mailwright.web.problems import MEDIA_TYPE, Problem
 
 _COMPONENTS = "#/components/schemas/"
+
+_API_KEY = {"type": "http", "scheme": "bearer", "description": "A key, as `mailwright key create` prints it."}
+_REQUEST_ID = {
+    "name": request_ids.NAME,
+    "in": "header",
+    "description": "Your own id of this request; one is made if you give none. The answer carries it.",
+    "schema": {"type": "string", "pattern": request_ids.PATTERN},
+}
+_IDEMPOTENCY_KEY = {
+    "name": caller.KEY_NAME,
+    "in": "header",
+    "description": "The same key with the same body is accepted once; every later request gets the first answer.",
+    "schema": {"type": "string", "pattern": caller.KEY_PATTERN},
+}
 
 # The models that routes name without handing them to the framework; collected as the routes are written.
 _models: dict[str, type[BaseModel]] = {}
 
 
-def accepting(model: type[BaseModel]) -> dict[str, Any]:
+def accepting(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[str, Any]:
     """The body of a route that reads it by itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
+    body = {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
+    return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 
 
 def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus) -> dict[int | str, Any]:
@@ -55,11 +71,23 @@ def describe(app: FastAPI, *, server: str) -> None:
                 routes=app.routes,
                 servers=[{"url": server}],
             )
-            schema.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+            components = schema.setdefault("components", {})
+            components["securitySchemes"] = {"apiKey": _API_KEY}
+            components.setdefault("schemas", {}).update(_schemas())
+            for path, operations in schema["paths"].items():
+                if path.startswith("/v1/"):
+                    _add_caller(operations.values())
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
+    """What holds for every route that knows its caller."""
+    for operation in operations:
+        operation["security"] = [{"apiKey": []}]
+        operation.setdefault("parameters", []).append(_REQUEST_ID)
 
 
 def _reference(model: type[BaseModel]) -> dict[str, str]:

@@ -20,10 +20,10 @@ from mailwright.sources.api.requests import (
 )
 from mailwright.web import answers
 from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
-from mailwright.web.caller import AskingFor, Calling
+from mailwright.web.caller import Calling, asking_of
 from mailwright.web.describe import accepting, answering
 from mailwright.web.paging import Page, decode_cursor, encode_cursor
-from mailwright.web.parts import Parts
+from mailwright.web.parts import Parts, parts_of
 
 router = APIRouter(prefix="/v1/email", tags=["email"])
 
@@ -56,16 +56,17 @@ class SearchQuery(Page):
 @router.post(
     "/send",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra=accepting(SendRequest),
+    openapi_extra=accepting(SendRequest, is_idempotent=True),
     responses=answering(
         {HTTPStatus.ACCEPTED: answers.AcceptedAnswer, HTTPStatus.OK: answers.AcceptedAnswer},
         HTTPStatus.CONFLICT,
         *_BODY_PROBLEMS,
     ),
 )
-async def send(request: Request, parts: Parts, asking: AskingFor) -> Response:
+async def send(request: Request) -> Response:
     """Accepts one message: 202 once it is on disk, 200 when the idempotency key was used before with this body."""
-    accepted = await parts.mail.send(asking, await read_json(request))
+    asking = await asking_of(request)
+    accepted = await parts_of(request).mail.send(asking, await read_json(request))
     if accepted.is_replay:
         return json_response(answers.accepted(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
     return json_response(answers.accepted(accepted), HTTPStatus.ACCEPTED)
@@ -74,15 +75,16 @@ async def send(request: Request, parts: Parts, asking: AskingFor) -> Response:
 @router.post(
     "/batch",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra=accepting(BatchRequest),
+    openapi_extra=accepting(BatchRequest, is_idempotent=True),
     responses=answering({HTTPStatus.ACCEPTED: answers.BatchAnswer}, *_BODY_PROBLEMS),
 )
-async def send_batch(request: Request, parts: Parts, asking: AskingFor) -> Response:
+async def send_batch(request: Request) -> Response:
     """Accepts up to 1,000 messages in one commit. A bad item is answered with its error and stops no other.
 
     With an idempotency key, each item has the key `<key>:<index>` of its own.
     """
-    results = await parts.mail.send_batch(asking, await read_json(request, LARGEST_BATCH))
+    asking = await asking_of(request)
+    results = await parts_of(request).mail.send_batch(asking, await read_json(request, LARGEST_BATCH))
     return json_response({"results": [answers.item(result) for result in results]}, HTTPStatus.ACCEPTED)
 
 

@@ -37,9 +37,13 @@ class ApiParts:
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
 
 
-async def _parts(request: Request) -> ApiParts:
+def parts_of(request: Request) -> ApiParts:
     parts: ApiParts = request.app.state.parts
     return parts
+
+
+async def _parts(request: Request) -> ApiParts:
+    return parts_of(request)
 
 
 Parts = Annotated[ApiParts, Depends(_parts)]

@@ -1,23 +1,24 @@
 """Request ids: every answer says under which id it is logged, the caller's own or one that we made."""
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
 
-from fastapi import Header, Request
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.ids import uuid7
+from mailwright.sources.api.requests import FieldError, RequestInvalid
 
 NAME = "X-Request-Id"
 PATTERN = r"^[ -~]{1,128}$"
 
-_ALLOWED = re.compile(PATTERN)
+_HEADER = NAME.lower().encode()
+_ALLOWED = re.compile(rb"[ -~]{1,128}")
 
 
 class RequestIds:
-    """Plain ASGI: one dictionary lookup on the way in, one header on the way out."""
+    """Plain ASGI: one look at the headers on the way in, one header more on the way out."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app = app
@@ -27,25 +28,29 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(NAME)
-        # An id that is not allowed is refused by the route; its answer gets an id of ours.
-        request_id = given if given is not None and _ALLOWED.fullmatch(given) else uuid7(self._clock.now())
-        scope.setdefault("state", {})["request_id"] = request_id
+        given = _given(scope["headers"])
+        is_allowed = given is not None and _ALLOWED.fullmatch(given) is not None
+        request_id = given if given is not None and is_allowed else uuid7(self._clock.now()).encode()
+        # An id that is not allowed is refused by the routes that know their caller; the answer has an id of ours.
+        scope.setdefault("state", {}).update(
+            request_id=request_id.decode(), has_bad_request_id=given is not None and not is_allowed
+        )
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[NAME] = request_id
+                message["headers"] = [*message["headers"], (_HEADER, request_id)]
             await send(message)
 
         await self._app(scope, receive, send_with_id)
 
 
-async def request_id(
-    request: Request,
-    _given: Annotated[
-        str | None,
-        Header(alias=NAME, pattern=PATTERN, description="Your own id of this request; one is made if you give none."),
-    ] = None,
-) -> str:
+def request_id_of(request: Request) -> str:
+    if request.state.has_bad_request_id:
+        message = "must have 1 to 128 printable ASCII characters"
+        raise RequestInvalid([FieldError(NAME, "INVALID", message)])
     found: str = request.state.request_id
     return found
+
+
+def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    return next((value for name, value in headers if name == _HEADER), None)

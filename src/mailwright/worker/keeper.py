@@ -62,7 +62,7 @@ class Keeper:
         try:
             self.renewed = await self._duties.claims.renew(held)
         except NotDurable:
-            # First thing when the database is back: a worker that is alive must not be taken over from, by itself least.
+            # First thing when the database is back: nobody must take over from a worker that is alive.
             self._last["renew"] -= self._renew_every
             raise
 

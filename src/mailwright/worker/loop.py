@@ -15,7 +15,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed, Outcome, Settlement
 from mailwright.domain.results import Category, ResultKind, SendResult
-from mailwright.ops import metrics
+from mailwright.ops import metrics, tracing
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Begun, Settling
@@ -35,7 +35,6 @@ log = logger(__name__)
 BUILD_STRIDE = 16
 # One claim takes no more than this: on SQLite the next settle waits for it.
 CLAIM_STRIDE = 100
-KEEP_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 5.0
 # A tenant at its limit of mails under way is looked at again after this.
 OVER_LIMIT_PAUSE: Instant = 250
@@ -49,6 +48,7 @@ class Pace:
     window: int = 64
     claim_batch: int = 500  # the most that is held ahead of need
     poll_seconds: float = 0.5
+    keep_seconds: float = 1.0
     shutdown_grace: Instant = 30 * SECOND
     doubt_grace: Instant = 0  # how long a provider's own report may take to come
 
@@ -75,6 +75,7 @@ class Worker:
         self._backlog: deque[Claimed] = deque()  # claimed and admitted
         self._stock: deque[Ready] = deque()  # validated and built
         self._building: list[Claimed] = []
+        self._exchanging: list[Claimed] = []  # part of the commit that is under way
         self._in_flight: dict[int, Ready] = {}
         self._done: list[Outcome] = []
         self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
@@ -82,6 +83,7 @@ class Worker:
         self._moved = asyncio.Event()  # something was built, sent or settled
         self._stopping = False
         self._until_idle = False
+        self._is_traced = tracing.is_on()
         self._is_feeding = True
         self._recent: deque[tuple[Instant, int]] = deque()
 
@@ -116,10 +118,12 @@ class Worker:
                 try:
                     if await self._take_more():
                         backoff.reset()
-                    elif self._until_idle and self._is_idle() and not await self._is_more_due():
+                    elif not self._until_idle:
+                        await self._parts.wake.wait(self._pace.poll_seconds)
+                    elif not self._is_idle():
+                        await self._wait_for_movement()
+                    elif not await self._is_more_due():
                         return
-                    else:
-                        await self._parts.wake.wait(0.005 if self._until_idle else self._pace.poll_seconds)
                 except NotDurable as error:
                     await backoff.wait(error)
         finally:
@@ -217,7 +221,7 @@ class Worker:
         while True:
             if self._stopping and leave_at is None:
                 leave_at = asyncio.get_running_loop().time() + self._pace.shutdown_grace / 1000
-            if self._stopping:
+            if self._stopping or self._parts.circuit.objection() is not None:
                 self._put_back_what_was_not_started()
             if not self._has_work():
                 if self._is_over(leave_at):
@@ -237,6 +241,7 @@ class Worker:
             await self._release()
         outcomes, self._done = self._done, []
         next_up = self._next_up()
+        self._exchanging = [each.claimed for each in (*outcomes, *next_up)]
         try:
             begun = await self._parts.settling.exchange(outcomes, [ready.claimed for ready in next_up])
         except BaseException:
@@ -245,6 +250,8 @@ class Worker:
             self._done = outcomes + self._done
             self._give_back(ready.claimed for ready in next_up)
             raise
+        finally:
+            self._exchanging = []
         self._account(outcomes)
         for ready in next_up:
             self._launch(ready, begun)
@@ -308,8 +315,11 @@ class Worker:
 
     def _account(self, outcomes: Sequence[Outcome]) -> None:
         if outcomes:
-            self._recent.append((self._parts.clock.now(), len(outcomes)))
+            now = self._parts.clock.now()
+            self._recent.append((now, len(outcomes)))
             announce(outcomes)
+            if self._is_traced:
+                tracing.record(outcomes, now)
 
     # Giving back.
 
@@ -350,13 +360,14 @@ class Worker:
             except Exception:  # without this round locks would end under mails that are being sent
                 log.exception("keeping_failed")
             metrics.SEND_RATE.set(sum(count for _, count in self._recent))
-            await asyncio.sleep(KEEP_SECONDS)
+            await asyncio.sleep(self._pace.keep_seconds)
 
     def _held(self) -> list[Claimed]:
         """What a lock must be kept on; an answer that could not be written yet is one of them."""
         built = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
         done = [outcome.claimed for outcome in self._done]
-        return [*self._backlog, *self._building, *built, *done, *(claimed for claimed, _ in self._to_release)]
+        given_back = [claimed for claimed, _ in self._to_release]
+        return [*self._backlog, *self._building, *built, *self._exchanging, *done, *given_back]
 
     def _presence(self) -> Presence:
         objection = self._parts.circuit.objection()
@@ -373,7 +384,7 @@ class Worker:
         return bool(self._done or self._to_release or can_begin)
 
     def _is_idle(self) -> bool:
-        waiting = self._backlog or self._building or self._stock
+        waiting = self._backlog or self._building or self._stock or self._exchanging
         return not (waiting or self._in_flight or self._done or self._to_release)
 
     def _is_over(self, leave_at: float | None) -> bool:

@@ -1,0 +1,95 @@
+"""The command line in a test: real processes, in a folder and an environment of their own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Runs `mailwright …` in `folder`, with nothing of this process's own settings."""
+
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    async def run(self, *arguments: str, **settings: str) -> Ended:
+        process = await self._start(arguments, settings)
+        async with asyncio.timeout(SECONDS):
+            out, err = await process.communicate()
+        return Ended(process.returncode or 0, out.decode(), err.decode())
+
+    async def ok(self, *arguments: str, **settings: str) -> Ended:
+        ended = await self.run(*arguments, **settings)
+        assert ended.code == 0, ended
+        return ended
+
+    @asynccontextmanager
+    async def service(self, *arguments: str, **settings: str) -> AsyncIterator["Service"]:
+        service = Service(await self._start(arguments, settings))
+        try:
+            yield service
+        finally:
+            await service.kill()
+
+    async def _start(self, arguments: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mailwright", *arguments),
+            cwd=self.folder,
+            env={**kept, "COLUMNS": "100", **self.settings, **settings},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+
+class Service:
+    """A command that runs until it is stopped; its log lines are read as they come."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.lines: list[dict[str, Any]] = []
+
+    async def logged(self, event: str) -> dict[str, Any]:
+        """The next line about this event."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            while raw := await self._process.stderr.readline():
+                line = json.loads(raw)
+                self.lines.append(line)
+                if line["event"] == event:
+                    return line
+        raise AssertionError(f"{event} was never logged: {self.lines}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def ended(self, within: float = SECONDS) -> int:
+        async with asyncio.timeout(within):
+            await self._process.communicate()
+        return self._process.returncode or 0
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.communicate()

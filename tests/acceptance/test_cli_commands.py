@@ -1,0 +1,364 @@
+"""Commands that answer and end: what they print, what they change, and the exit codes that scripts rely on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from mailwright.cli.endings import ending
+from mailwright.domain.clock import DAY, SystemClock
+from mailwright.domain.errors import NotFound
+from mailwright.domain.ids import uuid7
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries
+from tests.acceptance.commands import Commands
+from tests.api import an_api
+from tests.builders import a_message, an_intake
+from tests.conftest import Engine
+
+CLOCK = SystemClock()
+AUDIT = [
+    "accepted",
+    "sent",
+    "failed",
+    "in_doubt",
+    "closed_unknown",
+    "suppressed",
+    "cancelled",
+    "open",
+    "resent_in_doubt",
+    "ok",
+]
+
+
+@pytest.fixture
+def commands(engine: Engine, tmp_path: Path) -> Commands:
+    return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": engine.url})
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Commands:
+    """An empty folder: no database, no settings."""
+    return Commands(tmp_path)
+
+
+async def accepted(database: Database, **changes: object) -> str:
+    message = a_message(outbox_id=uuid7(CLOCK.now()), **changes)
+    [answer] = await an_intake(database, CLOCK).accept([message])  # type: ignore[arg-type]
+    return answer.outbox_id
+
+
+# Keys and tenants.
+
+
+@pytest.mark.promise("cli-key-alone")
+async def test_a_key_is_printed_alone_and_shown_never_again(commands: Commands) -> None:
+    made = await commands.ok("key", "create", "--tenant", "default")
+    key = made.out.removesuffix("\n")
+    assert key.startswith("mw_")
+    assert key.split() == [key]
+    assert made.err == ""
+    [listed] = (await commands.ok("key", "list", "--json")).json
+    assert key.endswith(listed["hint"])
+    assert key not in str(listed)
+    await commands.ok("key", "revoke", str(listed["id"]))
+    [revoked] = (await commands.ok("key", "list", "--json")).json
+    assert revoked["revokedAt"] is not None
+
+
+@pytest.mark.promise("cli-key-alone")
+async def test_the_first_command_that_writes_makes_the_sqlite_file(nowhere: Commands) -> None:
+    made = await nowhere.ok("key", "create", "--tenant", "default")
+    assert made.out.startswith("mw_")
+    assert (nowhere.folder / "mailwright.db").exists()
+
+
+@pytest.mark.promise("cli-tenants")
+async def test_a_tenant_is_created_limited_and_freed_again(commands: Commands) -> None:
+    await commands.ok("tenant", "create", "acme", "--rate-per-hour", "500", "--weight", "3")
+    await commands.ok("tenant", "set", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
+    acme = (await commands.ok("tenant", "show", "acme", "--json")).json
+    assert (acme["weight"], acme["maxInFlight"], acme["ratePerHour"]) == (3, 8, None)
+    assert [one["name"] for one in (await commands.ok("tenant", "list", "--json")).json] == ["acme", "default"]
+    again = await commands.run("tenant", "create", "acme")
+    assert (again.code, again.err) == (1, "The tenant acme exists already.\n")
+
+
+# Messages.
+
+
+@pytest.mark.promise("cli-show-as-api")
+async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, database: Database) -> None:
+    outbox_id = await accepted(database)
+    await commands.ok("worker", "--drain")
+    shown = (await commands.ok("message", "show", outbox_id, "--json")).json
+    async with an_api(database, CLOCK) as api:  # type: ignore[arg-type]
+        assert shown == (await api.client.get(f"/v1/email/{outbox_id}")).json()
+    assert shown["status"] == "SENT"
+    assert [event["type"] for event in shown["events"]] == ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"]
+
+
+@pytest.mark.promise("cli-show-for-people")
+async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
+    commands: Commands, database: Database
+) -> None:
+    payload = {"to": "ada@example.com", "subject": "Hello", "html": "<script>x</script>"}
+    outbox_id = await accepted(database, to="ada@example.com", payload=payload)
+    await commands.ok("worker", "--drain")
+    shown = (await commands.ok("message", "show", outbox_id)).out
+    for words in ("✗ FAILED", "ada@example.com", "INVALID_TEMPLATE", "It is not waiting", "VALIDATION_FAILED", "+0 ms"):
+        assert words in shown
+
+
+@pytest.mark.promise("cli-explain")
+async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, database: Database) -> None:
+    outbox_id = await accepted(database)
+    spoken = await commands.ok("message", "explain", outbox_id)
+    assert "It is due, but no worker is running; start `mailwright worker`." in spoken.out
+    told = (await commands.ok("message", "explain", outbox_id, "--json")).json
+    assert (told["state"], told["outboxId"]) == ("no_worker", outbox_id)
+
+
+@pytest.mark.promise("cli-messages")
+async def test_messages_are_found_cancelled_and_retried(commands: Commands, database: Database) -> None:
+    waiting = await accepted(database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
+    other = await accepted(database, to="grace@example.com")
+    found = (await commands.ok("message", "list", "--to", "Ada@Example.com", "--json")).json
+    assert [one["outboxId"] for one in found] == [waiting]
+    assert "CANCELLED" in (await commands.ok("message", "cancel", waiting)).out
+    [cancelled] = (await commands.ok("message", "list", "--status", "cancelled", "--json")).json
+    assert cancelled["outboxId"] == waiting
+    listed = (await commands.ok("message", "list")).out
+    assert waiting in listed
+    assert other in listed
+    refused = await commands.run("message", "retry", other)
+    assert refused.code == 1
+    assert "only one that has failed can be tried again" in refused.err
+
+
+@pytest.mark.promise("cli-not-found")
+async def test_what_is_not_there_is_a_no_and_a_sentence(commands: Commands) -> None:
+    for arguments in (
+        ("message", "show", "nonsense"),
+        ("message", "explain", uuid7(CLOCK.now())),
+        ("tenant", "show", "nobody"),
+        ("template", "show", "nothing"),
+        ("key", "create", "--tenant", "nobody"),
+    ):
+        ended = await commands.run(*arguments)
+        assert ended.code == 1, ended
+        assert ended.out == ""
+        assert ended.err.startswith("There is no ")
+        assert ended.err.count("\n") == 1
+
+
+@pytest.mark.promise("cli-dead-letters")
+async def test_dead_letters_are_listed_and_retried_together(commands: Commands, database: Database) -> None:
+    ids = [await accepted(database, retry_policy="notifications") for _ in range(2)]
+    # Nobody listens there: three attempts without a wait between them, and the letter is dead.
+    broken = {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none"}
+    for _ in range(40):
+        await commands.ok("worker", "--drain", **broken)
+        letters = (await commands.ok("dead-letters", "list", "--json")).json
+        if len(letters) == 2:
+            break
+    assert {letter["outboxId"] for letter in letters} == set(ids)
+    assert "2 messages" in (await commands.ok("dead-letters", "retry", "--all")).out
+    assert (await commands.ok("dead-letters", "list", "--json")).json == []
+    await commands.ok("worker", "--drain")
+    assert (await commands.ok("audit", "--json")).json["sent"] == 2
+
+
+@pytest.mark.promise("cli-suppressions")
+async def test_a_suppressed_address_is_refused_until_it_is_removed(commands: Commands, database: Database) -> None:
+    await commands.ok("suppressions", "add", "Ada@Example.com", "--reason", "asked us to")
+    [entry] = (await commands.ok("suppressions", "list", "--json")).json
+    assert (entry["email"], entry["reason"], entry["source"]) == ("ada@example.com", "asked us to", "cli")
+    outbox_id = await accepted(database, to="ada@example.com")
+    await commands.ok("worker", "--drain")
+    assert (await commands.ok("audit", "--json")).json["suppressed"] == 1
+    await commands.ok("suppressions", "remove", "ada@example.com")
+    await commands.ok("message", "retry", outbox_id)
+    await commands.ok("worker", "--drain")
+    assert (await commands.ok("audit", "--json")).json["sent"] == 1
+
+
+@pytest.mark.promise("cli-templates")
+async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(commands: Commands) -> None:
+    (commands.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")
+    (commands.folder / "bad.html").write_text("<p>Hello {{ name </p>")
+    put = ("template", "put", "hello", "--subject", "Hello", "--html")
+    await commands.ok(*put, "hello.html")
+    await commands.ok(*put, "hello.html")
+    assert (await commands.run(*put, "bad.html")).code == 2
+    assert (await commands.ok("template", "show", "hello", "--json")).json["version"] == 2
+    assert [one["templateId"] for one in (await commands.ok("template", "list", "--json")).json] == ["hello"]
+
+
+# Proofs and checks.
+
+
+@pytest.mark.promise("cli-audit")
+async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Commands, database: Database) -> None:
+    await accepted(database)
+    first = (await commands.ok("audit", "--json")).json
+    assert list(first) == AUDIT
+    assert (first["accepted"], first["open"], first["ok"]) == (1, 1, True)
+    assert "1 accepted = 1 open" in (await commands.ok("audit")).out
+    async with database.write() as tx:
+        await tx.execute(delete(deliveries))
+    lost = await commands.run("audit", "--json")
+    assert (lost.code, lost.json["ok"]) == (1, False)
+
+
+@pytest.mark.promise("cli-check")
+async def test_check_tells_what_works_and_what_to_do(commands: Commands) -> None:
+    checked = (await commands.ok("check", "--json")).json
+    verdicts = {finding["name"]: finding["verdict"] for finding in checked["findings"]}
+    assert verdicts == {
+        "settings": "ok",
+        "database": "ok",
+        "workers": "warning",
+        "provider": "ok",
+        "sender": "warning",
+    }
+    shown = (await commands.ok("check")).out
+    assert "✓ ok" in shown
+    assert "! warning" in shown
+    broken = {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none"}
+    failed = await commands.run("check", MAILWRIGHT_REDIS_URL="redis://127.0.0.1:1", **broken)
+    assert failed.code == 1
+    assert failed.out.count("✗ problem") == 2
+
+
+@pytest.mark.promise("cli-database-form")
+async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Commands) -> None:
+    assert (await nowhere.run("db", "status")).code == 3
+    await nowhere.ok("db", "upgrade")
+    status = (await nowhere.ok("db", "status", "--json")).json
+    assert status["ok"]
+    assert status["current"] == status["newest"]
+    assert "already" in (await nowhere.ok("db", "upgrade")).out
+
+
+# How commands end.
+
+
+@pytest.mark.promise("cli-configuration-errors")
+async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> None:
+    wrong = {
+        "MAILWRIGHT_PORT": "high",
+        "MAILWRIGHT_TIMEZONE": "Atlantis",
+        "MAILWRIGHT_WORKING_HOURS": "9-5",
+        "MAILWRIGHT_RATE_PER_HOUR": "-1",
+    }
+    for arguments in (("serve",), ("worker",), ("audit",), ("check",)):
+        ended = await nowhere.run(*arguments, **wrong)
+        assert ended.code == (1 if arguments == ("check",) else 2)
+        assert all(name in ended.out + ended.err for name in wrong)
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.promise("cli-database-unavailable")
+async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) -> None:
+    url = "postgresql://user:secret@127.0.0.1:1/mail"
+    for arguments in (("audit",), ("key", "create"), ("serve",), ("worker", "--drain")):
+        ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url)
+        assert ended.code == 3, ended
+        assert "MAILWRIGHT_DATABASE_URL" in ended.err
+        assert "secret" not in ended.err
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.promise("cli-database-unavailable")
+async def test_looking_does_not_make_a_database(nowhere: Commands) -> None:
+    for arguments in (("audit",), ("message", "list"), ("check",)):
+        assert (await nowhere.run(*arguments)).code in (1, 3)
+    assert not (nowhere.folder / "mailwright.db").exists()
+    (nowhere.folder / "mailwright.db").touch()
+    empty = await nowhere.run("audit")
+    assert (empty.code, "mailwright db upgrade" in empty.err) == (3, True)
+
+
+@pytest.mark.promise("cli-usage-errors")
+async def test_wrong_usage_ends_with_2(nowhere: Commands) -> None:
+    for arguments in (("nonsense",), ("message", "resolve", "x", "--as", "maybe"), ("dead-letters", "retry")):
+        ended = await nowhere.run(*arguments)
+        assert ended.code == 2
+        assert "Traceback" not in ended.err
+    assert "Did you mean" in (await nowhere.run("mesage")).err
+
+
+@pytest.mark.promise("cli-bugs-are-told-apart")
+def test_a_bug_is_told_in_a_sentence_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ending(ZeroDivisionError("by zero")) == 70
+    told = capsys.readouterr().err
+    assert "ZeroDivisionError: by zero" in told
+    assert "MAILWRIGHT_DEBUG=1" in told
+
+
+@pytest.mark.promise("cli-bugs-are-told-apart")
+def test_what_went_wrong_in_a_task_is_told_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ending(ExceptionGroup("tasks", [ExceptionGroup("more", [NotFound("there is no such thing")])])) == 1
+    assert capsys.readouterr().err == "There is no such thing.\n"
+
+
+HELP = """
+import sys
+from mailwright.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+print([name for name in ("fastapi", "sqlalchemy", "alembic", "redis") if name in sys.modules])
+"""
+
+
+@pytest.mark.promise("cli-help")
+async def test_help_is_light_and_names_the_exit_codes(nowhere: Commands) -> None:
+    ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.endswith("[]\n")
+    assert "Exit codes" in ended.stdout
+    assert (await nowhere.ok("--version")).out.startswith("mailwright ")
+    offered = await nowhere.run(_MAILWRIGHT_COMPLETE="complete_bash", COMP_WORDS="mailwright me", COMP_CWORD="1")
+    assert offered.out.split() == ["message"]
+
+
+@pytest.mark.promise("cli-bench")
+async def test_bench_measures_without_touching_anything(nowhere: Commands) -> None:
+    measured = (await nowhere.ok("bench", "--count", "50", "--json")).json
+    assert measured["count"] == 50
+    assert measured["mails_per_second"] > 0
+    assert list(nowhere.folder.iterdir()) == []
+    refused = await nowhere.run("bench", "--smtp-url", "smtp://mail.example.com")
+    assert refused.code == 2
+
+
+# The demonstration.
+
+
+@pytest.mark.promise("cli-demo")
+async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhere: Commands) -> None:
+    mine = {"MAILWRIGHT_DATABASE_URL": "postgresql://127.0.0.1:1/mine", "MAILWRIGHT_PROVIDER": "smtp"}
+    shown = await nowhere.ok("demo", "--once", "--port", "0", **mine)
+    for words in (
+        "✓ SENT",
+        "✗ FAILED",
+        "– CANCELLED",
+        "RECIPIENT_NOT_FOUND",
+        "RECIPIENT_SUPPRESSED",
+        "INVALID_TEMPLATE",
+        "It is scheduled",
+        "16 accepted = ",
+        "curl http://127.0.0.1:",
+    ):
+        assert words in shown.out
+    assert [path.name for path in nowhere.folder.iterdir()] == ["var"]
+    mails = list((nowhere.folder / "var/demo/mailbox/new").iterdir())
+    audit = (await nowhere.ok("audit", "--json", MAILWRIGHT_DATABASE_URL="sqlite:///var/demo/mailwright.db")).json
+    assert audit["sent"] == len(mails) >= 9
+    assert audit["ok"]
+    kept = await nowhere.ok("demo", "--once", "--keep", "--port", "0")
+    assert "16 accepted = " in kept.out

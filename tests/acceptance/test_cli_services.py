@@ -1,0 +1,150 @@
+"""Services: they start, serve, and leave in order when they are told to."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from mailwright.domain.clock import SystemClock
+from mailwright.domain.ids import uuid7
+from mailwright.storage.database import Database
+from tests.acceptance.commands import Commands
+from tests.builders import a_message, an_intake
+from tests.conftest import Engine
+from tests.engines import PostgresServer
+from tests.standins.smtp_sink import SmtpSink, Step
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def commands(engine: Engine, tmp_path: Path) -> Commands:
+    return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": engine.url})
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[SmtpSink]:
+    async with SmtpSink() as sink:
+        yield sink
+
+
+def through(sink: SmtpSink) -> dict[str, str]:
+    return {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": f"{sink.url}?tls=none"}
+
+
+async def accept(database: Database, count: int = 1) -> list[str]:
+    messages = [a_message(outbox_id=uuid7(CLOCK.now())) for _ in range(count)]
+    return [one.outbox_id for one in await an_intake(database, CLOCK).accept(messages)]  # type: ignore[arg-type]
+
+
+async def empty(url: str) -> None:
+    database = Database(url)
+    async with database.write() as tx:
+        await tx.execute(text("DROP SCHEMA public CASCADE"))
+        await tx.execute(text("CREATE SCHEMA public"))
+    await database.close()
+
+
+@pytest.mark.promise("cli-serve")
+async def test_serve_accepts_sends_and_leaves_in_order(commands: Commands) -> None:
+    key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
+    async with commands.service("serve", "--port", "0") as service:
+        address = (await service.logged("api_started"))["address"]
+        async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}) as client:
+            assert (await client.get("/readyz")).json()["parts"]["worker"] == "ok"
+            body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
+            sent = (await client.post("/v1/email/send", json=body)).json()["outboxId"]
+            while (await client.get(f"/v1/email/{sent}")).json()["status"] != "SENT":
+                pass
+        service.signal(signal.SIGTERM)
+        await service.logged("api_stopped")
+        assert await service.ended() == 0
+    assert (await commands.ok("audit", "--json")).json["sent"] == 1
+
+
+@pytest.mark.promise("cli-serve")
+async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
+    key = (await commands.ok("key", "create")).out.strip()
+    async with commands.service("serve", "--port", "0", "--no-worker") as service:
+        address = (await service.logged("api_started"))["address"]
+        async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}) as client:
+            assert "worker" not in (await client.get("/readyz")).json()["parts"]
+            body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
+            outbox_id = (await client.post("/v1/email/send", json=body)).json()["outboxId"]
+        told = (await commands.ok("message", "explain", outbox_id, "--json")).json
+        assert told["state"] == "no_worker"
+        service.signal(signal.SIGINT)
+        assert await service.ended() == 0
+
+
+@pytest.mark.promise("cli-worker-drain")
+async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, database: Database) -> None:
+    await accept(database, 20)
+    drained = await commands.ok("worker", "--drain", "--concurrency", "4")
+    assert [json.loads(line)["event"] for line in drained.err.splitlines()] == ["worker_started", "worker_stopped"]
+    assert (await commands.ok("audit", "--json")).json["sent"] == 20
+
+
+@pytest.mark.promise("cli-graceful-stop")
+@pytest.mark.parametrize("arguments", [("worker",), ("serve", "--port", "0")])
+async def test_what_is_in_flight_is_finished_before_a_service_leaves(
+    commands: Commands, database: Database, sink: SmtpSink, arguments: tuple[str, ...]
+) -> None:
+    held = sink.hold(Step.DOT, nth=1)
+    await accept(database)
+    async with commands.service(*arguments, **through(sink)) as service:
+        await held.reached.wait()
+        service.signal(signal.SIGTERM)
+        await service.logged("stopping")
+        held.release()
+        assert await service.ended() == 0
+    figures = (await commands.ok("audit", "--json")).json
+    assert (figures["sent"], figures["in_doubt"], figures["open"]) == (1, 0, 0)
+
+
+@pytest.mark.promise("cli-second-signal")
+async def test_a_second_signal_ends_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
+    held = sink.hold(Step.DOT, nth=1)
+    await accept(database)
+    async with commands.service("worker", **through(sink)) as service:
+        await held.reached.wait()
+        service.signal(signal.SIGTERM)
+        await service.logged("stopping")
+        began = time.monotonic()
+        service.signal(signal.SIGTERM)
+        assert await service.ended() == 128 + signal.SIGTERM
+        assert time.monotonic() - began < 2
+    held.release()
+
+
+@pytest.mark.promise("cli-serve-refuses")
+async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    await Commands(tmp_path).ok("worker", "--drain")
+    assert (tmp_path / "mailwright.db").exists()
+    url = await postgres_server.create()
+    await empty(url)
+    commands = Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": url})
+    for arguments in (("serve",), ("worker",)):
+        refused = await commands.run(*arguments)
+        assert refused.code == 3
+        assert "mailwright db upgrade" in refused.err
+    await commands.ok("db", "upgrade")
+    await commands.ok("worker", "--drain")
+    await postgres_server.drop(url)
+
+
+@pytest.mark.promise("cli-serve-refuses")
+async def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = await Commands(tmp_path).run("serve", "--port", str(taken.getsockname()[1]))
+    assert ended.code == 2
+    assert "address already in use" in ended.err
+    assert "--port" in ended.err

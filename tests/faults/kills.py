@@ -1,0 +1,41 @@
+"""F1: workers are killed at random. Nothing is lost, and nothing is sent twice without the books saying so."""
+
+import asyncio
+import random
+
+from tests.faults.books import compare, doubts_by_worker
+from tests.faults.figures import Figures
+from tests.faults.stage import Stage
+
+WINDOW = 64
+SEED = 20_260_101
+
+
+async def run(stage: Stage, *, kills: int, messages: int) -> Figures:
+    figures, chance = Figures(), random.Random(SEED)
+    await stage.open_sink(latency_seconds=0.05)
+    workers = [stage.worker(), stage.worker()]
+    broken_audits = 0
+    killed: list[int] = []
+    for number in range(kills):
+        await stage.accept(messages // kills + (messages % kills if number == 0 else 0))
+        chosen = chance.randrange(len(workers))
+        await workers[chosen].says("worker_started")
+        await asyncio.sleep(chance.uniform(0.0, 0.6))
+        workers[chosen].kill()
+        killed.append(workers[chosen].pid)
+        workers[chosen] = stage.worker()
+        broken_audits += not (await stage.audit())["ok"]
+    await stage.all_done(seconds=30)
+    for worker in workers:
+        worker.kill()  # with nothing under way, even this leaves nothing behind
+
+    doubts = await doubts_by_worker(stage)
+    dead = {name: found for name, found in doubts.items() if int(name.split("-")[-2]) in killed}
+    figures.note("kills", kills)
+    figures.none("audits that did not add up", broken_audits)
+    figures.at_most("most in doubt after one kill", max(dead.values(), default=0), WINDOW)
+    figures.note("in doubt per kill, mean", round(sum(dead.values()) / kills, 1))
+    figures.note("doubts about workers that lived", sum(doubts.values()) - sum(dead.values()))
+    await compare(stage, figures)
+    return figures

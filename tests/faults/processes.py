@@ -1,0 +1,76 @@
+"""Processes of our own: started, signalled and ended by their id, and never left behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class TookTooLong(AssertionError):
+    """What a fault run waits for did not happen in time."""
+
+
+class Process:
+    """One child. What it says goes to a file, which is also how we hear that it is ready."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, *arguments],
+                env=dict(environment),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C reaches the run alone, which then ends its children
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._popen.poll()
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """At once; nothing of it is left when this returns."""
+        if self.exit_code is None:
+            self.signal(signal.SIGKILL)
+            self._popen.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.exit_code is None:
+            os.kill(self.pid, number)
+
+    async def says(self, words: str, seconds: float = 30.0) -> None:
+        await until(lambda: words in self.said or self._has_ended(words), seconds, f"{words!r} in {self.log}")
+
+    async def ended(self, seconds: float = 40.0) -> int:
+        await until(lambda: self.exit_code is not None, seconds, f"the end of {self.log.stem}")
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def _has_ended(self, waiting_for: str) -> bool:
+        if self.exit_code is not None and waiting_for not in self.said:
+            raise AssertionError(
+                f"{self.log.stem} ended with {self.exit_code} before {waiting_for!r}: {self.said[-800:]}"
+            )
+        return False
+
+
+async def until(is_so: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TookTooLong(f"waited {seconds:g} s for {what}")
+        await asyncio.sleep(0.02)

@@ -1,0 +1,181 @@
+"""The stage of a fault run: an engine's database, a sink, and real processes of Mailwright around them."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import func, select
+
+from mailwright.domain.clock import SystemClock
+from mailwright.domain.message import NewMessage
+from mailwright.domain.states import OPEN
+from mailwright.outbox.audit import audit
+from mailwright.outbox.intake import Intake
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries
+from tests.builders import a_message, a_newsletter, nobody_listens
+from tests.faults.processes import Process, TookTooLong, until
+from tests.faults.sink import received
+
+LOCK_TTL_SECONDS = 2
+ACCEPT_AT_ONCE = 1_000
+
+
+class Stage:
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.database = Database(url)
+        self.accepted: dict[str, NewMessage] = {}
+        self.smtp_url = ""
+        self.settings: dict[str, str] = {}
+        self._book = folder / "received.txt"
+        self._book.touch()
+        self._intake = Intake(self.database, SystemClock(), nobody_listens)
+        self._numbers = count(1)
+        self._children: list[Process] = []
+
+    # Processes.
+
+    async def open_sink(self, latency_seconds: float = 0.0) -> None:
+        port_file = self.folder / "sink.port"
+        words = ["-m", "tests.faults.sink", str(self._book), str(port_file), "--latency", str(latency_seconds)]
+        sink = self.start("sink", words)
+        await until(lambda: port_file.exists() or sink.exit_code is not None, 20, "the sink")
+        self.smtp_url = f"smtp://127.0.0.1:{port_file.read_text()}?tls=none"
+
+    def worker(self, **settings: object) -> Process:
+        return self.start("worker", ["-m", "mailwright", "worker"], **settings)
+
+    async def working(self, **settings: object) -> Process:
+        """A worker that has begun to work."""
+        worker = self.worker(**settings)
+        await worker.says("worker_started")
+        return worker
+
+    async def api(self, *options: str, **settings: object) -> tuple[Process, int]:
+        """A served API and its port."""
+        api = self.start("serve", ["-m", "mailwright", "serve", "--port", "0", *options], **settings)
+        await api.says("api_started")
+        line = next(line for line in api.said.splitlines() if "api_started" in line)
+        return api, int(orjson.loads(line)["address"].rsplit(":", 1)[1])
+
+    async def command(self, *words: str) -> str:
+        """A command of Mailwright, run to its end; what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "mailwright",
+            *words,
+            env=self.environment(),
+            cwd=self.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert process.returncode == 0, f"{words}: {process.returncode}: {output.decode()}{errors.decode()}"
+        return output.decode()
+
+    def start(self, name: str, arguments: list[str], **settings: object) -> Process:
+        log = self.folder / f"{name}-{next(self._numbers)}.log"
+        child = Process(arguments, self.environment(**settings), log, self.folder)
+        self._children.append(child)
+        return child
+
+    def environment(self, **settings: object) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
+        return {
+            **ours,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "MAILWRIGHT_DATABASE_URL": self.url,
+            "MAILWRIGHT_PROVIDER": "smtp",
+            "MAILWRIGHT_SMTP_URL": self.smtp_url or "smtp://127.0.0.1:1?tls=none",
+            "MAILWRIGHT_FROM": "Shop <shop@example.com>",
+            "MAILWRIGHT_LOCK_TTL_SECONDS": str(LOCK_TTL_SECONDS),
+            "UNSUBSCRIBE_SECRET": "s" * 32,
+            **self.settings,
+            **{name: str(value) for name, value in settings.items()},
+        }
+
+    # Messages.
+
+    async def accept(self, messages: int, *, bulk_share: float = 0.5) -> None:
+        """Half of them newsletters, which are held when in doubt; the others are sent again once."""
+        bulk = int(messages * bulk_share)
+        await self.accept_all([*(a_newsletter() for _ in range(bulk)), *(a_message() for _ in range(messages - bulk))])
+
+    async def accept_all(self, messages: list[NewMessage]) -> None:
+        for start in range(0, len(messages), ACCEPT_AT_ONCE):
+            await self._intake.accept(messages[start : start + ACCEPT_AT_ONCE])
+        self.accepted |= {message.outbox_id: message for message in messages}
+
+    def received(self) -> Counter[str]:
+        return received(self._book)
+
+    async def open_messages(self) -> int:
+        """Those that a worker still has to do something about."""
+        async with self.database.read() as tx:
+            query = select(func.count()).select_from(deliveries).where(deliveries.c.status.in_(OPEN))
+            return int((await tx.execute(query))[0][0])
+
+    async def all_done(self, seconds: float) -> None:
+        """Waits until nothing is open, and every doubt has been decided for the first time."""
+        remaining = await self._remaining()
+        waited = 0.0
+        while remaining:
+            await asyncio.sleep(0.2)
+            waited += 0.2
+            before, remaining = remaining, await self._remaining()
+            if remaining < before:
+                waited = 0.0  # as long as it moves, it may take its time
+            if waited > seconds:
+                raise TookTooLong(f"{remaining} messages did not move for {seconds:g} s")
+
+    async def _remaining(self) -> int:
+        now = SystemClock().now()
+        async with self.database.read() as tx:
+            undecided = deliveries.c.status.in_(OPEN) | (
+                (deliveries.c.status == "IN_DOUBT") & (deliveries.c.claimable_at <= now + 60_000)
+            )
+            return int((await tx.execute(select(func.count()).select_from(deliveries).where(undecided)))[0][0])
+
+    async def audit(self) -> dict[str, Any]:
+        """By the command, as an operator would."""
+        found: dict[str, Any] = orjson.loads(await self.command("audit", "--json"))
+        return found
+
+    async def identity_holds(self) -> bool:
+        return (await audit(self.database)).ok
+
+    async def close(self) -> None:
+        for child in self._children:
+            child.signal(signal.SIGCONT)
+            child.kill()
+        await self._intake.close()
+        await self.database.close()
+
+
+@asynccontextmanager
+async def a_stage(url: str) -> AsyncIterator[Stage]:
+    folder = Path(tempfile.mkdtemp(prefix="mwfault"))
+    stage = Stage(url, folder)
+    try:
+        yield stage
+    except BaseException:
+        # Whoever looks for the reason needs what the processes said.
+        await stage.close()
+        raise
+    else:
+        await stage.close()
+        shutil.rmtree(folder, ignore_errors=True)
