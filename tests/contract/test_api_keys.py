@@ -49,7 +49,7 @@ async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
     ],
 )
 async def test_no_or_a_wrong_key_is_401(api: Api, authorization: str | None) -> None:
-    headers = {} if authorization is None else {"Authorization": authorization.encode()}
+    headers = {} if authorization is None else {b"Authorization": authorization.encode()}
     answer = await api.anonymous.get("/v1/email", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")

@@ -70,7 +70,8 @@ async def test_a_message_is_shown_with_its_story(api: Api) -> None:
 @pytest.mark.promise("api-search")
 async def test_pages_are_followed_by_their_cursor(api: Api) -> None:
     sent = [await api.send(to=f"reader{number}@example.com") for number in range(5)]
-    found, query = [], {"limit": 2}
+    found: list[str] = []
+    query: dict[str, Any] = {"limit": 2}
     while True:
         answer = await page(api, **query)
         found.extend(message["outboxId"] for message in answer["messages"])

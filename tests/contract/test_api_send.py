@@ -75,7 +75,7 @@ async def test_a_request_id_is_made_where_none_is_given(api: Api) -> None:
 @pytest.mark.parametrize("given", ["", "x" * 129, "tab\there", "ünïcode"])
 async def test_a_request_id_that_is_not_allowed_is_refused(api: Api, given: str) -> None:
     before = await api.stored()
-    answer = await api.client.post(SEND, json=a_request(), headers={"X-Request-Id": given.encode()})
+    answer = await api.client.post(SEND, json=a_request(), headers={b"X-Request-Id": given.encode()})
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == ["X-Request-Id"]
     assert is_uuid(answer.headers["X-Request-Id"])

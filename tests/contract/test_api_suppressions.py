@@ -77,7 +77,8 @@ async def test_the_list_comes_latest_first_and_page_by_page(api: Api) -> None:
     for number in range(5):
         await api.client.post(ROUTE, json={"email": f"reader{number}@example.com"})
     await api.stranger.post(ROUTE, json={"email": "theirs@example.com"})
-    found, cursor = [], None
+    found: list[str] = []
+    cursor = None
     while True:
         page = (await api.client.get(ROUTE, params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
         found.extend(entry["email"] for entry in page["suppressions"])

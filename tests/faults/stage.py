@@ -1,6 +1,7 @@
 """The stage of a fault run: an engine's database, a sink, and real processes of Mailwright around them."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -8,7 +9,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import SystemClock
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
 from mailwright.outbox.audit import audit
@@ -29,6 +30,7 @@ from tests.faults.sink import received
 
 LOCK_TTL_SECONDS = 2
 ACCEPT_AT_ONCE = 1_000
+REPOSITORY = str(Path(__file__).parents[2])
 
 
 class Stage:
@@ -97,7 +99,7 @@ class Stage:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
         return {
             **ours,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [REPOSITORY, os.environ.get("PYTHONPATH")])),
             "MAILWRIGHT_DATABASE_URL": self.url,
             "MAILWRIGHT_PROVIDER": "smtp",
             "MAILWRIGHT_SMTP_URL": self.smtp_url or "smtp://127.0.0.1:1?tls=none",
@@ -131,18 +133,24 @@ class Stage:
 
     async def all_done(self, seconds: float) -> None:
         """Waits until nothing is open, and every doubt has been decided for the first time."""
-        remaining = await self._remaining()
-        waited = 0.0
-        while remaining:
-            await asyncio.sleep(0.2)
-            waited += 0.2
-            before, remaining = remaining, await self._remaining()
-            if remaining < before:
-                waited = 0.0  # as long as it moves, it may take its time
+        waited, fewest = 0.0, None
+        while remaining := await self._remaining_patiently():
+            if fewest is None or remaining < fewest:
+                waited, fewest = 0.0, remaining  # as long as it moves, it may take its time
             if waited > seconds:
                 raise TookTooLong(f"{remaining} messages did not move for {seconds:g} s")
+            await asyncio.sleep(0.2)
+            waited += 0.2
 
-    async def _remaining(self) -> int:
+    async def _remaining_patiently(self) -> int:
+        """A fault cuts our own connections as well; the first use of each finds out."""
+        for _ in range(10):
+            with contextlib.suppress(NotDurable):
+                return await self.remaining()
+        return await self.remaining()
+
+    async def remaining(self) -> int:
+        """Open messages, and doubts that are about to be decided."""
         now = SystemClock().now()
         async with self.database.read() as tx:
             undecided = deliveries.c.status.in_(OPEN) | (
@@ -166,7 +174,7 @@ class Stage:
         await self.database.close()
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def a_stage(url: str) -> AsyncIterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="mwfault"))
     stage = Stage(url, folder)

@@ -82,6 +82,8 @@ def _ascii_domain(domain: str) -> str:
             raise InvalidAddress(f"the domain is not valid: {error}") from error
         if "." not in ascii_domain:
             raise InvalidAddress("the domain needs a dot, as in example.com")
+        for label in ascii_domain.split("."):  # a dot at the end would be a second spelling of the same domain
+            _check_label(label)
     if len(ascii_domain) > 253:
         raise InvalidAddress("the domain is longer than 253 characters")
     return ascii_domain

@@ -1,12 +1,12 @@
 """Claiming: a worker takes due messages for a while. A crash costs the lock, never the mail."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.ids import claim_token
+from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed
 from mailwright.storage.database import Database
@@ -63,79 +63,71 @@ class Claims:
         return {row.message_key: locked_until for row in renewed}
 
     async def _claim(self, tx: Runner, limit: int) -> list[Claimed]:
-        now, token = self._clock.now(), claim_token()
-        taken: list[Any] = []
+        now, name = self._clock.now(), token()
+        left = limit
         lanes = await _due_lanes(tx, now)
-        while lanes and len(taken) < limit:
-            offered = shares(lanes, limit - len(taken), self._last_lane)
+        while lanes and left > 0:
+            offered = shares(lanes, left, self._last_lane)
             asked = {lane for lane, _ in offered}
             # Lanes that got no place because better ones were promised more than they had are asked next.
             unfinished = [lane for lane in lanes if lane not in asked]
             for lane, share in offered:
-                rows = await tx.run(
-                    CLAIM_LANE, lane=lane.number, limit=share, now=now, **self._lock_parameters(token, now)
-                )
-                taken.extend(sorted(rows, key=lambda row: row.message_key))  # an update answers in any order
+                lock = self._lock_parameters(name, now)
+                taken = await tx.count(CLAIM_LANE, lane=lane.number, limit=share, now=now, **lock)
+                left -= taken
                 self._last_lane = lane.number
-                if len(rows) == share and lane.at_most is None:
+                if taken == share and lane.at_most is None:
                     unfinished.append(lane)
             lanes = unfinished
-        return await self._with_facts(tx, taken, token, now)
+        return await self._taken(tx, name, now) if left < limit else []
 
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
-        now, token = self._clock.now(), claim_token()
-        rows = await tx.run(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(token, now))
-        return await self._with_facts(tx, rows, token, now)
+        now, name = self._clock.now(), token()
+        await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
+        return await self._taken(tx, name, now)
 
-    def _lock_parameters(self, token: int, now: Instant) -> dict[str, Any]:
-        return {"token": token, "worker": self._worker, "locked_until": now + self._lock_ttl}
+    def _lock_parameters(self, name: int, now: Instant) -> dict[str, Any]:
+        return {"token": name, "worker": self._worker, "locked_until": now + self._lock_ttl}
 
-    async def _with_facts(self, tx: Runner, rows: Sequence[Any], token: int, now: Instant) -> list[Claimed]:
-        if not rows:
-            return []
-        found = await tx.run(CLAIMED_FACTS, keys=[_key(row) for row in rows])
-        facts = {fact.message_key: fact for fact in found}
+    async def _taken(self, tx: Runner, name: int, now: Instant) -> list[Claimed]:
         locked_until = now + self._lock_ttl
-        return [_claimed(row, facts[row.message_key], token=token, locked_until=locked_until, now=now) for row in rows]
+        rows = await tx.run(CLAIMED_FACTS, token=name, locked_until=locked_until)
+        return [_claimed(row, claim_token=name, locked_until=locked_until, now=now) for row in rows]
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
     return [Lane(row.lane, row.weight, row.max_in_flight) for row in await tx.run(DUE_LANES, now=now)]
 
 
-def _key(row: Any) -> dict[str, int]:
-    return {"message_key": row.message_key, "tenant_id": row.tenant_id}
-
-
 def _fence(claimed: Claimed) -> dict[str, int]:
     return {"message_key": claimed.message_key, "claim_token": claimed.claim_token}
 
 
-def _claimed(row: Any, fact: Any, *, token: int, locked_until: Instant, now: Instant) -> Claimed:
+def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant) -> Claimed:
     return Claimed(
         message_key=row.message_key,
-        claim_token=token,
+        claim_token=claim_token,
         tenant_id=row.tenant_id,
         lane=row.lane,
         attempts=row.attempts,
         claims=row.claims,
         resends=row.resends,
-        is_in_outbox=fact.outbox_id is not None,
-        outbox_id=fact.outbox_id or "",
-        source=fact.source or "",
-        request_id=fact.request_id or "",
-        to_email=fact.to_email or "",
-        payload=orjson.loads(fact.payload or "{}"),
-        template_key=fact.template_key,
-        retry_policy=fact.retry_policy or "",
-        is_bulk=bool(fact.is_bulk),
-        expires_at=fact.expires_at,
-        recipient_id=fact.recipient_id,
-        external_id=fact.external_id,
-        contact_email=fact.contact_email,
-        contact_is_deleted=fact.contact_deleted_at is not None,
-        suppressed_because=fact.suppressed_because,
+        is_in_outbox=row.outbox_id is not None,
+        outbox_id=row.outbox_id or "",
+        source=row.source or "",
+        request_id=row.request_id or "",
+        to_email=row.to_email or "",
+        payload=orjson.loads(row.payload or "{}"),
+        template_key=row.template_key,
+        retry_policy=row.retry_policy or "",
+        is_bulk=bool(row.is_bulk),
+        expires_at=row.expires_at,
+        recipient_id=row.recipient_id,
+        external_id=row.external_id,
+        contact_email=row.contact_email,
+        contact_is_deleted=row.contact_deleted_at is not None,
+        suppressed_because=row.suppressed_because,
         locked_until=locked_until,
         received_at=now,
-        tenant_limit=fact.max_in_flight,
+        tenant_limit=row.max_in_flight,
     )

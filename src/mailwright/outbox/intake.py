@@ -6,14 +6,14 @@ each; nobody is answered before the commit that holds their message.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.ids import uuid7
+from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.states import Status
@@ -22,6 +22,7 @@ from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 FIND_REPLAYS = statement(__package__, "find_replays")
+FIND_STORED = statement(__package__, "find_stored")
 INSERT_CONTACTS = statement(__package__, "insert_contacts")
 INSERT_MESSAGES = statement(__package__, "insert_messages")
 INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
@@ -161,36 +162,42 @@ def _first_of_each_key(
 
 
 async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:
-    """In one order for all: two processes that took the same keys the other way round would wait for each other."""
     if not fresh:
         return {}
-    contacts = {(m.tenant_id, m.to_email): m for m in fresh.values() if m.recipient_id is None}
-    if contacts:
-        rows = [
-            {"contact_id": uuid7(now), "tenant_id": tenant, "email": email, "name": message.contact_name}
-            for (tenant, email), message in sorted(contacts.items(), key=lambda item: item[0])
-        ]
-        await tx.run(INSERT_CONTACTS, contacts=rows, now=now)
-    in_order = sorted(fresh.values(), key=lambda message: (message.tenant_id, message.dedupe_key or ""))
-    inserted = await tx.run(INSERT_MESSAGES, messages=[_message_row(message) for message in in_order], now=now)
-    stored = {row.outbox_id: fresh[row.outbox_id] for row in inserted}
-    deliveries = [
-        {
-            "message_key": row.id,
-            "tenant_id": (message := stored[row.outbox_id]).tenant_id,
-            "lane": lane_number(message.priority, message.tenant_id),
-            "due_at": max(now, message.scheduled_at or now),
-        }
-        for row in inserted
-    ]
-    await tx.run(INSERT_DELIVERIES, deliveries=deliveries)
-    counts = Counter((message.tenant_id, message.source) for message in stored.values())
+    await _insert_contacts(tx, fresh.values(), now)
+    rows = [_message_row(message, position) for position, message in enumerate(fresh.values())]
+    stored = fresh
+    if await tx.count(INSERT_MESSAGES, messages=rows, now=now) < len(fresh):
+        found = await tx.run(FIND_STORED, wanted=rows)
+        stored = {row.outbox_id: fresh[row.outbox_id] for row in found}
+    await tx.count(INSERT_DELIVERIES, deliveries=[_delivery_row(message, now) for message in stored.values()])
+    counts = Counter([(message.tenant_id, message.source) for message in stored.values()])
     batches = [{"tenant_id": t, "source": source, "accepted": count} for (t, source), count in counts.items()]
-    await tx.run(INSERT_INTAKE, batches=batches, now=now)
+    await tx.count(INSERT_INTAKE, batches=batches, now=now)
     return stored
 
 
-def _message_row(message: NewMessage) -> dict[str, object]:
+async def _insert_contacts(tx: Runner, messages: Iterable[NewMessage], now: Instant) -> None:
+    people = {(message.tenant_id, message.to_email): message for message in messages if message.recipient_id is None}
+    if not people:
+        return
+    contacts = [
+        {"contact_id": contact_id, "tenant_id": tenant_id, "email": email, "name": message.contact_name}
+        for contact_id, ((tenant_id, email), message) in zip(uuid7s(now, len(people)), people.items(), strict=True)
+    ]
+    await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
+
+
+def _delivery_row(message: NewMessage, now: Instant) -> dict[str, object]:
+    return {
+        "outbox_id": message.outbox_id,
+        "tenant_id": message.tenant_id,
+        "lane": lane_number(message.priority, message.tenant_id),
+        "due_at": max(now, message.scheduled_at or now),
+    }
+
+
+def _message_row(message: NewMessage, position: int) -> dict[str, object]:
     return {
         "outbox_id": message.outbox_id,
         "tenant_id": message.tenant_id,
@@ -209,6 +216,7 @@ def _message_row(message: NewMessage) -> dict[str, object]:
         "is_bulk": int(message.is_bulk),
         "expires_at": message.expires_at,
         "scheduled_at": message.scheduled_at,
+        "position": position,  # the order in which they were given is the order of their keys
     }
 
 

@@ -15,8 +15,8 @@ FRESH: Instant = 5 * SECOND
 @dataclass(frozen=True, slots=True)
 class QueueState:
     due: int
-    later: int  # scheduled, waiting for a retry, or held by a worker
-    sending: int
+    later: int  # scheduled, or waiting for a retry
+    sending: int  # in a worker's hands
     in_doubt: int
     dead_letters: int
     oldest_due: Instant | None

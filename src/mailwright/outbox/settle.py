@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.ids import token
 from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.states import Status
 from mailwright.storage.database import Database
@@ -20,6 +21,8 @@ SETTLE = statement(__package__, "settle")
 SETTLE_SENT = statement(__package__, "settle_sent")
 APPEND_SENT_EVENTS = statement(__package__, "append_sent_events")
 APPEND_EVENTS = statement(__package__, "append_events")
+APPEND_SETTLED_EVENTS = statement(__package__, "append_settled_events")
+FIND_BEGUN = statement(__package__, "find_begun")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
 
 
@@ -54,38 +57,42 @@ async def exchange(tx: Runner, outcomes: Sequence[Outcome], next_up: Sequence[Cl
         return Begun(frozenset(), frozenset(), now)
     over_limit = await _over_limit(tx, next_up, now)
     marks = [_mark(claimed) for claimed in next_up if claimed.message_key not in over_limit]
-    begun = await tx.run(BEGIN_ATTEMPTS, claims=marks, now=now)
-    return Begun(frozenset(row.message_key for row in begun), over_limit, now)
+    return Begun(await _begin(tx, marks, now), over_limit, now)
 
 
-async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> frozenset[int]:
-    """Writes what was sent inside a transaction; answers which were still the caller's to settle."""
-    rows = [_delivered_row(each) for each in delivered]
-    done = await tx.run(SETTLE_SENT, sent=rows, provider=delivered[0].provider, now=now)
-    settled = frozenset(row.message_key for row in done)
-    if len(settled) < len(rows):
-        rows = [row for row in rows if row["message_key"] in settled]
-    if rows:
-        await tx.run(APPEND_SENT_EVENTS, sent=rows)
-    return settled
+async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
+    """Writes what was sent inside a transaction; answers how many were still the caller's to settle."""
+    rows, settlement = [_delivered_row(each) for each in delivered], token()
+    count = await tx.count(SETTLE_SENT, sent=rows, provider=delivered[0].provider, settlement=settlement, now=now)
+    await tx.count(APPEND_SENT_EVENTS, sent=rows, settlement=settlement)
+    return count
 
 
-async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> frozenset[int]:
-    """Writes results inside a transaction; answers which were still the caller's to settle."""
-    rows = await tx.run(SETTLE, settlements=[_settlement_row(settlement, now) for settlement in settlements])
-    settled = frozenset(row.message_key for row in rows)
-    ours = [settlement for settlement in settlements if settlement.claimed.message_key in settled]
+async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> int:
+    """Writes other results inside a transaction; answers how many were still the caller's to settle."""
+    settlement = token()
+    rows = [_settlement_row(each, now) for each in settlements]
+    count = await tx.count(SETTLE, settlements=rows, settlement=settlement)
     events = [
-        event_row(settlement.claimed.message_key, settlement.claimed.tenant_id, event)
-        for settlement in ours
-        for event in settlement.events
+        event_row(each.claimed.message_key, each.claimed.tenant_id, event)
+        for each in settlements
+        for event in each.events
     ]
-    if events:
-        await tx.run(APPEND_EVENTS, events=events)
-    letters = [_dead_letter_row(settlement, now) for settlement in ours if settlement.is_dead_letter]
+    for position, event in enumerate(events):
+        event["position"] = position
+    await tx.count(APPEND_SETTLED_EVENTS, events=events, settlement=settlement)
+    letters = [_dead_letter_row(each, now) for each in settlements if each.is_dead_letter]
     if letters:
-        await tx.run(APPEND_DEAD_LETTERS, letters=letters)
-    return settled
+        await tx.count(APPEND_DEAD_LETTERS, letters=letters, settlement=settlement)
+    return count
+
+
+async def _begin(tx: Runner, marks: list[dict[str, Any]], now: Instant) -> frozenset[int]:
+    settlement = token()
+    if await tx.count(BEGIN_ATTEMPTS, claims=marks, settlement=settlement, now=now) == len(marks):
+        return frozenset([mark["message_key"] for mark in marks])
+    begun = await tx.run(FIND_BEGUN, claims=marks, settlement=settlement)
+    return frozenset([row.message_key for row in begun])
 
 
 async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:

@@ -19,7 +19,10 @@ def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Held | None
     if opens <= local.time() and (closes is None or local.time() < closes):
         return None
     day = local.date() if local.time() < opens else local.date() + timedelta(days=1)
-    return Held(_instant(datetime.combine(day, opens), limits), "outside_hours")
+    opening = datetime.combine(day, opens)
+    # In the night when clocks go back the opening may come twice, and its first time be over.
+    until = next(found for fold in (0, 1) if (found := _instant(opening.replace(fold=fold), limits)) > now)
+    return Held(until, "outside_hours")
 
 
 def next_opening(limits: Limits, now: Instant) -> Instant:

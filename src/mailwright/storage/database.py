@@ -66,6 +66,11 @@ class Transaction:
         result = await self._connection.exec_driver_sql(text, values)
         return result.all() if result.returns_rows else ()
 
+    async def count(self, statement: Statement, **parameters: Any) -> int:
+        text, names = statement.on(self._dialect)
+        values = tuple(as_parameter(parameters[name]) for name in names)
+        return (await self._connection.exec_driver_sql(text, values)).rowcount
+
     async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
         result = await self._connection.execute(expression, parameters)
         return result.all() if result.returns_rows else ()
@@ -118,7 +123,9 @@ class Database:
                 await connection.run_sync(work)
 
     def _connect_sqlite(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.url.database or "", isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self.url.database or "", isolation_level=None, check_same_thread=False, cached_statements=512
+        )
         for pragma in SQLITE_PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         return connection

@@ -24,6 +24,8 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
         async with database.write() as tx:
             if await tx.execute(text("SELECT 1 FROM pg_class WHERE relname = :name"), {"name": name}):
                 continue
+            # Nobody may write an event of this month to the default partition between our look and our making it.
+            await tx.execute(text("LOCK TABLE events IN ACCESS EXCLUSIVE MODE"))
             taken = await tx.execute(
                 text("SELECT 1 FROM events_default WHERE created_at >= :begins AND created_at < :ends LIMIT 1"),
                 {"begins": instant_of(begins), "ends": instant_of(ends)},
@@ -33,8 +35,6 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
                     "partition_not_made", month=f"{begins:%Y-%m}", message="Its first events are in the default one."
                 )
                 continue
-            # Two workers may get here at once; the second waits for the first and then finds the table.
-            await tx.execute(text("SELECT pg_advisory_xact_lock(5204772)"))
             bounds = f"FROM ({instant_of(begins)}) TO ({instant_of(ends)})"
             await tx.execute(text(f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF events FOR VALUES {bounds}"))
 

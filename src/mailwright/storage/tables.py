@@ -127,7 +127,14 @@ messages = Table(
     Column("expires_at", Moment),
     Column("scheduled_at", Moment),
     Column("created_at", Moment, nullable=False),
-    UniqueConstraint("tenant_id", "dedupe_key"),
+    Index(
+        "uq_messages_tenant_id_dedupe_key",
+        "tenant_id",
+        "dedupe_key",
+        unique=True,
+        sqlite_where=text("dedupe_key IS NOT NULL"),
+        postgresql_where=text("dedupe_key IS NOT NULL"),
+    ),
     Index("ix_messages_tenant_id_to_email", "tenant_id", "to_email", "id"),
     Index("ix_messages_tenant_id_id", "tenant_id", "id"),
 )
@@ -165,6 +172,8 @@ deliveries = Table(
     Column("duration_ms", Integer),
     Column("sent_at", Moment),
     Column("failed_at", Moment),
+    # Names the transaction that wrote the last mark or result: what else belongs to it joins on this.
+    Column("settlement", BigInteger),
     # A claim takes a message out of the first of these and puts it into the second; the mark before a send touches
     # neither, and a result takes it out of the second. That is all the upkeep that a delivered mail costs.
     Index(

@@ -38,6 +38,9 @@ CLAIM_STRIDE = 100
 LONGEST_BACKOFF_SECONDS = 5.0
 # A tenant at its limit of mails under way is looked at again after this.
 OVER_LIMIT_PAUSE: Instant = 250
+# A mail that is sent again after a doubt goes without another such mail beside it: if it is the one that kills its
+# worker, it must not use up the only resend of the others. They follow one after another.
+RESEND_PAUSE: Instant = 250
 LOCK_EXPIRED = "LOCK_EXPIRED"
 
 
@@ -90,15 +93,16 @@ class Worker:
     async def run(self, *, drain: bool = False) -> None:
         """Works until it is stopped; with `drain`, until nothing is due."""
         self._until_idle = drain
-        keeping = asyncio.create_task(self._keep(), name="keep")
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._feed(), name="feed")
-                tasks.create_task(self._build(), name="build")
-                tasks.create_task(self._pump(), name="pump")
+                # Should this one break, the worker ends: without renewed locks others would take over what it sends.
+                keeping = tasks.create_task(self._keep(), name="keep")
+                async with asyncio.TaskGroup() as work:
+                    work.create_task(self._feed(), name="feed")
+                    work.create_task(self._build(), name="build")
+                    work.create_task(self._pump(), name="pump")
+                keeping.cancel()
         finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
             await self._abandon()
             with contextlib.suppress(NotDurable):
                 await self._parts.keeper.leave()
@@ -252,19 +256,27 @@ class Worker:
             raise
         finally:
             self._exchanging = []
+            self._moved.set()
         self._account(outcomes)
         for ready in next_up:
             self._launch(ready, begun)
+        self._moved.set()
 
     def _next_up(self) -> list[Ready]:
         now = self._parts.clock.now()
         chosen: list[Ready] = []
+        is_resending = any(ready.claimed.resends for ready in self._in_flight.values())
+        put_off = 0
         while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
             ready = self._stock.popleft()
-            if self._parts.gate.is_still_open(ready.claimed, now):
-                chosen.append(ready)
-            else:
+            if not self._parts.gate.is_still_open(ready.claimed, now):
                 self._give_back([ready.claimed])
+            elif ready.claimed.resends and is_resending:
+                put_off += 1
+                self._give_back([ready.claimed], due_at=now + put_off * RESEND_PAUSE)
+            else:
+                is_resending = is_resending or ready.claimed.resends > 0
+                chosen.append(ready)
         return chosen
 
     def _launch(self, ready: Ready, begun: Begun) -> None:

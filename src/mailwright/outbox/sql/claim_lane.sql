@@ -10,4 +10,3 @@ UPDATE deliveries
 SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until, claims = claims + 1
 FROM due
 WHERE deliveries.message_key = due.message_key
-RETURNING deliveries.message_key, tenant_id, lane, attempts, claims, resends

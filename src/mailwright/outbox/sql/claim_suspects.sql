@@ -17,4 +17,3 @@ SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = 
     claims = deliveries.claims + 1
 FROM due
 WHERE deliveries.message_key = due.message_key
-RETURNING deliveries.message_key, tenant_id, lane, attempts, claims, resends

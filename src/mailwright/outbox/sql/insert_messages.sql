@@ -11,9 +11,9 @@ SELECT
   n.scheduled_at, CAST(:now AS bigint)
 FROM rows(:messages: outbox_id text, tenant_id bigint, source text, request_id text, dedupe_key text, body_digest text,
   to_email text, recipient_id text, external_id text, subject text, template_key bigint, payload text,
-  retry_policy text, on_doubt text, is_bulk int, expires_at bigint, scheduled_at bigint) AS n
+  retry_policy text, on_doubt text, is_bulk int, expires_at bigint, scheduled_at bigint, position int) AS n
 LEFT JOIN contacts AS same_email ON same_email.tenant_id = n.tenant_id AND same_email.email = n.to_email
 LEFT JOIN contacts AS same_id ON same_id.contact_id = n.recipient_id AND same_id.tenant_id = n.tenant_id
 WHERE true
-ON CONFLICT (tenant_id, dedupe_key) DO NOTHING
-RETURNING id, outbox_id
+ORDER BY n.position
+ON CONFLICT (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING

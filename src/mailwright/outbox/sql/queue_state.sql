@@ -1,9 +1,9 @@
--- Only what waits, is being sent or is in doubt is counted, each from an index that holds nothing else.
+-- Only what waits, is in a worker's hands or is in doubt is counted, each from an index that holds nothing else.
 SELECT
   count(*) AS waiting,
   CAST(COALESCE(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END), 0) AS bigint) AS due,
   min(claimable_at) AS earliest,
-  (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL AND status = 'SENT_ATTEMPT') AS sending,
+  (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL) AS sending,
   (SELECT count(*) FROM deliveries WHERE status = 'IN_DOUBT') AS in_doubt,
   (SELECT count(*) FROM dead_letters) AS dead_letters
 FROM deliveries

@@ -89,6 +89,7 @@ def upgrade() -> None:
         sa.Column("duration_ms", sa.Integer(), nullable=True),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("failed_at", sa.BigInteger(), nullable=True),
+        sa.Column("settlement", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("message_key", name=op.f("pk_deliveries")),
     )
     with op.batch_alter_table("deliveries", schema=None) as batch_op:
@@ -172,11 +173,17 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
         sa.UniqueConstraint("outbox_id", name=op.f("uq_messages_outbox_id")),
-        sa.UniqueConstraint("tenant_id", "dedupe_key", name=op.f("uq_messages_tenant_id_dedupe_key")),
     )
     with op.batch_alter_table("messages", schema=None) as batch_op:
         batch_op.create_index("ix_messages_tenant_id_id", ["tenant_id", "id"], unique=False)
         batch_op.create_index("ix_messages_tenant_id_to_email", ["tenant_id", "to_email", "id"], unique=False)
+        batch_op.create_index(
+            "uq_messages_tenant_id_dedupe_key",
+            ["tenant_id", "dedupe_key"],
+            unique=True,
+            sqlite_where=sa.text("dedupe_key IS NOT NULL"),
+            postgresql_where=sa.text("dedupe_key IS NOT NULL"),
+        )
 
     op.create_table(
         "suppressions",

@@ -1,0 +1,5 @@
+-- Which of the marks were made by this transaction, where not all were.
+SELECT deliveries.message_key
+FROM rows(:claims: message_key bigint, claim_token bigint) AS held
+JOIN deliveries ON deliveries.message_key = held.message_key
+WHERE deliveries.settlement = :settlement

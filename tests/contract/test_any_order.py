@@ -1,0 +1,305 @@
+"""The outbox under any order of events, on both engines: a machine tries, a small model keeps count beside it."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from sqlalchemy import select
+
+from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Claimed
+from mailwright.domain.results import SendResult
+from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.operate import Operations
+from mailwright.pipeline.conclude import is_poison, poisoned, refused
+from mailwright.pipeline.validate import suppressed
+from mailwright.storage.database import Database
+from mailwright.storage.tables import events
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    LOCK_TTL,
+    MISCONFIGURED,
+    REFUSAL,
+    SENT,
+    THROTTLE,
+    UNKNOWN,
+    a_message,
+    a_newsletter,
+    a_result,
+    an_intake,
+    claims_of,
+    deliveries_of,
+    doubts_of,
+    settling_of,
+    suppress,
+)
+from tests.engines import PostgresServer
+
+T = TypeVar("T")
+
+READERS = [f"reader{n}@example.com" for n in range(3)]
+KEYS = ["key-1", "key-2"]
+RESULTS = [SENT, FAULT, REFUSAL, THROTTLE, MISCONFIGURED, UNKNOWN]
+# After these the provider has the mail, or may have it; after the others it surely has not.
+MAY_HAVE_LEFT = (SENT, UNKNOWN, None)
+# What the last event of a message must be for it to stand where it stands.
+LAST_EVENTS = {
+    Status.SENT: EventType.SENT,
+    Status.FAILED: EventType.FAILED,
+    Status.RETRY_SCHEDULED: EventType.RETRY_SCHEDULED,
+    Status.IN_DOUBT: EventType.IN_DOUBT,
+    Status.CLOSED_UNKNOWN: EventType.CLOSED_UNKNOWN,
+    Status.CANCELLED: EventType.CANCELLED,
+}
+FOR_EVER = (Status.SENT, Status.CLOSED_UNKNOWN, Status.CANCELLED)
+
+
+@dataclass
+class Attempt:
+    claimed: Claimed
+    result: SendResult | None = None  # none came
+
+
+@dataclass
+class Model:
+    """What must be true of one message, from what was done to it."""
+
+    email: str
+    on_doubt: OnDoubt
+    attempts: list[Attempt] = field(default_factory=list)  # every time that a provider was handed the mail
+
+    @property
+    def may_have_left(self) -> int:
+        return sum(attempt.result in MAY_HAVE_LEFT for attempt in self.attempts)
+
+
+class Outbox(RuleBasedStateMachine):
+    def __init__(self, open_database: Callable[[], Awaitable[tuple[Database, Callable[[], Awaitable[None]]]]]) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.database, self.dispose = self.run(open_database())  # type: ignore[arg-type]
+        self.clock = ManualClock()
+        self.settling = settling_of(self.database, self.clock)
+        self.claims = [claims_of(self.database, self.clock, name) for name in ("a", "b")]
+        self.asked = 0
+        self.messages: dict[str, Model] = {}
+        self.known_keys: set[str] = set()
+        self.left: set[str] = set()
+        self.stock: list[Claimed] = []  # of all workers, claimed and not yet marked
+        self.in_flight: list[Attempt] = []
+        self.ended: dict[int, str] = {}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def teardown(self) -> None:
+        self.run(self.database.close())
+        self.run(self.dispose())  # type: ignore[arg-type]
+        self.runner.close()
+
+    # What callers do.
+
+    @rule(email=st.sampled_from(READERS), is_bulk=st.booleans(), key=st.sampled_from([None, None, *KEYS]))
+    def accept(self, email: str, is_bulk: bool, key: str | None) -> None:
+        self.asked += 1
+        # The id decides the jitter of delays: the same one at every replay of these steps.
+        outbox_id = uuid7(self.asked, lambda size: self.asked.to_bytes(size, "big"))
+        build = a_newsletter if is_bulk else a_message
+        message = build(outbox_id=outbox_id, to=email, dedupe_key=key, body_digest="same")
+        (answer,) = self.run(an_intake(self.database, self.clock).accept([message]))
+        assert answer.is_replay == (key in self.known_keys)
+        if key is not None:
+            self.known_keys.add(key)
+        if not answer.is_replay:
+            self.messages[answer.outbox_id] = Model(email, message.on_doubt)
+
+    @rule(email=st.sampled_from(READERS))
+    def leave(self, email: str) -> None:
+        if email not in self.left:
+            self.run(suppress(self.database, email))
+            self.left.add(email)
+
+    @precondition(lambda self: self.messages)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        outbox_id = data.draw(st.sampled_from(list(self.messages)))
+        with contextlib.suppress(NotPossibleNow):
+            self.run(Operations(self.database, self.clock).cancel(outbox_id, tenant_id=DEFAULT_TENANT))
+
+    # What workers do.
+
+    @rule(worker=st.sampled_from([0, 1]), limit=st.integers(1, 4))
+    def claim(self, worker: int, limit: int) -> None:
+        self.stock += self.run(self.claims[worker].claim(limit))
+
+    @rule(worker=st.sampled_from([0, 1]))
+    def claim_suspects(self, worker: int) -> None:
+        self.stock += self.run(self.claims[worker].claim_suspects(4))
+
+    @precondition(lambda self: self.stock)
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        chosen = self._draw_stock(data)
+        for claimed in chosen:
+            self.stock.remove(claimed)
+        refusals = [
+            poisoned(claimed, self.clock.now()) if is_poison(claimed) else refused(claimed, suppressed("left"), 0)
+            for claimed in chosen
+            if is_poison(claimed) or claimed.suppressed_because
+        ]
+        refused_keys = {refusal.claimed.message_key for refusal in refusals}
+        wanted = [claimed for claimed in chosen if claimed.message_key not in refused_keys]
+        begun = self.run(self.settling.exchange(refusals, wanted))
+        for claimed in wanted:
+            if claimed.message_key in begun.message_keys:
+                self._hand_over(claimed)
+
+    def _hand_over(self, claimed: Claimed) -> None:
+        message = self.messages[claimed.outbox_id]
+        assert message.email not in self.left, "sent to someone who had left"
+        under_way = [attempt for attempt in self.in_flight if attempt.claimed.outbox_id == claimed.outbox_id]
+        now = self.clock.now()
+        assert all(attempt.claimed.locked_until <= now for attempt in under_way), "begun twice at once"
+        # A newsletter that may have left is never sent again, a receipt once.
+        assert message.may_have_left <= (0 if message.on_doubt is OnDoubt.HOLD else 1), "sent again in doubt"
+        attempt = Attempt(claimed)
+        message.attempts.append(attempt)
+        self.in_flight.append(attempt)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), result=st.sampled_from(RESULTS), twice=st.booleans())
+    def settle(self, data: st.DataObject, result: SendResult, twice: bool) -> None:
+        attempt = data.draw(st.sampled_from(self.in_flight))
+        self.in_flight.remove(attempt)
+        attempt.result = result
+        settlement = a_result(attempt.claimed, result, self.clock.now())
+        for _ in range(2 if twice else 1):  # the answer to the first commit may have been lost
+            self.run(self.settling.exchange([settlement], []))
+
+    @precondition(lambda self: self.stock)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        chosen = self._draw_stock(data)
+        for claimed in chosen:
+            self.stock.remove(claimed)
+        self.run(self.claims[0].release((claimed, 0) for claimed in chosen))
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def give_back_what_the_provider_never_began(self, data: st.DataObject) -> None:
+        attempt = data.draw(st.sampled_from(self.in_flight))
+        self.in_flight.remove(attempt)
+        self.messages[attempt.claimed.outbox_id].attempts.remove(attempt)
+        self.run(self.claims[0].release([(attempt.claimed, 0)]))
+
+    @rule()
+    def crash(self) -> None:
+        """Every worker dies with what it holds; attempts under way stay without a result for ever."""
+        self.stock.clear()
+        self.in_flight.clear()
+
+    @precondition(lambda self: self.messages)
+    @rule(duration=st.sampled_from([SECOND, MINUTE, LOCK_TTL, LOCK_TTL, DAY]))
+    def wait(self, duration: int) -> None:
+        self.clock.advance(duration)
+
+    @precondition(lambda self: self.messages)
+    @rule(grace=st.sampled_from([0, 10 * MINUTE]))
+    def look_after_the_dead(self, grace: int) -> None:
+        doubts = doubts_of(self.database, self.clock, grace)
+        self.run(doubts.take_over())
+        self.run(doubts.decide())
+
+    def _draw_stock(self, data: st.DataObject) -> list[Claimed]:
+        count = data.draw(st.integers(1, len(self.stock)))
+        return self.stock[:count]
+
+    # What is true after every step.
+
+    @invariant()
+    def everything_that_was_accepted_is_somewhere(self) -> None:
+        found = self.run(audit(self.database))
+        assert found.ok
+        assert found.accepted == len(self.messages)
+
+    @invariant()
+    def rows_and_events_tell_the_same_story(self) -> None:
+        rows, story = self.run(self._read())
+        for row in rows:
+            told = story.get(row.message_key, [])
+            if expected := LAST_EVENTS.get(row.status):
+                assert told[-1].type == expected, (row.status, [event.type for event in told])
+            assert row.attempts == sum(map(_completes_an_attempt, told)), "attempts"
+            assert row.attempts <= 5 + row.resends
+            assert row.resends <= 1
+            assert 0 <= row.claims <= 6
+            assert (row.claims > 0) == (row.locked_by is not None) or row.status == Status.SENT_ATTEMPT
+            assert self.ended.get(row.message_key, row.status) == row.status, "an end that was none"
+            if row.status in FOR_EVER:
+                self.ended[row.message_key] = row.status
+
+    async def _read(self) -> tuple[list[Any], dict[int, list[Any]]]:
+        story: dict[int, list[Any]] = {}
+        async with self.database.read() as tx:
+            for event in await tx.execute(select(events).order_by(events.c.id)):
+                story.setdefault(event.message_key, []).append(event)
+        return await deliveries_of(self.database), story
+
+
+def _completes_an_attempt(event: Any) -> bool:
+    """Whether a provider's answer stands behind this event, and one that counts."""
+    if event.type == EventType.SENT:
+        return True
+    if event.type == EventType.FAILED:
+        return not any(code in event.metadata for code in ("POISON_MESSAGE", "RECIPIENT_SUPPRESSED"))
+    if event.type == EventType.RETRY_SCHEDULED:
+        return "deferReason" not in event.metadata and "in_doubt_resend" not in event.metadata
+    return event.type == EventType.IN_DOUBT and "WORKER_LOST" not in event.metadata
+
+
+def _bounded(examples: int, steps: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.mark.promise("audit-identity")
+@pytest.mark.promise("any-order")
+def test_no_order_of_events_on_sqlite_breaks_a_promise(tmp_path: Path, empty_sqlite: bytes) -> None:
+    async def nothing() -> None:
+        """The next example overwrites the file."""
+
+    async def open_database() -> tuple[Database, Callable[[], Awaitable[None]]]:
+        for file in tmp_path.iterdir():
+            file.unlink()
+        (tmp_path / "any.db").write_bytes(empty_sqlite)
+        return Database(f"sqlite:///{tmp_path}/any.db"), nothing
+
+    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(40, 30))
+
+
+@pytest.mark.promise("audit-identity")
+@pytest.mark.promise("any-order")
+def test_no_order_of_events_on_postgresql_breaks_a_promise(postgres_server: PostgresServer) -> None:
+    async def open_database() -> tuple[Database, Callable[[], Awaitable[None]]]:
+        url = await postgres_server.create()
+        return Database(url), lambda: postgres_server.drop(url)
+
+    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(10, 25))

@@ -1,0 +1,165 @@
+"""The gate with the worker, on both engines, with Valkey and without: limits hold, holds say why, time opens them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
+from mailwright.domain.states import Priority, Status
+from mailwright.outbox.audit import audit
+from mailwright.storage.tables import holds
+from tests.builders import (
+    DEFAULT_TENANT,
+    Bench,
+    a_bench,
+    a_message,
+    a_message_that_says,
+    a_newsletter,
+    a_tenant,
+    change_tenant,
+    deliveries_of,
+)
+from tests.conftest import Engine
+from tests.engines import Valkey
+from tests.standins.provider import ScriptedProvider
+
+
+@pytest.fixture(params=["database", "valkey"])
+async def bench(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> AsyncIterator[Bench]:
+    with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
+    async with a_bench(engine.url, clock, redis_url=with_valkey.url if with_valkey else None) as bench:
+        yield bench
+        assert (await audit(bench.database)).ok
+
+
+async def held_lanes(bench: Bench) -> list[tuple[int, str, int]]:
+    """Priority, reason, and for how long from now."""
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(holds).where(holds.c.deferred_until > bench.clock.now()))
+    return [(row.lane >> 40, row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_in_the_next_hour(bench: Bench) -> None:
+    """1,800,000,000,000 is a full hour: the clock of the tests begins with one."""
+    await change_tenant(bench.database, rate_per_hour=100)
+    await bench.accept(*(a_newsletter() for _ in range(150)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 100
+    assert await held_lanes(bench) == [(Priority.BULK, "rate_per_hour", HOUR)]
+    rows = await deliveries_of(bench.database)
+    assert {(row.attempts, row.claims, row.locked_by) for row in rows if row.status == Status.PENDING} == {(0, 0, None)}
+
+    bench.clock.advance(HOUR - 1)
+    await bench.drain(provider)
+    assert len(provider.mails) == 100
+    bench.clock.advance(1)
+    await bench.drain(provider)
+    assert len(set(provider.outbox_ids)) == len(provider.mails) == 150
+    assert await bench.statuses() == {Status.SENT: 150}
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_two_workers_at_once_share_the_limit(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=100)
+    await bench.accept(*(a_newsletter() for _ in range(150)))
+    provider = ScriptedProvider()
+    workers = [await bench.worker(provider, name, window=7) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    assert len(provider.mails) <= 100
+    bench.clock.advance(HOUR)
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.SENT: 150}
+    assert len(set(provider.outbox_ids)) == len(provider.mails) == 150
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_permits_of_mails_that_were_not_sent_are_given_back(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=10)
+    await bench.accept(*(a_message_that_says(html="<script>") for _ in range(9)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    await bench.accept(*(a_message() for _ in range(15)))
+    await bench.drain(provider)
+    assert len(provider.mails) == 10
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_permits_of_a_worker_that_is_stopped_are_given_back(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=10)
+    await bench.accept(*(a_message() for _ in range(10)))
+    provider = ScriptedProvider()
+    provider.hold()
+    worker = await bench.worker(provider, window=2)
+    run = asyncio.create_task(worker.run())
+    await provider.has(2)
+    worker.stop()
+    provider.let_go()
+    await run
+    await bench.drain(provider)
+    assert len(provider.mails) == 10
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_one_tenants_limit_does_not_hold_another(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=1)
+    other = await a_tenant(bench.database, "other")
+    await bench.accept(*(a_newsletter() for _ in range(5)), *(a_newsletter(tenant_id=other) for _ in range(5)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 6
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_rate_per_second_opens_again_with_the_next_second(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_second=4)
+    await bench.accept(*(a_message() for _ in range(10)))
+    provider = ScriptedProvider()
+    sent = []
+    for _ in range(3):
+        await bench.drain(provider)
+        sent.append(len(provider.mails))
+        bench.clock.advance(SECOND)
+    assert sent == [4, 8, 10]
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_daily_limit_opens_again_next_morning(bench: Bench) -> None:
+    """From eight in the morning to nine on the next day, in the tenant's own zone."""
+    await change_tenant(bench.database, daily_limit=3, timezone="UTC")
+    await bench.accept(*(a_newsletter() for _ in range(5)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 3
+    assert await held_lanes(bench) == [(Priority.BULK, "daily_limit", DAY + HOUR)]
+    bench.clock.advance(DAY + HOUR)
+    await bench.drain(provider)
+    assert len(provider.mails) == 5
+
+
+@pytest.mark.promise("hours-bulk-only")
+async def test_outside_working_hours_newsletters_wait_and_receipts_do_not(bench: Bench) -> None:
+    await change_tenant(bench.database, working_hours="09:00-18:00", timezone="UTC")
+    (receipt, *_) = await bench.accept(a_message(), a_newsletter(), a_newsletter())
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.outbox_ids == [receipt]
+    assert await held_lanes(bench) == [(Priority.BULK, "outside_hours", HOUR)]
+    bench.clock.advance(HOUR)
+    await bench.drain(provider)
+    assert len(provider.mails) == 3
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_limit_that_an_operator_raises_takes_effect(bench: Bench) -> None:
+    await change_tenant(bench.database, DEFAULT_TENANT, rate_per_second=1)
+    await bench.accept(*(a_message() for _ in range(5)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    await change_tenant(bench.database, DEFAULT_TENANT, rate_per_second=None)
+    bench.clock.advance(SECOND)
+    await bench.drain(provider)
+    assert len(provider.mails) == 5

@@ -1,0 +1,139 @@
+"""F2: the worker is killed, or its connection cut, at every step of a mail's way. The outcome is what the step allows.
+
+A mark without a result is a doubt, whatever the step: nobody can ask the dead. A worker that lives knows better: before
+the last byte left, the mail simply goes again; after it, only a whole answer tells.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from mailwright.domain.message import NewMessage
+from mailwright.domain.states import EventType, OnDoubt, Status
+from tests.builders import a_message, a_newsletter, story_of
+from tests.faults.books import standing
+from tests.faults.figures import Figures
+from tests.faults.processes import until
+from tests.faults.stage import Stage
+from tests.standins.smtp_sink import SmtpSink, Step
+
+STEPS = (Step.EHLO, Step.MAIL, Step.RCPT, Step.DATA, Step.BODY, Step.DOT, Step.ANSWERED)
+RULES = (OnDoubt.RESEND, OnDoubt.HOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    status: str
+    copies: int  # that the server has
+    resends: int
+    doubts: int  # events that say so
+
+
+def after_a_kill(step: Step, rule: OnDoubt) -> Ending:
+    has_it = int(step in (Step.DOT, Step.ANSWERED))
+    if rule is OnDoubt.HOLD:
+        return Ending(Status.IN_DOUBT, has_it, 0, 1)
+    return Ending(Status.SENT, has_it + 1, 1, 1)
+
+
+def after_a_cut(step: Step, rule: OnDoubt) -> Ending:
+    """What the server has is known, except when it had everything and did not answer."""
+    return after_a_kill(step, rule) if step is Step.DOT else Ending(Status.SENT, 1, 0, 0)
+
+
+async def kills(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
+    figures = Figures()
+    for step in steps:
+        for rule in RULES:
+            message = _message(rule)
+            async with _a_sink(stage) as sink:
+                await stage.accept_all([message])
+                worker = stage.worker()
+                sink.call(step, worker.kill)
+                await until(lambda process=worker: process.exit_code is not None, 30, f"the kill at {step.name}")
+                successor = stage.worker()
+                found = await _ending(stage, sink, message)
+                successor.kill()
+            _note(figures, f"killed at {step.name}, {rule}", found, after_a_kill(step, rule))
+    await _whole(stage, figures)
+    return figures
+
+
+async def cuts(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
+    """The connection ends at the step and the worker lives."""
+    figures = Figures()
+    for step in steps:
+        for rule in RULES:
+            message = _message(rule)
+            async with _a_sink(stage) as sink:
+                sink.cut(step, times=1)
+                await stage.accept_all([message])
+                worker = stage.worker()
+                found = await _ending(stage, sink, message)
+                worker.kill()
+            _note(figures, f"cut at {step.name}, {rule}", found, after_a_cut(step, rule))
+    await _whole(stage, figures)
+    return figures
+
+
+async def claimed_only(stage: Stage, *, messages: int = 200, concurrency: int = 8) -> Figures:
+    """The server never answers, so one window is marked and the rest is only claimed; then the worker is killed."""
+    figures = Figures()
+    async with _a_sink(stage) as sink:
+        hold = sink.hold(Step.GREETING)
+        await stage.accept(messages)
+        worker = stage.worker(MAILWRIGHT_CONCURRENCY=concurrency)
+        await hold.reached.wait()
+        await asyncio.sleep(0.3)
+        worker.kill()
+        left = (await standing(stage)).values()
+        marked = sum(row.status == Status.SENT_ATTEMPT for row in left)
+        claimed = sum(row.locked_by is not None for row in left) - marked
+    async with _a_sink(stage) as sink:
+        successor = stage.worker()
+        await stage.all_done(seconds=20)
+        successor.kill()
+        copies = [recipient for mail in sink.complete for recipient in mail.recipients]
+    rows = (await standing(stage)).values()
+    doubted = [row for row in rows if row.resends or row.status == Status.IN_DOUBT]
+    figures.at_most("marked when it was killed", marked, concurrency)
+    figures.expect("claimed and not marked", claimed, "some", when=claimed > 0)
+    figures.expect("doubted", len(doubted), f"the {marked} that were marked", when=len(doubted) == marked)
+    figures.none("others not sent", sum(row.status != Status.SENT for row in rows if row not in doubted))
+    figures.none("received twice", len(copies) - len(set(copies)))
+    await _whole(stage, figures)
+    return figures
+
+
+def _message(rule: OnDoubt) -> NewMessage:
+    return a_newsletter() if rule is OnDoubt.HOLD else a_message()
+
+
+@asynccontextmanager
+async def _a_sink(stage: Stage) -> AsyncIterator[SmtpSink]:
+    async with SmtpSink() as sink:
+        stage.smtp_url = f"{sink.url}?tls=none"
+        yield sink
+
+
+async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> Ending:
+    await stage.all_done(seconds=20)
+    row = (await standing(stage))[message.outbox_id]
+    story = await story_of(stage.database, message.outbox_id)
+    doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
+    copies = sum(message.to_email in mail.recipients for mail in sink.complete)
+    return Ending(row.status, copies, row.resends, doubts)
+
+
+def _note(figures: Figures, name: str, found: Ending, right: Ending) -> None:
+    figures.expect(name, _words(found), _words(right), when=found == right)
+
+
+def _words(ending: Ending) -> str:
+    return f"{ending.status}, {ending.copies} received, {ending.resends} resent, {ending.doubts} doubted"
+
+
+async def _whole(stage: Stage, figures: Figures) -> None:
+    holds = await stage.identity_holds()
+    figures.expect("audit identity", holds, "True", when=holds)

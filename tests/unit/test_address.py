@@ -1,0 +1,123 @@
+"""Addresses: one parser, one normal form, and no address that costs more time than its length."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain import address
+from mailwright.domain.address import InvalidAddress
+
+
+def is_valid(text: str) -> bool:
+    try:
+        address.parse(text)
+    except InvalidAddress:
+        return False
+    return True
+
+
+@pytest.mark.promise("address-parser")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a@example.com",
+        "first.last+tag@sub.example.co.uk",
+        "o'hara@example.ie",
+        "x@localhost",
+        "имя@пример.рф",
+        "a@bücher.example",
+        f"{'a' * 64}@example.com",
+        f"a@{'b' * 63}.example",
+    ],
+)
+def test_addresses_that_mail_can_be_sent_to(text: str) -> None:
+    assert is_valid(text)
+
+
+@pytest.mark.promise("address-parser")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "@",
+        "a",
+        "a@",
+        "@example.com",
+        "a@example",
+        "a@.com",
+        "a@example..com",
+        "a@example.com.",
+        "a@bücher.example.",
+        "a@bücher.example\u3002",
+        "a@-example.com",
+        "a@example-.com",
+        "a@exa mple.com",
+        "a@exa_mple.com",
+        ".a@example.com",
+        "a.@example.com",
+        "a..b@example.com",
+        "a b@example.com",
+        'a"b@example.com',
+        "a,b@example.com",
+        "a@b@example.com",
+        "<a@example.com>",
+        "a@example.com\r\nBcc: b@example.com",
+        "a\n@example.com",
+        "a\x00@example.com",
+        "a\u2028@example.com",
+        "a\u00a0b@example.com",
+        f"{'a' * 65}@example.com",
+        f"a@{'b' * 64}.example",
+        f"a@{'b.' * 130}example",
+    ],
+)
+def test_texts_that_are_no_address(text: str) -> None:
+    assert not is_valid(text)
+
+
+@pytest.mark.promise("address-normal-form")
+def test_spellings_of_one_address_have_one_normal_form() -> None:
+    spellings = [
+        "Anna@Bücher.Example",
+        "anna@BÜCHER.example",
+        "ANNA@xn--bcher-kva.example",
+        "anna@xn--bcher-KVA.EXAMPLE",
+    ]
+    assert {address.normal(spelling) for spelling in spellings} == {"anna@xn--bcher-kva.example"}
+
+
+@pytest.mark.promise("address-normal-form")
+def test_the_envelope_keeps_the_local_part_as_it_was_written() -> None:
+    assert address.deliverable("Anna@Bücher.Example") == "Anna@xn--bcher-kva.example"
+
+
+@pytest.mark.promise("address-normal-form")
+@given(st.text(max_size=80) | st.emails() | st.from_regex(r"[\w.+-]{1,20}@[\w.-]{1,30}", fullmatch=True))
+def test_whatever_the_text_a_normal_form_is_an_address_and_its_own_normal_form(text: str) -> None:
+    try:
+        normal = address.normal(text)
+    except InvalidAddress:
+        return
+    assert address.normal(normal) == normal
+    local, domain = address.parse(address.deliverable(text))
+    assert domain.isascii()
+    assert domain == domain.lower()
+    assert not any(character in local + domain for character in '\r\n\x00<>(),;:\\"[] \t')
+
+
+@pytest.mark.promise("address-parser")
+@given(st.text(alphabet="a.@-", min_size=255, max_size=4_000))
+def test_what_is_too_long_is_refused_before_it_is_looked_at(text: str) -> None:
+    with pytest.raises(InvalidAddress, match="longer than 254"):
+        address.parse(text)
+
+
+@pytest.mark.promise("logs-no-secret")
+@given(st.emails())
+def test_a_masked_address_shows_two_letters_and_the_ending(email: str) -> None:
+    masked = address.mask(email)
+    local, _, domain = email.rpartition("@")
+    assert masked.startswith(f"{local[0]}***@{domain[0]}***")
+    assert len(local) < 2 or local not in masked.replace("***", "")
+    assert address.mask("anna@example.com") == "a***@e***.com"
+    assert address.mask("no address") == "***"

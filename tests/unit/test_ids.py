@@ -1,0 +1,46 @@
+"""Ids: UUIDv7 by the book, sorted by time, in one spelling."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.ids import is_uuid, token, uuid7
+
+instants = st.integers(0, 2**48 - 1)
+
+
+@pytest.mark.promise("id-uuid7")
+@given(now=instants, tail=st.binary(min_size=10, max_size=10))
+def test_an_id_is_a_uuid_of_version_seven_that_holds_its_time(now: int, tail: bytes) -> None:
+    text = uuid7(now, lambda _size: tail)
+    parsed = uuid.UUID(text)
+    assert (parsed.version, parsed.variant, str(parsed)) == (7, uuid.RFC_4122, text)
+    assert parsed.int >> 80 == now
+
+
+@pytest.mark.promise("id-uuid7")
+@given(earlier=instants, later=instants)
+def test_ids_sort_by_the_time_they_were_made(earlier: int, later: int) -> None:
+    if earlier < later:
+        assert uuid7(earlier) < uuid7(later)
+
+
+@pytest.mark.promise("id-uuid7")
+def test_ids_of_one_moment_differ() -> None:
+    assert len({uuid7(1) for _ in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "01A3185C-5000-7B6E-AA48-55DBA5A7399C", "{01a3185c-5000-7b6e-aa48-55dba5a7399c}"]
+)
+def test_an_id_has_one_spelling(text: str) -> None:
+    assert is_uuid(uuid7(0))
+    assert not is_uuid(text)
+
+
+def test_a_token_fits_every_engine() -> None:
+    tokens = {token() for _ in range(1_000)}
+    assert len(tokens) == 1_000
+    assert all(0 < token < 2**63 for token in tokens)

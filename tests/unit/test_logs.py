@@ -1,0 +1,105 @@
+"""Logs: one JSON object a line, and nothing in it that must not be there."""
+
+import json
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.ops import logs
+
+# Found by these tests and reported; whoever mends ops/logs.py takes the mark away.
+not_yet = pytest.mark.xfail(strict=True, reason="ops/logs.py scrubs top-level ASCII text only")
+not_yet_linear = pytest.mark.xfail(run=False, reason="the search for addresses in ops/logs.py is quadratic")
+
+
+def scrubbed(**line: object) -> dict[str, object]:
+    return dict(logs.scrub(None, "info", dict(line)))
+
+
+@pytest.mark.promise("logs-no-secret")
+@pytest.mark.parametrize(
+    "name", ["password", "smtp_password", "UNSUBSCRIBE_SECRET", "token", "Authorization", "api_key", "apiKey", "cookie"]
+)
+def test_a_secret_is_never_shown_whatever_it_is(name: str) -> None:
+    assert scrubbed(**{name: "hunter2"}) == {name: "***"}
+    assert scrubbed(**{name: ["hunter2"]}) == {name: "***"}
+
+
+@not_yet
+@pytest.mark.promise("logs-no-secret")
+def test_a_secret_inside_of_something_is_not_shown_either() -> None:
+    line = scrubbed(request={"headers": {"Authorization": "Bearer x"}, "to": ["anna@example.com"]})
+    assert line == {"request": {"headers": {"Authorization": "***"}, "to": ["a***@e***.com"]}}
+
+
+@pytest.mark.promise("logs-no-secret")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("550 no anna@example.com here", "550 no a***@e***.com here"),
+        pytest.param("<Anna.Smith+tag@mail.example.co.uk>", "<A***@m***.uk>", marks=not_yet),
+        pytest.param("имя@пример.рф", "и***@п***.рф", marks=not_yet),
+        pytest.param("a@localhost", "a***@l***", marks=not_yet),
+        ("no address at all", "no address at all"),
+        ("12 @ 5", "12 @ 5"),
+    ],
+)
+def test_addresses_in_a_text_are_masked(text: str, shown: str) -> None:
+    assert scrubbed(reason=text) == {"reason": shown}
+
+
+@pytest.mark.promise("logs-no-secret")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mail:hunter2@db.example.com/mail",
+        "smtp://user:hunter2@localhost:587",
+        "redis://:hunter2@127.0.0.1/0",
+        pytest.param("smtp://user:hun@ter2@localhost", marks=not_yet),
+        pytest.param("smtp://user:hun/ter2@localhost", marks=not_yet),
+        "smtp://user:hun:ter2@localhost",
+    ],
+)
+def test_passwords_in_addresses_of_servers_are_not_shown(url: str) -> None:
+    shown = str(scrubbed(error=f"cannot reach {url} now")["error"])
+    assert "ter2" not in shown
+    assert "hun" not in shown
+    assert shown.endswith(" now")
+
+
+@pytest.mark.promise("logs-no-secret")
+@given(local=st.from_regex(r"[a-z0-9+]{3,20}", fullmatch=True), domain=st.from_regex(r"[a-z]{3,20}", fullmatch=True))
+def test_no_whole_address_is_left_in_any_text(local: str, domain: str) -> None:
+    shown = str(scrubbed(reason=f"({local}@{domain}.example)")["reason"])
+    assert f"{local}@" not in shown
+    assert f"@{domain}" not in shown
+
+
+@not_yet_linear
+@pytest.mark.promise("logs-no-secret")
+def test_a_long_line_without_an_address_costs_one_look() -> None:
+    """A quadratic search would take minutes for this."""
+    text = "a" * 2_000_000
+    assert scrubbed(reason=text) == {"reason": text}
+
+
+@pytest.mark.promise("logs-json")
+def test_a_line_is_one_json_object_with_its_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    try:
+        logs.configure("INFO", "json")
+        logs.logger("here").info("message_settled", outboxId="1", requestId="r\n2", to="anna@example.com")
+        logs.logger("here").debug("not shown")
+    finally:
+        structlog.configure(**before)
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["outboxId"], told["requestId"], told["to"]) == (
+        "message_settled",
+        "1",
+        "r\n2",
+        "a***@e***.com",
+    )
+    assert (told["level"], told["component"]) == ("info", "here")

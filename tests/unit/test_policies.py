@@ -1,0 +1,199 @@
+"""Hours and rates: when mail may go, in the tenant's own zone, on the nights when clocks change too."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, instant_of
+from mailwright.domain.permits import Limits
+from mailwright.policies.hours import local_day, next_opening, outside_hours
+from mailwright.policies.rates import windows
+
+LISBON, NEW_YORK = "Europe/Lisbon", "America/New_York"
+ZONES = [
+    "UTC",
+    LISBON,
+    NEW_YORK,
+    "Asia/Kolkata",
+    "Pacific/Chatham",
+    "Australia/Lord_Howe",
+    "America/Havana",
+    "Africa/Cairo",
+]
+
+moments = st.integers(instant_of(datetime(2024, 1, 1, tzinfo=UTC)), instant_of(datetime(2032, 1, 1, tzinfo=UTC)))
+# Around every change of clocks there is more to get wrong.
+changes = st.builds(
+    lambda base, minutes: base + minutes * MINUTE,
+    st.sampled_from(
+        [
+            instant_of(datetime.fromisoformat(text))
+            for text in (
+                "2027-03-28T01:00:00+00:00",
+                "2027-10-31T01:00:00+00:00",
+                "2027-03-14T07:00:00+00:00",
+                "2027-11-07T06:00:00+00:00",
+                "2027-04-30T00:00:00+02:00",
+                "2027-10-29T00:00:00+03:00",
+            )
+        ]
+    ),
+    st.integers(-26 * 60, 26 * 60),
+)
+hours = st.builds(
+    lambda opens, length: f"{opens // 60:02}:{opens % 60:02}-{_time(opens + length)}",
+    st.integers(0, 1439),
+    st.integers(1, 1439),
+)
+
+
+def _time(minutes: int) -> str:
+    return "24:00" if minutes >= 1440 else f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def at(text: str, zone: str = "UTC", fold: int = 0) -> Instant:
+    return instant_of(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold))
+
+
+def bulk_held(limits: Limits, now: Instant) -> Instant | None:
+    held = outside_hours(limits, is_bulk=True, now=now)
+    return held.until if held else None
+
+
+@pytest.mark.promise("hours-zone")
+@pytest.mark.parametrize("zone", ZONES)
+def test_bulk_mail_waits_for_the_tenants_own_morning(zone: str) -> None:
+    limits = Limits(working_hours="09:00-18:00", timezone=zone)
+    opening = at("2027-01-12T09:00", zone)
+    assert bulk_held(limits, opening - 1) == opening
+    assert bulk_held(limits, opening) is None
+    assert bulk_held(limits, at("2027-01-12T18:00", zone) - 1) is None
+    assert bulk_held(limits, at("2027-01-12T18:00", zone)) == at("2027-01-13T09:00", zone)
+
+
+@pytest.mark.promise("hours-bulk-only")
+@given(now=moments, zone=st.sampled_from(ZONES), hours=hours)
+def test_a_receipt_never_waits(now: Instant, zone: str, hours: str) -> None:
+    assert outside_hours(Limits(working_hours=hours, timezone=zone), is_bulk=False, now=now) is None
+
+
+@pytest.mark.promise("hours-zone")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), hours=hours)
+def test_a_hold_ends_in_the_future_within_two_days_and_the_mail_may_then_go(
+    now: Instant, zone: str, hours: str
+) -> None:
+    limits = Limits(working_hours=hours, timezone=zone)
+    until = bulk_held(limits, now)
+    if until is not None:
+        assert now < until <= now + 2 * DAY
+        assert bulk_held(limits, until) is None
+
+
+@pytest.mark.promise("hours-zone")
+@pytest.mark.parametrize(
+    ("zone", "eve", "morning", "night_is"),
+    [
+        (LISBON, "2027-03-27T18:00", "2027-03-28T09:00", 14),
+        (LISBON, "2027-10-30T18:00", "2027-10-31T09:00", 16),
+        (NEW_YORK, "2027-03-13T18:00", "2027-03-14T09:00", 14),
+        (NEW_YORK, "2027-11-06T18:00", "2027-11-07T09:00", 16),
+    ],
+)
+def test_the_morning_after_the_clocks_change_begins_at_nine_all_the_same(
+    zone: str, eve: str, morning: str, night_is: int
+) -> None:
+    evening = at(eve, zone)
+    opening = bulk_held(Limits(working_hours="09:00-18:00", timezone=zone), evening)
+    assert opening == at(morning, zone)
+    assert opening - evening == night_is * HOUR
+
+
+@pytest.mark.promise("hours-zone")
+def test_an_opening_that_the_clocks_skip_is_not_early() -> None:
+    limits = Limits(working_hours="02:30-18:00", timezone=NEW_YORK)
+    until = bulk_held(limits, at("2027-03-14T01:00", NEW_YORK))
+    assert until is not None
+    assert until >= at("2027-03-14T03:00", NEW_YORK)
+
+
+@pytest.mark.promise("hours-zone")
+def test_an_opening_that_comes_twice_is_kept_when_the_clocks_go_back() -> None:
+    limits = Limits(working_hours="01:30-18:00", timezone=NEW_YORK)
+    first, again = at("2027-11-07T01:30", NEW_YORK), at("2027-11-07T01:30", NEW_YORK, fold=1)
+    assert bulk_held(limits, first - MINUTE) == first
+    assert bulk_held(limits, again - MINUTE) == again  # it is a quarter past one once more
+
+
+@pytest.mark.promise("limits-windows")
+@pytest.mark.parametrize(
+    ("zone", "day", "length"),
+    [
+        (LISBON, "2027-03-28", 23),
+        (LISBON, "2027-10-31", 25),
+        (NEW_YORK, "2027-03-14", 23),
+        (NEW_YORK, "2027-11-07", 25),
+        (NEW_YORK, "2027-06-01", 24),
+    ],
+)
+def test_a_day_is_as_long_as_it_is_there(zone: str, day: str, length: int) -> None:
+    limits = Limits(timezone=zone)
+    begins = at(f"{day}T00:00", zone)
+    assert local_day(limits, begins) == (day, begins + length * HOUR)
+    assert local_day(limits, begins + length * HOUR - 1)[0] == day
+    assert local_day(limits, begins + length * HOUR)[0] != day
+
+
+@pytest.mark.promise("limits-windows")
+@given(now=moments | changes, zone=st.sampled_from(ZONES))
+def test_days_follow_each_other_without_gap_or_overlap(now: Instant, zone: str) -> None:
+    limits = Limits(timezone=zone)
+    day, ends = local_day(limits, now)
+    assert now < ends <= now + 26 * HOUR
+    assert local_day(limits, ends - 1)[0] == day
+    assert local_day(limits, ends)[0] > day
+
+
+@pytest.mark.promise("limits-windows")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), later=st.integers(0, 2 * DAY))
+def test_windows_of_one_name_end_at_one_moment(now: Instant, zone: str, later: int) -> None:
+    """Two workers that look at different moments of a window share it; of different windows, never."""
+    limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone)
+    for early, late in zip(windows(limits, 7, now), windows(limits, 7, now + later), strict=True):
+        assert early.ends_at > now
+        assert early.deferred_until >= early.ends_at
+        assert (early.name == late.name) == (early.ends_at == late.ends_at) == (now + later < early.ends_at)
+
+
+@pytest.mark.promise("limits-windows")
+def test_each_limit_defers_to_its_own_reopening() -> None:
+    now = at("2027-01-12T10:20:30.400")
+    limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone="UTC")
+    found = {window.reason: (window.limit, window.ends_at, window.deferred_until) for window in windows(limits, 7, now)}
+    hour, midnight = at("2027-01-12T11:00"), at("2027-01-13T00:00")
+    assert found == {
+        "rate_per_second": (1, now + 600, now + 600),
+        "rate_per_hour": (2, hour, hour),
+        "daily_limit": (3, midnight, at("2027-01-13T09:00")),
+    }
+    assert windows(Limits(), 7, now) == ()
+
+
+@pytest.mark.promise("limits-windows")
+def test_a_used_up_day_reopens_with_the_tenants_own_hours() -> None:
+    now = at("2027-03-27T10:00", LISBON)
+    assert next_opening(Limits(timezone=LISBON), now) == at("2027-03-28T09:00", LISBON)
+    assert next_opening(Limits(timezone=LISBON, working_hours="07:30-12:00"), now) == at("2027-03-28T07:30", LISBON)
+
+
+@pytest.mark.promise("limits-windows")
+def test_an_hour_in_the_night_when_clocks_go_back_is_two_hours() -> None:
+    limits = Limits(rate_per_hour=1, timezone=NEW_YORK)
+    first = at("2027-11-07T01:30", NEW_YORK)
+    again = at("2027-11-07T01:30", NEW_YORK, fold=1)
+    assert again - first == timedelta(hours=1) // timedelta(milliseconds=1)
+    assert windows(limits, 1, first)[0].name != windows(limits, 1, again)[0].name
+    assert windows(limits, 1, first)[0].ends_at == first + HOUR // 2
+    assert (first // SECOND) * SECOND == first

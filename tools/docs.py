@@ -1,0 +1,246 @@
+"""Writes the parts of docs/ that are made from the code: settings, commands, the API's description, who guards what.
+
+Prose is written by hand; the tool writes only between `<!-- made: name -->` and `<!-- end -->`, the last column of the
+tables in docs/promises.md, and docs/openapi.json. `--check` writes nothing and tells which pages are behind.
+"""
+
+import argparse
+import ast
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+DOCS = CHECKOUT / "docs"
+PROMISES = DOCS / "promises.md"
+
+# Options that every command has; the page speaks of them once.
+ELSEWHERE = ("help", "install_completion", "show_completion")
+
+# A promise with more guards than this in one file is told by their number.
+MOST_NAMES = 3
+
+_PROMISE_ROW = re.compile(r"^\| `(?P<id>[a-z0-9-]+)` \| (?P<promise>.*?) \| .*\|$", re.MULTILINE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the pages of docs/ that are made from the code.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is behind the code")
+    is_check = parser.parse_args().check
+    behind = [page for page, text in made() if not page.exists() or page.read_text(encoding="utf-8") != text]
+    if is_check and behind:
+        sys.exit(f"behind the code: {', '.join(_name(page) for page in behind)}; run `make docs`")
+    written = dict(made()) if behind else {}
+    for page in behind:
+        page.write_text(written[page], encoding="utf-8")
+        print(f"{_name(page)} is written.")
+    complaints = unmatched()
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    if complaints:
+        sys.exit(1)
+
+
+def made() -> Iterator[tuple[Path, str]]:
+    """Every page that the code decides on, as it should be."""
+    yield _filled("configuration.md", {"settings": settings})
+    yield _filled("commands.md", {"commands": commands})
+    yield DOCS / "openapi.json", openapi()
+    yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
+
+
+def _filled(name: str, parts: Mapping[str, Callable[[], str]]) -> tuple[Path, str]:
+    page = DOCS / name
+    text = page.read_text(encoding="utf-8")
+    for part, make in parts.items():
+        begin = f"<!-- made: {part} -->"
+        head, found, rest = text.partition(begin)
+        _, closed, tail = rest.partition("<!-- end -->")
+        if not found or not closed:
+            sys.exit(f"docs/{name} has no {begin} … <!-- end --> to write between.")
+        text = f"{head}{begin}\n{make()}{closed}{tail}"
+    return page, text
+
+
+# Settings.
+
+
+def settings() -> str:
+    from mailwright.ops.settings import Settings  # noqa: PLC0415 - only this page needs it
+
+    rows = [
+        (f"`{field.alias}`", f"`{name}`", _meaning(field), _default(field))
+        for name, field in Settings.model_fields.items()
+    ]
+    return _table(("environment", "in the file", "meaning", "default"), rows)
+
+
+def _meaning(field: Any) -> str:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    meaning = str(field.description).replace("<", "&lt;")
+    return f"{meaning} (one of {', '.join(choices)})" if choices else meaning
+
+
+def _default(field: Any) -> str:
+    return "" if field.default is None else f"`{field.default}`"
+
+
+# Commands.
+
+
+def commands() -> str:
+    import typer  # noqa: PLC0415
+    from click import Context  # noqa: PLC0415
+
+    from mailwright.cli import COMMANDS, app  # noqa: PLC0415
+
+    root: Any = typer.main.get_command(app)
+    rows = []
+    for _, name, _, _ in COMMANDS:
+        _, command, _ = root.resolve_command(Context(root), [name])
+        rows += _described(f"mailwright {name}", command)
+    return _table(("command", "what it does"), rows)
+
+
+def _described(path: str, command: Any) -> Iterator[tuple[str, str]]:
+    below: Mapping[str, Any] = getattr(command, "commands", {})
+    for name, each in below.items():
+        yield from _described(f"{path} {name}", each)
+    if not below:
+        yield f"`{' '.join([path, *_usage(command)])}`", _first_paragraph(command.help)
+
+
+def _usage(command: Any) -> Iterator[str]:
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            metavar = (parameter.metavar or parameter.name.upper()).strip("[]")
+            yield metavar if parameter.required else f"[{metavar}]"
+    for parameter in command.params:
+        if parameter.param_type_name == "option" and parameter.name not in ELSEWHERE:
+            option = "/".join([*parameter.opts, *parameter.secondary_opts])
+            yield option if parameter.required else f"[{option}]"
+
+
+def _first_paragraph(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+# The API.
+
+
+def openapi() -> str:
+    """Made without a database: nothing connects before the first request."""
+    from mailwright.domain.clock import SystemClock  # noqa: PLC0415
+    from mailwright.outbox.intake import Intake  # noqa: PLC0415
+    from mailwright.storage.database import Database  # noqa: PLC0415
+    from mailwright.web.app import ApiParts, create_app  # noqa: PLC0415
+
+    async def nobody() -> None: ...
+
+    database, clock = Database("sqlite:///never-opened.db"), SystemClock()
+    parts = ApiParts(database, clock, Intake(database, clock, nobody), public_url="http://127.0.0.1:8025")
+    return json.dumps(create_app(parts).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+# Promises.
+
+
+def promised(text: str) -> dict[str, str]:
+    """Each promise of the page by its id."""
+    return {row["id"]: row["promise"] for row in _PROMISE_ROW.finditer(text)}
+
+
+def guarded(text: str, found: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """The page with its last column anew; the sentences are left as they are."""
+
+    def row(match: re.Match[str]) -> str:
+        return f"| `{match['id']}` | {match['promise']} | {_guards_cell(found.get(match['id'], ()))} |"
+
+    return _PROMISE_ROW.sub(row, text)
+
+
+def _guards_cell(tests: Sequence[tuple[str, str]]) -> str:
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for file, name in tests:
+        by_file[file].append(name)
+    if not by_file:
+        return "**nobody**"
+    return "<br>".join(
+        f"`{file}` ({len(names)} tests)"
+        if len(names) > MOST_NAMES
+        else "<br>".join(f"`{file}::{name}`" for name in names)
+        for file, names in sorted(by_file.items())
+    )
+
+
+def guards() -> dict[str, list[tuple[str, str]]]:
+    """Which tests name which promise: read from the text of the tests, without running any of it."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for file in sorted((CHECKOUT / "tests").rglob("test_*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        path = file.relative_to(CHECKOUT / "tests").as_posix()
+        for name, ids in _marked(tree, _module_promises(tree)):
+            for promise in ids:
+                found[promise].append((path, name))
+    return found
+
+
+def _marked(node: ast.AST, inherited: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            own = _promises(child.decorator_list)
+            yield from _marked(child, (*inherited, *own))
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and child.name.startswith("test"):
+            yield child.name, tuple(dict.fromkeys((*inherited, *_promises(child.decorator_list))))
+
+
+def _module_promises(tree: ast.Module) -> tuple[str, ...]:
+    return tuple(
+        promise
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets)
+        for promise in _promises(list(ast.walk(node.value)))
+    )
+
+
+def _promises(nodes: Sequence[ast.AST]) -> tuple[str, ...]:
+    return tuple(
+        str(argument.value)
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise"
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    )
+
+
+def unmatched() -> list[str]:
+    """Promises without a test, and tests that name a promise that nobody made."""
+    sentences, found = promised(PROMISES.read_text(encoding="utf-8")), guards()
+    unknown = [
+        f"docs/promises.md has no sentence for `{promise}`, which {'::'.join(found[promise][0])} names; "
+        "add a row and run `make docs`."
+        for promise in sorted(set(found) - set(sentences))
+    ]
+    unguarded = [
+        f'docs/promises.md promises `{promise}`, and no test carries @pytest.mark.promise("{promise}").'
+        for promise in sorted(set(sentences) - set(found))
+    ]
+    return unknown + unguarded
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(CHECKOUT).as_posix()
+
+
+if __name__ == "__main__":
+    main()
