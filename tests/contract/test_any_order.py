@@ -292,7 +292,7 @@ def test_no_order_of_events_on_sqlite_breaks_a_promise(tmp_path: Path, empty_sql
         (tmp_path / "any.db").write_bytes(empty_sqlite)
         return Database(f"sqlite:///{tmp_path}/any.db"), nothing
 
-    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(40, 30))
+    run_state_machine_as_test(lambda: Outbox(open_database), settings=_bounded(25, 30))
 
 
 @pytest.mark.promise("audit-identity")

@@ -17,6 +17,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.states import Status
+from mailwright.ops import metrics
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -30,6 +31,8 @@ INSERT_INTAKE = statement(__package__, "insert_intake")
 
 # One transaction takes at most this many: a commit must stay short while workers wait for their turn.
 LARGEST_COMMIT = 2_000
+# And at most so much text: what PostgreSQL takes as one JSON value has an end.
+LARGEST_COMMIT_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -98,16 +101,30 @@ class Intake:
                 _tell([waiting], error)
 
     async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
-        return await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
+        accepted = await self._database.transact(lambda tx: accept(tx, messages, self._clock.now()))
+        fresh = [message.source for message, answer in zip(messages, accepted, strict=True) if not answer.is_replay]
+        for source, count in Counter(fresh).items():
+            metrics.ACCEPTED.labels(source).inc(count)
+        return accepted
 
     def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
-        size = 0
-        while self._waiting and (not group or size + len(self._waiting[0].messages) <= LARGEST_COMMIT):
-            waiting = self._waiting.pop(0)
-            size += len(waiting.messages)
-            group.append(waiting)
+        count = size = 0
+        while self._waiting:
+            waiting = self._waiting[0]
+            count += len(waiting.messages)
+            size += sum(_size(message) for message in waiting.messages)
+            if group and (count > LARGEST_COMMIT or size > LARGEST_COMMIT_BYTES):
+                break
+            group.append(self._waiting.pop(0))
         return group
+
+
+def _size(message: NewMessage) -> int:
+    """About: what is large in a mail is its content and its attachments."""
+    payload = message.payload
+    attached = sum(len(attachment.get("content", "")) for attachment in payload.get("attachments", ()))
+    return len(payload.get("html") or "") + len(payload.get("text") or "") + attached + 1_000
 
 
 def _tell(group: Sequence[_Waiting], error: Exception) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, message_id
 from mailwright.content.layout import Addressed, Frame, Layout, Layouts
@@ -22,8 +23,11 @@ from mailwright.domain.unsubscribe import GENERAL, UnsubscribeTokens
 from mailwright.ops.logs import logger
 from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
 from mailwright.pipeline.validate import Kind, Objection, objection
+from mailwright.storage.database import Database
 
 log = logger(__name__)
+
+COPIES = ("cc", "bcc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +42,30 @@ class Identity:
 
 class Road:
     def __init__(
-        self, templates: TemplateStore, identity: Identity, signer: DkimSigner | None, threads: Executor
+        self,
+        database: Database,
+        templates: TemplateStore,
+        identity: Identity,
+        *,
+        signer: DkimSigner | None,
+        threads: Executor,
     ) -> None:
+        self._database = database
         self._templates = templates
         self._identity = identity
         self._signer = signer
         self._threads = threads
         self._layouts = Layouts()
+        self._no_copies: dict[int, set[str]] = {}  # by message: who of its copies has left
 
-    async def load_templates(self, batch: Sequence[Claimed]) -> None:
+    async def look_up(self, batch: Sequence[Claimed]) -> None:
+        """What `prepare` needs from the database, for a whole batch at once."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
+        with_copies = [claimed for claimed in batch if "cc" in claimed.payload or "bcc" in claimed.payload]
+        for claimed in with_copies:
+            wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
+            async with self._database.read() as tx:
+                self._no_copies[claimed.message_key] = await suppressed_among(tx, claimed.tenant_id, wanted)
 
     def prepare(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
         if is_poison(claimed):
@@ -83,12 +101,13 @@ class Road:
         payload = claimed.payload
         sender = mailbox_of(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
-        cc = [mailbox_of(each) for each in payload.get("cc", ())]
-        bcc = [mailbox_of(each) for each in payload.get("bcc", ())]
+        left = self._no_copies.pop(claimed.message_key, frozenset[str]())
+        # Whoever has left gets no copy either; the mail itself goes on to the others.
+        cc, bcc = ([box for box in _boxes(claimed, kind) if _normal(box) not in left] for kind in COPIES)
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
         addressed = Addressed(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
         # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
-        if claimed.template_key is not None and not cc and not payload.get("attachments"):
+        if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
             content = self._filled(claimed, sender, addressed)
         else:
             content = self._composed(claimed, sender, addressed, tuple(cc))
@@ -116,7 +135,8 @@ class Road:
         if claimed.template_key is not None:
             stored = self._template(claimed)
             template = Template(subject=stored.subject, html=stored.html, text=stored.text)
-            subject, html, text = template.render(self._values(claimed, url))
+            rendered = template.render(self._values(claimed, url))
+            subject, html, text = subject or rendered.subject, rendered.html, rendered.text
         return compose(
             Letter(
                 message_id=addressed.message_id,
@@ -166,6 +186,17 @@ def mailbox_of(value: Any) -> Mailbox:
     if bracket and rest.endswith(">"):
         return Mailbox(rest[:-1].strip(), name.strip().strip('"') or None)
     return Mailbox(str(value).strip())
+
+
+def _boxes(claimed: Claimed, kind: str) -> list[Mailbox]:
+    return [mailbox_of(each) for each in claimed.payload.get(kind, ())]
+
+
+def _normal(box: Mailbox) -> str:
+    try:
+        return address.normal(box.address)
+    except address.InvalidAddress:
+        return box.address  # building the mail refuses it, with the reason
 
 
 def _optional_mailbox(value: Any) -> Mailbox | None:

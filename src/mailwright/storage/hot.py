@@ -193,7 +193,7 @@ def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
 
 def _row_class(columns: list[str]) -> Any:
     """Columns by name, as rows have them everywhere else."""
-    return namedtuple("Row", columns, rename=True)  # type: ignore[misc]
+    return namedtuple("Row", columns, rename=True)
 
 
 # Sizes of the statements that fill tables: few different ones, so that each stays prepared.

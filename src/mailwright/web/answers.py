@@ -55,6 +55,17 @@ class StatusAnswer(Answer):
     status: Status
 
 
+class ExplanationAnswer(Answer):
+    """Why a message is not sent yet, as a sentence and as data."""
+
+    outbox_id: str
+    sentence: str
+    state: str
+    reason: str | None
+    until: str | None
+    what_would_change: str | None
+
+
 class MessageLine(Answer):
     """Where a message stands."""
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox import records
+from mailwright.outbox.explain import explain
 from mailwright.sources.api.requests import (
     Address,
     BatchRequest,
@@ -101,6 +102,15 @@ async def show(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noq
     """One message with its whole story."""
     record = await records.find(parts.database, outboxId, tenant_id=caller.tenant_id)
     return json_response(answers.story(record))
+
+
+@router.get(
+    "/{outboxId}/explain", responses=answering({HTTPStatus.OK: answers.ExplanationAnswer}, HTTPStatus.NOT_FOUND)
+)
+async def why(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Why it is not sent yet: which rule holds it, until when, and what would change that."""
+    found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
+    return json_response(found.as_dict())
 
 
 @router.post("/{outboxId}/cancel", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))

@@ -38,9 +38,8 @@ CLAIM_STRIDE = 100
 LONGEST_BACKOFF_SECONDS = 5.0
 # A tenant at its limit of mails under way is looked at again after this.
 OVER_LIMIT_PAUSE: Instant = 250
-# A mail that is sent again after a doubt goes without another such mail beside it: if it is the one that kills its
-# worker, it must not use up the only resend of the others. They follow one after another.
-RESEND_PAUSE: Instant = 250
+# More resends than a worker keeps for their turn are looked at again after this.
+RESEND_PAUSE: Instant = SECOND
 LOCK_EXPIRED = "LOCK_EXPIRED"
 
 
@@ -77,6 +76,7 @@ class Worker:
         self._pace = pace
         self._backlog: deque[Claimed] = deque()  # claimed and admitted
         self._stock: deque[Ready] = deque()  # validated and built
+        self._resends: deque[Ready] = deque()  # as well, and in doubt before: they go one at a time
         self._building: list[Claimed] = []
         self._exchanging: list[Claimed] = []  # part of the commit that is under way
         self._in_flight: dict[int, Ready] = {}
@@ -169,7 +169,7 @@ class Worker:
             return True
         try:
             admitted = await self._parts.gate.admit(self._parts.claims, batch)
-            await self._parts.road.load_templates(admitted)
+            await self._parts.road.look_up(admitted)
         except NotDurable:
             self._give_back(batch)
             raise
@@ -213,7 +213,13 @@ class Worker:
                 case Settlement() as refusal:
                     self._done.append(refusal)
                     refused.append(claimed)
-        self._stock.extend(await self._parts.road.sign(ready, now))
+        for built in await self._parts.road.sign(ready, now):
+            if not built.claimed.resends:
+                self._stock.append(built)
+            elif len(self._resends) < self._pace.window:
+                self._resends.append(built)
+            else:
+                self._give_back([built.claimed], due_at=now + RESEND_PAUSE)
         with contextlib.suppress(NotDurable):  # permits that do not come back are too few, never too many
             await self._parts.gate.give_back(refused)
 
@@ -265,19 +271,21 @@ class Worker:
     def _next_up(self) -> list[Ready]:
         now = self._parts.clock.now()
         chosen: list[Ready] = []
-        is_resending = any(ready.claimed.resends for ready in self._in_flight.values())
-        put_off = 0
+        if self._can_resend():
+            self._stock.appendleft(self._resends.popleft())
         while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
             ready = self._stock.popleft()
-            if not self._parts.gate.is_still_open(ready.claimed, now):
-                self._give_back([ready.claimed])
-            elif ready.claimed.resends and is_resending:
-                put_off += 1
-                self._give_back([ready.claimed], due_at=now + put_off * RESEND_PAUSE)
-            else:
-                is_resending = is_resending or ready.claimed.resends > 0
+            if self._parts.gate.is_still_open(ready.claimed, now):
                 chosen.append(ready)
+            else:
+                self._give_back([ready.claimed])
         return chosen
+
+    def _can_resend(self) -> bool:
+        """One at a time: should it be the one that kills its worker, it takes no other's only resend with it."""
+        if not self._resends or len(self._in_flight) >= self._pace.window:
+            return False
+        return not any(ready.claimed.resends for ready in self._in_flight.values())
 
     def _launch(self, ready: Ready, begun: Begun) -> None:
         claimed = ready.claimed
@@ -343,9 +351,10 @@ class Worker:
 
     def _put_back_what_was_not_started(self) -> None:
         self._give_back(self._backlog)
-        self._give_back(ready.claimed for ready in self._stock)
+        self._give_back(ready.claimed for ready in (*self._stock, *self._resends))
         self._backlog.clear()
         self._stock.clear()
+        self._resends.clear()
 
     async def _release(self) -> None:
         releasing = list(self._to_release)
@@ -376,7 +385,7 @@ class Worker:
 
     def _held(self) -> list[Claimed]:
         """What a lock must be kept on; an answer that could not be written yet is one of them."""
-        built = [ready.claimed for ready in (*self._stock, *self._in_flight.values())]
+        built = [ready.claimed for ready in (*self._stock, *self._resends, *self._in_flight.values())]
         done = [outcome.claimed for outcome in self._done]
         given_back = [claimed for claimed, _ in self._to_release]
         return [*self._backlog, *self._building, *built, *self._exchanging, *done, *given_back]
@@ -393,10 +402,10 @@ class Worker:
 
     def _has_work(self) -> bool:
         can_begin = self._stock and len(self._in_flight) < self._pace.window
-        return bool(self._done or self._to_release or can_begin)
+        return bool(self._done or self._to_release or can_begin or self._can_resend())
 
     def _is_idle(self) -> bool:
-        waiting = self._backlog or self._building or self._stock or self._exchanging
+        waiting = self._backlog or self._building or self._stock or self._resends or self._exchanging
         return not (waiting or self._in_flight or self._done or self._to_release)
 
     def _is_over(self, leave_at: float | None) -> bool:

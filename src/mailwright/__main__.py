@@ -1,5 +1,0 @@
-"""`python -m mailwright` is the command `mailwright`."""
-
-from mailwright.cli import main
-
-main()

@@ -1,0 +1,67 @@
+"""Copies and templates together, through the whole road into the mailbox."""
+
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from mailwright.app.wiring import make_worker, open_engine
+from mailwright.audience import suppressions
+from mailwright.ops.settings import load
+from tests.builders import a_message
+from tests.conftest import Engine as Place
+
+
+async def delivered(place: Place, mailbox: Path, *, suppress: str | None = None, **payload: object) -> EmailMessage:
+    """The one mail that arrives when this is asked for."""
+    async with open_engine(load(database_url=place.url, mailbox=mailbox)) as engine:
+        template = await engine.templates.put(
+            1, "receipt", subject="Your {{ item }}", html="<p>{{ item }}</p>", text=None
+        )
+        if suppress:
+            await suppressions.add(engine.database, engine.clock, 1, suppress, reason="asked", source="test")
+        key = template.key if "variables" in payload else None
+        to = "ada@example.com"
+        await engine.intake.accept([a_message(to=to, template_key=key, payload={"to": to, **payload})])
+        await (await make_worker(engine)).run(drain=True)
+    [file] = (mailbox / "new").iterdir()
+    mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+    assert isinstance(mail, EmailMessage)
+    return mail
+
+
+@pytest.mark.promise("suppression-wins")
+async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: Place, tmp_path: Path) -> None:
+    mail = await delivered(
+        engine,
+        tmp_path / "box",
+        suppress="Bob@example.com",
+        subject="Hello",
+        html="<p>Hello</p>",
+        cc=["bob@example.com", "cleo@example.com"],
+        bcc=["dan@example.com"],
+    )
+    assert mail["Cc"] == "cleo@example.com"
+    assert mail["Delivered-To"] == "ada@example.com, cleo@example.com, dan@example.com"
+    assert "Bcc" not in mail
+
+
+@pytest.mark.promise("content-template")
+@pytest.mark.parametrize("copies", [{}, {"cc": ["cleo@example.com"]}])
+async def test_a_template_is_filled_with_or_without_copies(
+    engine: Place, tmp_path: Path, copies: dict[str, list[str]]
+) -> None:
+    mail = await delivered(engine, tmp_path / "box", variables={"item": "boat & oar"}, **copies)
+    assert mail["Subject"] == "Your boat & oar"
+    html, text = mail.get_body(("html",)), mail.get_body(("plain",))
+    assert html is not None
+    assert text is not None
+    assert html.get_content().strip() == "<p>boat &amp; oar</p>"
+    assert "boat & oar" in text.get_content()
+
+
+@pytest.mark.promise("content-template")
+async def test_a_subject_beside_a_template_is_the_one_that_counts(engine: Place, tmp_path: Path) -> None:
+    mail = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
+    assert mail["Subject"] == "Another {{ subject }}"

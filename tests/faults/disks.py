@@ -1,0 +1,176 @@
+"""F6: the disk is full, the database locked, the file read-only. Nothing is accepted, the caller is told to come back,
+and once the cause is gone everything goes on by itself."""
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from tests.engines import sqlite_template
+from tests.faults.books import standing
+from tests.faults.figures import Figures
+from tests.faults.http import Answer, Client, a_mail
+from tests.faults.stage import Stage, a_stage
+
+
+async def locked(stage: Stage, *, seconds: float) -> Figures:
+    """Another process keeps the only write lock for so long."""
+    figures = Figures()
+    async with _serving(stage) as api:
+        await _accepted(figures, api, "before")
+        with _held_lock(stage) as release:
+            asyncio.get_running_loop().call_later(seconds, release)
+            started, refusals = time.monotonic(), []
+            while time.monotonic() - started < seconds - 6:
+                refusals.append(await api.send(a_mail("locked"), "while-locked"))
+            if not refusals:  # a short run: one request meets the lock, and the lock is longer than it waits
+                refusals.append(await api.send(a_mail("locked"), "while-locked"))
+        _refused(figures, refusals)
+        await _recovers(figures, api, stage)
+    return figures
+
+
+async def full(stage: Stage) -> Figures:
+    """No byte more may be written to any file: as on a full disk, without needing one."""
+    figures = Figures()
+    async with _serving(stage) as api:
+        await _accepted(figures, api, "before")
+        soft, hard = resource.prlimit(api.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(api.pid, resource.RLIMIT_FSIZE, (1, hard))
+        refusals = [await api.send(a_mail(f"full{number}"), f"while-full-{number}") for number in range(5)]
+        resource.prlimit(api.pid, resource.RLIMIT_FSIZE, (soft, hard))
+        _refused(figures, refusals)
+        await _recovers(figures, api, stage)
+    return figures
+
+
+async def full_file_system(figures: Figures, folder: Path) -> None:
+    """A real one, of a few megabytes, filled by somebody else. Needs root; elsewhere `full` says the same."""
+    with _small_disk(folder) as disk:
+        file = disk / "mailwright.db"
+        file.write_bytes(sqlite_template())
+        async with a_stage(f"sqlite:///{file}") as stage, _serving(stage) as api:
+            await _accepted(figures, api, "before")
+            ballast = disk / "ballast"
+            _fill(ballast)
+            refusals = [await api.send(a_mail(f"full{number}"), f"while-full-{number}") for number in range(5)]
+            refusals = [answer for answer in refusals if answer.status != 202]  # the last free pages may still do
+            ballast.unlink()
+            _refused(figures, refusals)
+            await _recovers(figures, api, stage)
+
+
+async def read_only(figures: Figures, folder: Path) -> None:
+    """The file cannot be written to when the service starts: it says so and does not start."""
+    with _small_disk(folder) as disk:
+        file = disk / "mailwright.db"
+        file.write_bytes(sqlite_template())
+        _mount("-o", "remount,ro", str(disk))
+        async with a_stage(f"sqlite:///{file}") as stage:
+            serve = stage.start("serve", ["-m", "mailwright", "serve", "--port", "0"])
+            code = await serve.ended()
+            figures.expect("exit code on a read-only file", code, "3", when=code == 3)
+            said = serve.said.strip().splitlines()[-2:]
+            is_clear = any("read" in line.lower() for line in said) and "Traceback" not in serve.said
+            figures.expect("said on a read-only file", " ".join(said)[:100], "why, without a trace", when=is_clear)
+            _mount("-o", "remount,rw", str(disk))
+            async with _serving(stage) as api:
+                await _accepted(figures, api, "once it can be written to")
+
+
+class Api(Client):
+    """A served API with a worker beside it, and the process that a fault is done to."""
+
+    def __init__(self, port: int, credential: str, pid: int) -> None:
+        super().__init__(port, credential)
+        self.pid = pid
+
+
+@contextlib.asynccontextmanager
+async def _serving(stage: Stage) -> AsyncIterator[Api]:
+    await stage.open_sink()
+    credential = (await stage.command("key", "create")).strip()
+    process, port = await stage.api()
+    async with Api(port, credential, process.pid) as api:
+        yield api
+    process.signal(signal.SIGTERM)
+    await process.ended()
+
+
+async def _accepted(figures: Figures, api: Api, when: str) -> None:
+    answer = await api.send(a_mail("usual"), f"usual-{when}")
+    figures.expect(f"answer {when}", answer.status, "202", when=answer.status == 202)
+
+
+def _refused(figures: Figures, refusals: list[Answer]) -> None:
+    statuses = sorted({answer.status for answer in refusals})
+    figures.expect("answers meanwhile", f"{len(refusals)}: {statuses}", "503", when=statuses == [503])
+    plain = [answer for answer in refusals if answer.body.get("code") == "NOT_DURABLE" and answer.body.get("detail")]
+    figures.expect("with a code and a sentence", len(plain), f"{len(refusals)}", when=len(plain) == len(refusals))
+    hints = [answer for answer in refusals if answer.headers.get("retry-after", "").isdigit()]
+    figures.expect("with Retry-After", len(hints), f"{len(refusals)}", when=len(hints) == len(refusals))
+
+
+async def _recovers(figures: Figures, api: Api, stage: Stage) -> None:
+    """The same process accepts again, its worker sends again, and nothing is stored by halves."""
+    answer = await api.send(a_mail("after"), "after")
+    figures.expect("answer after", answer.status, "202", when=answer.status == 202)
+    await stage.all_done(seconds=20)
+    rows = await standing(stage)
+    stored = {row.to_email for row in rows.values()}
+    figures.none("refused and stored", sorted(email for email in stored if "locked" in email or "full" in email))
+    figures.expect("sent", len(stage.received()), f"{len(rows)}", when=set(stage.received()) == set(rows))
+    holds = await stage.identity_holds()
+    figures.expect("audit identity", holds, "True", when=holds)
+
+
+@contextlib.contextmanager
+def _held_lock(stage: Stage) -> Iterator[Callable[[], None]]:
+    file = stage.url.removeprefix("sqlite:///")
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA busy_timeout = 10000")
+    connection.execute("BEGIN IMMEDIATE")
+
+    def release() -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+    try:
+        yield release
+    finally:
+        release()
+        connection.close()
+
+
+def can_mount(folder: Path) -> bool:
+    try:
+        with _small_disk(folder):
+            return True
+    except (subprocess.CalledProcessError, OSError):
+        return False
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Iterator[Path]:
+    disk = folder / "disk"
+    disk.mkdir(exist_ok=True)
+    _mount("-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk))
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True, capture_output=True)
+
+
+def _mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True, capture_output=True)
+
+
+def _fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
