@@ -127,6 +127,21 @@ async def test_a_rate_per_second_opens_again_with_the_next_second(bench: Bench) 
 
 
 @pytest.mark.promise("limits-never-exceeded")
+async def test_a_permit_is_good_for_its_own_second_only(bench: Bench) -> None:
+    """A mail that was admitted in one second and could not go before the next needs a permit of the next."""
+    await change_tenant(bench.database, rate_per_second=2)
+    await bench.accept(*(a_message() for _ in range(10)))
+    provider = ScriptedProvider()
+    provider.hold()
+    run = asyncio.create_task((await bench.worker(provider, window=1)).run(drain=True))
+    await provider.has(1)
+    bench.clock.advance(SECOND)
+    provider.let_go()
+    await run
+    assert len(provider.mails) == 1 + 2
+
+
+@pytest.mark.promise("limits-never-exceeded")
 async def test_a_daily_limit_opens_again_next_morning(bench: Bench) -> None:
     """From eight in the morning to nine on the next day, in the tenant's own zone."""
     await change_tenant(bench.database, daily_limit=3, timezone="UTC")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.domain.clock import MINUTE, SECOND
+from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
@@ -333,17 +333,51 @@ async def test_an_outage_longer_than_the_locks_makes_a_living_worker_doubt_nothi
     async with running(await bench.worker(provider, window=4)):
         await provider.has(4)
         outage.is_on = True
-        for step in range(5):
-            bench.clock.advance(MINUTE)
-            seen = outage.refused
-            await until(lambda seen=seen: outage.refused > seen + 5)
-            if step == 2:
-                provider.let_go()
+        bench.clock.advance(2 * LOCK_TTL)
+        await until(lambda: outage.refused > 20)
         outage.is_on = False
+        await until(lambda: _locks_hold(bench))
+        provider.let_go()
         await provider.has(12)
     assert await bench.statuses() == {Status.SENT: 12}
     assert len(provider.mails) == 12
     assert (await audit(bench.database)).resent_in_doubt == 0
+
+
+@pytest.mark.promise("database-lost")
+async def test_an_answer_that_cannot_be_written_yet_keeps_its_lock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.accept(*(a_message() for _ in range(3)))
+    provider = ScriptedProvider()
+    worker = await bench.worker(provider)
+    settling = worker._parts.settling
+    exchange, is_broken = settling.exchange, False
+
+    async def breaks(outcomes: Any, next_up: Any) -> Any:
+        if is_broken:
+            raise NotDurable
+        return await exchange(outcomes, next_up)
+
+    monkeypatch.setattr(settling, "exchange", breaks)
+    provider.hold()
+    async with running(worker):
+        await provider.has(3)
+        is_broken = True
+        provider.let_go()
+        await until(lambda: not provider.under_way)
+        for _ in range(6):
+            bench.clock.advance(LOCK_TTL // 3)
+            await until(lambda: _locks_hold(bench, LOCK_TTL))
+        is_broken = False
+        await until(lambda: _is_held(bench, 0))
+    assert await bench.statuses() == {Status.SENT: 3}
+    assert len(provider.mails) == 3
+
+
+async def _locks_hold(bench: Bench, for_at_least: int = 1) -> bool:
+    ends = [row.claimable_at for row in await deliveries_of(bench.database) if row.status == Status.SENT_ATTEMPT]
+    return bool(ends) and min(ends) >= bench.clock.now() + for_at_least
 
 
 @pytest.mark.promise("database-lost")

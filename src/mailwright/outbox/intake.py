@@ -123,8 +123,8 @@ class Intake:
 def _size(message: NewMessage) -> int:
     """About: what is large in a mail is its content and its attachments."""
     payload = message.payload
-    attached = sum(len(attachment.get("content", "")) for attachment in payload.get("attachments", ()))
-    return len(payload.get("html") or "") + len(payload.get("text") or "") + attached + 1_000
+    attached = sum(len(str(attachment)) for attachment in payload.get("attachments") or ())
+    return len(str(payload.get("html"))) + len(str(payload.get("text"))) + attached + 1_000
 
 
 def _tell(group: Sequence[_Waiting], error: Exception) -> None:

@@ -1,0 +1,157 @@
+"""The long fault runs: `python -m tests.faults [F1 …] [--quick] [--engine sqlite|postgresql]`. Exit 1 on any miss."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.engines import postgresql, sqlite_template, valkey_server
+from tests.faults import disks, drains, freezes, kills, outages, phases, poison, same_key
+from tests.faults.figures import Figures
+from tests.faults.stage import a_stage
+
+ENGINES = ("sqlite", "postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    fault: str
+    title: str
+    work: Callable[..., Awaitable[Figures]]  # given an engine's name and these sizes
+    long: dict[str, Any]
+    quick: dict[str, Any]
+    engines: tuple[str, ...] = ENGINES
+    long_on_postgresql: dict[str, Any] | None = None
+
+    def sizes(self, engine: str, *, quick: bool) -> dict[str, Any]:
+        if quick:
+            return self.quick
+        return self.long_on_postgresql if engine == "postgresql" and self.long_on_postgresql else self.long
+
+
+def staged(work: Callable[..., Awaitable[Figures]]) -> Callable[..., Awaitable[Figures]]:
+    """For what needs a stage on an empty database, and nothing more."""
+
+    async def run(engine: str, **sizes: Any) -> Figures:
+        async with a_database(engine) as url, a_stage(url) as stage:
+            return await work(stage, **sizes)
+
+    return run
+
+
+@asynccontextmanager
+async def a_database(engine: str) -> AsyncIterator[str]:
+    if engine == "postgresql":
+        with postgresql() as server:
+            yield await server.create()
+        return
+    with tempfile.TemporaryDirectory(prefix="mwfault") as folder:
+        file = Path(folder) / "mailwright.db"
+        file.write_bytes(sqlite_template())
+        yield f"sqlite:///{file}"
+
+
+async def lost_database(_engine: str, **sizes: Any) -> Figures:
+    with postgresql() as server:
+        async with a_stage(await server.create()) as stage:
+            return await outages.run(stage, server, **sizes)
+
+
+async def lost_valkey(engine: str, **sizes: Any) -> Figures:
+    async with a_database(engine) as url, a_stage(url) as stage:
+        with valkey_server() as valkey:
+            return await outages.without_valkey(stage, valkey, **sizes)
+
+
+async def small_disk(_engine: str) -> Figures:
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="mwdisk") as folder:
+        if not disks.can_mount(Path(folder)):
+            figures.note("skipped", "mounting a small disk needs root; the run before this one says the same")
+            return figures
+        await disks.full_file_system(figures, Path(folder))
+        await disks.read_only(figures, Path(folder))
+    return figures
+
+
+SQLITE, POSTGRESQL = ("sqlite",), ("postgresql",)
+RUNS = (
+    Run(
+        "F1",
+        "kill -9 of workers at random",
+        staged(kills.run),
+        long={"kills": 100, "messages": 20_000},
+        quick={"kills": 8, "messages": 1_500},
+        long_on_postgresql={"kills": 100, "messages": 10_000},
+    ),
+    Run("F2", "killed at every step", staged(phases.kills), {}, {}),
+    Run("F2", "cut at every step", staged(phases.cuts), {}, {}),
+    Run("F2", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
+    Run("F3", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
+    Run("F4", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
+    Run("F5", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
+    Run("F5", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
+    Run("F6", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 8}, SQLITE),
+    Run("F6", "files cannot grow", staged(disks.full), {}, {}, SQLITE),
+    Run("F6", "full disk, read-only disk", small_disk, {}, {}, SQLITE),
+    Run(
+        "F9",
+        "a mail that kills before the mark",
+        staged(poison.before_the_mark),
+        {"innocents": 2_000},
+        {"innocents": 300},
+    ),
+    Run(
+        "F9", "a mail that kills after the mark", staged(poison.after_the_mark), {"innocents": 500}, {"innocents": 150}
+    ),
+    Run("F10", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("faults", nargs="*", metavar="F1", help="which; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="small sizes: minutes, not half an hour")
+    parser.add_argument("--engine", choices=ENGINES, help="one only")
+    given = parser.parse_args()
+    wanted = {name.upper() for name in given.faults} or {run.fault for run in RUNS}
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    missed = 0
+    for run in RUNS:
+        for engine in run.engines:
+            if run.fault in wanted and given.engine in (None, engine):
+                missed += not _show(console, run, engine, run.sizes(engine, quick=given.quick))
+    console.print("[red]Some bars were missed.[/]" if missed else "[green]Every bar was reached.[/]")
+    return 1 if missed else 0
+
+
+def _show(console: Console, run: Run, engine: str, sizes: dict[str, Any]) -> bool:
+    """Runs one fault and prints its figures as soon as they are there."""
+    started = time.monotonic()
+    try:
+        figures = asyncio.run(run.work(engine, **sizes))
+    except Exception as error:  # a run that breaks is a miss, and the others still count
+        figures = Figures()
+        figures.expect("the run itself", f"{type(error).__name__}: {error}", "to its end", when=False)
+    title = f"{run.fault} {run.title} ({engine}), {time.monotonic() - started:.0f} s"
+    table = Table("", "figure", "found", "bar", title=title, title_justify="left", title_style="bold")
+    for figure in figures.all:
+        mark = "[green]✓[/]" if figure.bar and figure.is_reached else "[red]✗[/]" if figure.bar else ""
+        table.add_row(mark, figure.name, str(figure.found), figure.bar)
+    console.print(table)
+    return not figures.misses
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)

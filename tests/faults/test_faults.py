@@ -1,0 +1,109 @@
+"""The faults in short, for every run of the suite; `make faults` does the same for half an hour."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Engine
+from tests.engines import Valkey, postgresql, sqlite_template, valkey_server
+from tests.faults import disks, drains, freezes, kills, outages, phases, poison, same_key
+from tests.faults.figures import Figures
+from tests.faults.stage import Stage, a_stage
+from tests.standins.smtp_sink import Step
+
+
+@pytest.fixture
+async def stage(engine: Engine) -> AsyncIterator[Stage]:
+    async with a_stage(engine.url) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def file_stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """For faults of a file: on SQLite only."""
+    file = tmp_path / "mailwright.db"
+    file.write_bytes(sqlite_template())
+    async with a_stage(f"sqlite:///{file}") as stage:
+        yield stage
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[Valkey]:
+    with valkey_server() as server:
+        yield server
+
+
+def every_bar_is_reached(figures: Figures) -> None:
+    assert figures.misses == []
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+async def test_killed_workers_lose_nothing_and_double_nothing_unsaid(stage: Stage) -> None:
+    every_bar_is_reached(await kills.run(stage, kills=3, messages=300))
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+async def test_a_worker_killed_after_the_last_byte_leaves_a_doubt_and_the_source_decides(stage: Stage) -> None:
+    every_bar_is_reached(await phases.kills(stage, steps=[Step.DOT]))
+
+
+@pytest.mark.promise("provider-phase")
+async def test_a_cut_before_the_last_byte_is_tried_again_and_one_after_it_is_a_doubt(stage: Stage) -> None:
+    every_bar_is_reached(await phases.cuts(stage, steps=[Step.BODY, Step.DOT]))
+
+
+@pytest.mark.promise("claim-take-over")
+async def test_what_a_killed_worker_had_only_claimed_is_simply_free_again(stage: Stage) -> None:
+    every_bar_is_reached(await phases.claimed_only(stage, messages=120))
+
+
+@pytest.mark.promise("drain-graceful")
+async def test_a_worker_told_to_stop_finishes_and_leaves_nothing_behind(stage: Stage) -> None:
+    every_bar_is_reached(await drains.run(stage, stops=2))
+
+
+@pytest.mark.promise("claim-fenced")
+async def test_a_worker_that_stood_still_past_its_locks_sends_nothing_twice(stage: Stage) -> None:
+    every_bar_is_reached(await freezes.run(stage, freezes=1))
+
+
+@pytest.mark.promise("poison-isolated")
+async def test_a_mail_that_kills_its_worker_is_put_aside_after_five_claims(stage: Stage) -> None:
+    every_bar_is_reached(await poison.before_the_mark(stage, innocents=60, workers=1))
+
+
+@pytest.mark.promise("poison-isolated")
+async def test_a_mail_that_kills_while_it_is_sent_takes_no_other_with_it(stage: Stage) -> None:
+    every_bar_is_reached(await poison.after_the_mark(stage, innocents=80))
+
+
+@pytest.mark.promise("accept-idempotent")
+@pytest.mark.promise("api-idempotent-race")
+async def test_one_key_from_many_clients_at_once_is_one_message(stage: Stage) -> None:
+    every_bar_is_reached(await same_key.run(stage, keys=10, clients=20))
+
+
+@pytest.mark.promise("not-durable-503")
+@pytest.mark.promise("never-lost")
+async def test_a_lost_postgresql_is_a_503_and_never_a_202_that_is_not_stored() -> None:
+    with postgresql() as server:  # one of its own: the others' must not stop
+        async with a_stage(await server.create()) as stage:
+            every_bar_is_reached(await outages.run(stage, server, outages=2))
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_valkey_in_trouble_never_lets_a_limit_be_exceeded(stage: Stage, own_valkey: Valkey) -> None:
+    every_bar_is_reached(await outages.without_valkey(stage, own_valkey, limit=60))
+
+
+@pytest.mark.promise("not-durable-503")
+async def test_a_locked_database_is_a_503_and_goes_on_by_itself(file_stage: Stage) -> None:
+    every_bar_is_reached(await disks.locked(file_stage, seconds=7))
+
+
+@pytest.mark.promise("not-durable-503")
+async def test_a_full_disk_is_a_503_and_goes_on_by_itself(file_stage: Stage) -> None:
+    every_bar_is_reached(await disks.full(file_stage))
