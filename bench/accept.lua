@@ -1,4 +1,4 @@
--- wrk's side of Q8: the same body again and again, each request with an Idempotency-Key of its own.
+-- wrk's side of accepting: the same body again and again, each request with an Idempotency-Key of its own.
 -- wrk … -- BODY_FILE API_KEY KEY_PREFIX
 local headers, body, prefix, counter = {}, "", "", 0
 

@@ -1,4 +1,4 @@
-"""Q8: how fast the API accepts mail durably. wrk asks, the audit of the database says what was really accepted."""
+"""How fast the API accepts mail durably. wrk asks, the audit of the database says what was really accepted."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The figures of the specification, each from runs that happened side by side."""
+"""The figures that Mailwright is held to, each from runs that happened side by side."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -52,10 +52,10 @@ class Order:
 
 # Figures that are read off the same race, and who has to run for them.
 RACERS = {
-    "Q1": ("limit", "sqlite"),
-    "Q2": ("limit", "postgresql", "postgresql-2"),
-    "Q3": ("sqlite", "postgresql", *PEERS),
-    "Q5": ("sqlite", "postgresql"),
+    "sqlite-speed": ("limit", "sqlite"),
+    "postgresql-speed": ("limit", "postgresql", "postgresql-2"),
+    "peers": ("sqlite", "postgresql", *PEERS),
+    "cpu": ("sqlite", "postgresql"),
 }
 OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
 OF_A_PEER = 10
@@ -63,7 +63,7 @@ ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
 
 
 def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
-    measure = {"Q1": _against_limit, "Q2": _against_limit, "Q3": _against_peers, "Q5": _cpu}
+    measure = {"sqlite-speed": _against_limit, "postgresql-speed": _against_limit, "peers": _against_peers, "cpu": _cpu}
     return measure[name](name, order, results)
 
 
@@ -119,7 +119,7 @@ def claim_cost(order: Order) -> Iterator[Figure]:
 
     for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
         what = f"{engine}: a claim with {many:,} rows in the outbox, against {few:,}"
-        yield _figure(order, "Q6", what, "≤ 1.3", found, engine, new)
+        yield _figure(order, "claim-cost", what, "≤ 1.3", found, engine, new)
 
 
 def api_accept(order: Order) -> Iterator[Figure]:
@@ -134,7 +134,7 @@ def api_accept(order: Order) -> Iterator[Figure]:
 
     for batch, goal in ACCEPTED_PER_SECOND.items():
         what = "API accept, SQLite, " + ("one message a request" if batch == 1 else f"batches of {batch:,}")
-        yield _figure(order, "Q8", what, f"≥ {goal:,}/s", found, what, batch)
+        yield _figure(order, "accept", what, f"≥ {goal:,}/s", found, what, batch)
 
 
 def memory(order: Order) -> Iterator[Figure]:
@@ -153,11 +153,15 @@ def memory(order: Order) -> Iterator[Figure]:
         return Found(f"{peak:.0f} MB", ratio=growth, met=peak <= 200 and growth <= 1.1)
 
     what = f"memory of a worker over {count:,} mails: peak; ratio of the last quarter to the second"
-    yield _figure(order, "Q11", what, "≤ 200 MB, ratio ≤ 1.1", found)
+    yield _figure(order, "memory", what, "≤ 200 MB, ratio ≤ 1.1", found)
 
 
-ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {"Q6": claim_cost, "Q8": api_accept, "Q11": memory}
-NAMES = ("Q1", "Q2", "Q3", "Q5", "Q6", "Q8", "Q11")
+ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
+    "claim-cost": claim_cost,
+    "accept": api_accept,
+    "memory": memory,
+}
+NAMES = ("sqlite-speed", "postgresql-speed", "peers", "cpu", "claim-cost", "accept", "memory")
 
 
 def _rate(results: Results, name: str) -> str:

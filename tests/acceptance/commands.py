@@ -59,7 +59,7 @@ class Commands:
     async def _start(self, arguments: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mailwright.cli", *arguments),
+            *(sys.executable, "-m", "mailwright", *arguments),
             cwd=self.folder,
             env={**kept, "COLUMNS": "100", **self.settings, **settings},
             stdin=asyncio.subprocess.DEVNULL,

@@ -173,16 +173,12 @@ class Outbox(RuleBasedStateMachine):
     def _begin(self, chosen: list[Claimed]) -> None:
         chosen = list(chosen)
         self.stock = [claimed for claimed in self.stock if claimed not in chosen]
-        refusals = [
-            poisoned(claimed, self.clock.now()) if is_poison(claimed) else refused(claimed, suppressed("left"), 0)
-            for claimed in chosen
-            if is_poison(claimed) or claimed.suppressed_because
-        ]
-        refused_keys = {refusal.claimed.message_key for refusal in refusals}
-        wanted = [claimed for claimed in chosen if claimed.message_key not in refused_keys]
-        begun = self.run(self.settling.exchange(refusals, wanted))
-        for claimed in wanted:
-            if claimed.message_key in begun.message_keys:
+        for claimed in chosen:
+            if is_poison(claimed):
+                self.run(self.settling.exchange([poisoned(claimed, self.clock.now())], []))
+            elif claimed.suppressed_because:
+                self.run(self.settling.exchange([refused(claimed, suppressed("left"), self.clock.now())], []))
+            elif self.run(self.settling.exchange([], [claimed])).message_keys:
                 self._hand_over(claimed)
 
     def _hand_over(self, claimed: Claimed) -> None:

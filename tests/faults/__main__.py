@@ -95,6 +95,7 @@ RUNS = (
     ),
     Run("F2", "killed at every step", staged(phases.kills), {}, {}),
     Run("F2", "cut at every step", staged(phases.cuts), {}, {}),
+    Run("F2", "cut amid a large mail", staged(phases.cut_amid_a_large_mail), {}, {}),
     Run("F2", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
     Run("F3", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
     Run("F4", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),

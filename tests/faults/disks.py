@@ -97,7 +97,7 @@ class Api(Client):
 @contextlib.asynccontextmanager
 async def _serving(stage: Stage) -> AsyncIterator[Api]:
     await stage.open_sink()
-    credential = (await stage.command("key", "create")).strip()
+    credential = await stage.credential()
     process, port = await stage.api()
     async with Api(port, credential, process.pid) as api:
         yield api

@@ -59,7 +59,7 @@ class Load:
 async def run(stage: Stage, server: PostgresServer, *, outages: int) -> Figures:
     figures, chance = Figures(), random.Random(SEED)
     await stage.open_sink(latency_seconds=0.02)
-    credential = (await stage.command("key", "create")).strip()
+    credential = await stage.credential()
     api, port = await stage.api("--no-worker")
     workers = [await stage.working(), await stage.working()]
     load = Load(port, credential)

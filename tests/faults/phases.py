@@ -7,7 +7,7 @@ the last byte left, the mail simply goes again; after it, only a whole answer te
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import EventType, OnDoubt, Status
@@ -20,6 +20,8 @@ from tests.standins.smtp_sink import SmtpSink, Step
 
 STEPS = (Step.EHLO, Step.MAIL, Step.RCPT, Step.DATA, Step.BODY, Step.DOT, Step.ANSWERED)
 RULES = (OnDoubt.RESEND, OnDoubt.HOLD)
+# More than the buffers between two sockets hold.
+LARGE_BYTES = 24_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,9 @@ def after_a_kill(step: Step, rule: OnDoubt) -> Ending:
 
 
 def after_a_cut(step: Step, rule: OnDoubt) -> Ending:
-    """What the server has is known, except when it had everything and did not answer."""
-    return after_a_kill(step, rule) if step is Step.DOT else Ending(Status.SENT, 1, 0, 0)
+    """What the server has is known, except when everything had left and no answer came. A mail of usual size leaves in
+    one piece: when some of it has come, all of it has left."""
+    return after_a_kill(step, rule) if step in (Step.BODY, Step.DOT) else Ending(Status.SENT, 1, 0, 0)
 
 
 async def kills(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
@@ -74,6 +77,23 @@ async def cuts(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:
                 worker.kill()
             _note(figures, f"cut at {step.name}, {rule}", found, after_a_cut(step, rule))
     await _whole(stage, figures)
+    return figures
+
+
+async def cut_amid_a_large_mail(stage: Stage) -> Figures:
+    """Too large to leave at once: when the connection ends, the last byte is still here, and the mail goes again."""
+    figures = Figures()
+    for rule in RULES:
+        message = _message(rule)
+        attachment = {"filename": "a.bin", "contentType": "application/octet-stream", "content": "A" * LARGE_BYTES}
+        message = replace(message, payload={**message.payload, "attachments": [attachment]})
+        async with _a_sink(stage) as sink:
+            sink.cut(Step.BODY, times=1)
+            await stage.accept_all([message])
+            worker = stage.worker(MAILWRIGHT_LOCK_TTL_SECONDS=60)
+            found = await _ending(stage, sink, message)
+            worker.kill()
+        _note(figures, f"cut amid a large mail, {rule}", found, Ending(Status.SENT, 1, 0, 0))
     return figures
 
 

@@ -32,9 +32,8 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
     async with stage.database.read() as tx:
         letters = [(row.message_key, row.code) for row in await tx.execute(select(dead_letters))]
     times = stage.received()
-    figures.note("workers that died of it", restarts)
     figures.expect("dead letters", letters, "the poison alone", when=letters == [(found.message_key, "POISON_MESSAGE")])
-    figures.expect("claims that it took", restarts, f"{MOST_CLAIMS}", when=restarts == MOST_CLAIMS)
+    figures.at_most("workers that died before it was put aside", restarts, MOST_CLAIMS)
     others = [key for key in stage.accepted if key != poison.outbox_id]
     # Its first death takes the window that was in flight with it; those are doubts like any other.
     rows = await standing(stage)

@@ -12,7 +12,7 @@ from tests.faults.stage import Stage
 async def run(stage: Stage, *, keys: int, clients: int = 50, processes: int = 2) -> Figures:
     """Two API processes, so that the race is also one between their transactions."""
     figures = Figures()
-    credential = (await stage.command("key", "create")).strip()
+    credential = await stage.credential()
     ports = [(await stage.api("--no-worker"))[1] for _ in range(processes)]
     answers: dict[int, list[Answer]] = defaultdict(list)
 

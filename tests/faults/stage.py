@@ -22,9 +22,10 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
 from mailwright.outbox.audit import audit
 from mailwright.outbox.intake import Intake
+from mailwright.sources.api.keys import Keys
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
-from tests.builders import a_message, a_newsletter, nobody_listens
+from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, nobody_listens
 from tests.faults.processes import Process, TookTooLong, until
 from tests.faults.sink import received
 
@@ -71,6 +72,10 @@ class Stage:
         await api.says("api_started")
         line = next(line for line in api.said.splitlines() if "api_started" in line)
         return api, int(orjson.loads(line)["address"].rsplit(":", 1)[1])
+
+    async def credential(self) -> str:
+        """A key for the API."""
+        return await Keys(self.database, SystemClock()).create(DEFAULT_TENANT, "faults")
 
     async def command(self, *words: str) -> str:
         """A command of Mailwright, run to its end; what it printed."""

@@ -1,5 +1,6 @@
 """The house in order: pages say what the code does, the picture is the folders, and every documented command runs."""
 
+import json
 import os
 import re
 import shutil
@@ -132,6 +133,12 @@ def test_the_code_table_of_smtp_is_complete() -> None:
     codes = set(re.findall(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"', meaning))
     assert len(codes) > 15
     assert {code for code in codes if f"`{code}`" not in page} == set()
+
+
+def test_every_route_is_on_the_page_of_the_api() -> None:
+    page = (CHECKOUT / "docs" / "http-api.md").read_text(encoding="utf-8")
+    routes = json.loads(_made()["openapi.json"])["paths"]
+    assert [route for route in routes if not re.search(rf" {re.escape(route)}`", page)] == []
 
 
 # The tree.

@@ -19,6 +19,8 @@ def a_delivery() -> Delivered:
         attempts=0,
         claims=1,
         resends=0,
+        company="acme",
+        created_at=900,
         is_in_outbox=True,
         outbox_id="id-1",
         source="api",

@@ -7,7 +7,7 @@ import dns.exception
 import dns.resolver
 
 from mailwright.app.findings import Finding, ok, problem, warning
-from mailwright.content.dkim import DkimKey
+from mailwright.app.wiring import dkim_key
 from mailwright.domain import address
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
@@ -66,7 +66,7 @@ async def _spf(domain: str, look_up: TxtLookup) -> Finding:
 
 async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
     try:
-        key = dkim_key(settings, domain)
+        key = dkim_key(settings)
     except MailwrightError as error:
         return problem("dkim", str(error), "correct it")
     if key is None:
@@ -88,16 +88,6 @@ async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
         return problem("dmarc", f"{name} does not exist", 'publish there TXT "v=DMARC1; p=none; rua=mailto:…"')
     policy = _tags(found[0]).get("p", "none")
     return ok("dmarc", f"{name}: policy {policy}")
-
-
-def dkim_key(settings: Settings, domain: str) -> DkimKey | None:
-    if settings.dkim_key_file is None or settings.dkim_selector is None:
-        return None
-    try:
-        pem = settings.dkim_key_file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MailwrightError(f"MAILWRIGHT_DKIM_KEY_FILE: {error.strerror or error}") from error
-    return DkimKey.load(pem, settings.dkim_domain or domain, settings.dkim_selector)
 
 
 def _tags(record: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redis.asyncio import Redis
 from redis.backoff import NoBackoff
@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from mailwright.content.dkim import DkimKey, DkimSigner
+from mailwright.content.headers import Mailbox
 from mailwright.content.store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
@@ -33,7 +34,7 @@ from mailwright.providers.circuit import Circuit
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Provider
 from mailwright.providers.smtp import Smtp, SmtpSettings, parse_smtp_url
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, parse_url
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Duties, Keeper
 from mailwright.worker.loop import Pace, Parts, Worker
@@ -64,6 +65,7 @@ class Engine:
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Engine]:
     clock = clock or SystemClock()
+    verify(settings)
     database = Database(settings.database_url)
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
@@ -89,6 +91,18 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
             await valkey.aclose()
         engine.threads.shutdown(wait=False, cancel_futures=True)
         await database.close()
+
+
+def verify(settings: Settings) -> None:
+    """What only the parts themselves can tell of a setting, all of it at once, before anything is opened."""
+    problems: list[str] = []
+    for part in (_database_address, _valkey_address, make_signer, sender_of, _provider_address):
+        try:
+            part(settings)
+        except ConfigurationInvalid as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationInvalid(*problems)
 
 
 async def make_worker(engine: Engine, provider: Provider | None = None, worker_id: str | None = None) -> Worker:
@@ -142,20 +156,39 @@ def smtp_settings(settings: Settings) -> SmtpSettings:
     if settings.smtp_url is None:
         raise ConfigurationInvalid("MAILWRIGHT_SMTP_URL: is needed when MAILWRIGHT_PROVIDER is smtp")
     try:
-        return parse_smtp_url(settings.smtp_url.get_secret_value())
+        parsed = parse_smtp_url(settings.smtp_url.get_secret_value())
     except ConfigurationInvalid as error:
         raise ConfigurationInvalid(*(f"MAILWRIGHT_SMTP_URL: {problem}" for problem in error.problems)) from error
+    return parsed if settings.smtp_connections is None else replace(parsed, connections=settings.smtp_connections)
 
 
 def make_signer(settings: Settings) -> DkimSigner | None:
+    key = dkim_key(settings)
+    return None if key is None else DkimSigner([key])
+
+
+def dkim_key(settings: Settings) -> DkimKey | None:
     if settings.dkim_key_file is None or settings.dkim_selector is None:
         return None
     domain = settings.dkim_domain or address.domain_of(mailbox_of(settings.sender).address)
     try:
         pem = settings.dkim_key_file.read_text(encoding="utf-8")
+        return DkimKey.load(pem, domain, settings.dkim_selector)
     except OSError as error:
         raise ConfigurationInvalid(f"MAILWRIGHT_DKIM_KEY_FILE: {error.strerror or error}") from error
-    return DkimSigner([DkimKey.load(pem, domain, settings.dkim_selector)])
+    except ConfigurationInvalid as error:
+        raise ConfigurationInvalid(*(f"MAILWRIGHT_DKIM_KEY_FILE: {problem}" for problem in error.problems)) from error
+
+
+def sender_of(settings: Settings) -> Mailbox:
+    sender = mailbox_of(settings.sender)
+    for name, text in (("MAILWRIGHT_FROM", sender.address), ("MAILWRIGHT_BOUNCE_ADDRESS", settings.bounce_address)):
+        try:
+            if text is not None:
+                address.parse(text)
+        except address.InvalidAddress as error:
+            raise ConfigurationInvalid(f"{name}: {error}") from error
+    return sender
 
 
 async def make_identity(engine: Engine) -> Identity:
@@ -165,12 +198,7 @@ async def make_identity(engine: Engine) -> Identity:
         if settings.unsubscribe_secret is not None
         else await kept_secret(engine.database, UNSUBSCRIBE_SECRET)
     )
-    sender = mailbox_of(settings.sender)
-    try:
-        address.parse(sender.address)
-    except address.InvalidAddress as error:
-        raise ConfigurationInvalid(f"MAILWRIGHT_FROM: {error}") from error
-    return Identity(sender, settings.bounce_address, settings.unsubscribe_url, UnsubscribeTokens(secret))
+    return Identity(sender_of(settings), settings.bounce_address, settings.unsubscribe_url, UnsubscribeTokens(secret))
 
 
 def default_limits(settings: Settings) -> Limits:
@@ -181,6 +209,19 @@ def default_limits(settings: Settings) -> Limits:
         working_hours=settings.working_hours,
         timezone=settings.timezone,
     )
+
+
+def _database_address(settings: Settings) -> None:
+    parse_url(settings.database_url)
+
+
+def _valkey_address(settings: Settings) -> None:
+    valkey_client(settings.redis_url)
+
+
+def _provider_address(settings: Settings) -> None:
+    if settings.provider == "smtp":
+        smtp_settings(settings)
 
 
 def valkey_client(url: str | None) -> "Redis | None":

@@ -58,6 +58,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     epilog=f"Exit codes: {EXIT_CODES}",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -77,7 +78,7 @@ def mailwright(
 ) -> None:
     """One engine for all the mail that a team sends: nothing lost, nothing doubled, every wait explained.
 
-    Settings come from the environment or from mailwright.toml; mailwright check tells whether they work.
+    Settings come from the environment or from mailwright.toml; `mailwright check` tells whether they work.
     """
 
 

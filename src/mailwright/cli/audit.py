@@ -4,12 +4,12 @@ import typer
 
 from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import Installation, run
-from mailwright.cli.options import Json
+from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
 from mailwright.outbox.audit import Audit
 from mailwright.outbox.audit import audit as count
 
-app = typer.Typer()
+app = command()
 
 PLACES = ("sent", "failed", "in_doubt", "closed_unknown", "suppressed", "cancelled", "open")
 

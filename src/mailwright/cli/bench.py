@@ -12,11 +12,11 @@ import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mailwright.app.measure import Measured, measure
-from mailwright.cli.options import Json
+from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table
 from mailwright.ops import logs
 
-app = typer.Typer()
+app = command()
 
 
 @app.command()

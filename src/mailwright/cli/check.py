@@ -10,11 +10,11 @@ from mailwright.app.checks import check as look
 from mailwright.app.findings import Finding, Verdict, problem
 from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import settings_for_command
-from mailwright.cli.options import Json
+from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table
 from mailwright.domain.errors import ConfigurationInvalid
 
-app = typer.Typer()
+app = command()
 
 SHAPES: Final = {
     Verdict.OK: Text("✓ ok", style="green"),

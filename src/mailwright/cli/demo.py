@@ -15,6 +15,7 @@ from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
+from mailwright.cli.options import command
 from mailwright.cli.output import aside, out, status_text, table, two_lines
 from mailwright.cli.serve import application
 from mailwright.domain.errors import ConfigurationInvalid
@@ -25,7 +26,7 @@ from mailwright.outbox import records
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import Explanation, State
 
-app = typer.Typer()
+app = command()
 
 FOLDER: Final = Path("var/demo")
 

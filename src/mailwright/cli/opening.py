@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
-from mailwright.ops import logs
+from mailwright.ops import logs, tracing
 from mailwright.ops.settings import Settings, load
 from mailwright.storage.database import Database
 
@@ -50,6 +50,7 @@ def settings_for_service(**overrides: Any) -> Settings:
     settings = load(**{name: value for name, value in overrides.items() if value is not None})
     is_watched = sys.stderr.isatty() and "log_format" not in settings.model_fields_set
     logs.configure(settings.log_level, "console" if is_watched else settings.log_format)
+    tracing.configure()
     return settings
 
 

@@ -10,6 +10,11 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Show at 
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message's outboxId.", show_default=False)]
 
 
+def command() -> typer.Typer:
+    """A command by itself. Shell completion is installed by `mailwright` as a whole."""
+    return typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
 def group(summary: str) -> typer.Typer:
     """A command with commands of its own."""
-    return typer.Typer(help=summary, no_args_is_help=True, rich_markup_mode="rich")
+    return typer.Typer(help=summary, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")

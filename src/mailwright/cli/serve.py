@@ -12,10 +12,11 @@ from mailwright.app.serving import Shutdown, listen
 from mailwright.app.serving import serve as serve_until_stopped
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.opening import settings_for_service
+from mailwright.cli.options import command
 from mailwright.ops.settings import Settings
 from mailwright.web.app import ApiParts, create_app
 
-app = typer.Typer()
+app = command()
 
 
 @app.command()
@@ -28,8 +29,10 @@ def serve(
 ) -> None:
     """Serve the HTTP API, with a worker in the same process.
 
-    SQLite is brought to the newest form by itself; on PostgreSQL run mailwright db upgrade first. SIGTERM or Ctrl-C: no
-    new requests, what is under way finishes (SHUTDOWN_GRACE_SECONDS), exit 0. A second signal ends it at once.
+    SQLite is brought to the newest form by itself; on PostgreSQL run `mailwright db upgrade` first.
+
+    SIGTERM or Ctrl-C: no new requests, what is under way finishes (SHUTDOWN_GRACE_SECONDS), exit 0. A second signal
+    ends it at once.
     """
     uvloop.run(_serve(settings_for_service(host=host, port=port), with_worker=with_worker))
 

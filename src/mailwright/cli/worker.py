@@ -4,14 +4,17 @@ from typing import Annotated
 
 import typer
 import uvloop
+from prometheus_client import start_http_server
 
 from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, work
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import settings_for_service
+from mailwright.cli.options import command
+from mailwright.ops import metrics
 from mailwright.ops.settings import Settings
 
-app = typer.Typer()
+app = command()
 
 
 @app.command()
@@ -37,4 +40,6 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     shutdown.listen()
     async with open_engine(settings) as engine:
         await prepare(engine.database)
+        if settings.metrics_port is not None:
+            start_http_server(settings.metrics_port, settings.host, metrics.REGISTRY)
         await work(engine, shutdown, drain=drain)

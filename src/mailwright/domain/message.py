@@ -69,6 +69,8 @@ class Claimed:
     attempts: int
     claims: int
     resends: int
+    company: str  # the tenant's name
+    created_at: Instant
     is_in_outbox: bool  # false when the message itself is gone or belongs to another tenant
     outbox_id: str
     source: str

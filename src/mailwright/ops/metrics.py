@@ -23,7 +23,7 @@ RETRIES = Counter(
 FINAL_STATES = Counter(
     "pipeline_final_state_total", "Messages that reached a final state.", ["state"], registry=REGISTRY
 )
-SEND_RATE = Gauge("mailwright_send_rate", "Mails sent per second over the last ten seconds.", registry=REGISTRY)
+SEND_RATE = Gauge("mailwright_send_rate", "Messages that this worker settled in the last second.", registry=REGISTRY)
 
 QUEUE_DEPTH = Gauge("mailwright_queue_depth", "Messages that wait to be sent.", ["state"], registry=REGISTRY)
 OLDEST_DUE_AGE = Gauge(

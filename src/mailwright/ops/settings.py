@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from mailwright.domain.errors import ConfigurationInvalid
@@ -53,11 +53,16 @@ class Settings(BaseSettings):
     ] = Path("var/mailbox")
     smtp_url: Annotated[
         SecretStr | None,
-        Field(alias="MAILWRIGHT_SMTP_URL", description="smtp://user:pw@host:port?tls=none|starttls|tls"),
+        Field(
+            alias="MAILWRIGHT_SMTP_URL",
+            description="smtp://user:pw@host:port?tls=none|starttls|tls",
+            validate_default=True,
+        ),
     ] = None
     smtp_connections: Annotated[
-        PositiveInt, Field(alias="MAILWRIGHT_SMTP_CONNECTIONS", description="connections per worker, opened on demand")
-    ] = 10
+        PositiveInt | None,
+        Field(alias="MAILWRIGHT_SMTP_CONNECTIONS", description="most connections per worker; 10 if not set anywhere"),
+    ] = None
 
     sender: Annotated[
         str, Field(alias="MAILWRIGHT_FROM", description="From of mails that name none: Name <address> or an address")
@@ -73,7 +78,12 @@ class Settings(BaseSettings):
         str | None, Field(alias="MAILWRIGHT_DKIM_SELECTOR", description="the DNS name before ._domainkey")
     ] = None
     dkim_key_file: Annotated[
-        Path | None, Field(alias="MAILWRIGHT_DKIM_KEY_FILE", description="PEM with an RSA or Ed25519 private key")
+        Path | None,
+        Field(
+            alias="MAILWRIGHT_DKIM_KEY_FILE",
+            description="PEM with an RSA or Ed25519 private key",
+            validate_default=True,
+        ),
     ] = None
 
     rate_per_second: Annotated[
@@ -105,6 +115,10 @@ class Settings(BaseSettings):
         PositiveInt, Field(alias="SHUTDOWN_GRACE_SECONDS", description="what is in flight may finish for so long")
     ] = 30
 
+    metrics_port: Annotated[
+        int | None,
+        Field(alias="MAILWRIGHT_METRICS_PORT", gt=0, le=65535, description="where a worker of its own shows metrics"),
+    ] = None
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(alias="MAILWRIGHT_LOG_LEVEL", description="how much to log")
     ] = "INFO"
@@ -121,8 +135,28 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = Path(os.environ.get("MAILWRIGHT_CONFIG", CONFIG_FILE))
+        named = os.environ.get("MAILWRIGHT_CONFIG")
+        file = Path(named or CONFIG_FILE)
+        if named and not file.is_file():
+            raise FileNotFoundError(f"MAILWRIGHT_CONFIG names {named}, which is not there")
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+    # These two look at fields that stand before them, and are asked even if nothing was set: so they are told together
+    # with everything else that is wrong.
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _needed(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("provider") == "smtp":
+            raise ValueError("is needed when MAILWRIGHT_PROVIDER is smtp, as in smtp://mail.example.com:587")
+        return value
+
+    @field_validator("dkim_key_file")
+    @classmethod
+    def _both_or_neither(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("dkim_selector") is None):
+            raise ValueError("set it together with MAILWRIGHT_DKIM_SELECTOR, or neither")
+        return value
 
     @field_validator("working_hours")
     @classmethod
@@ -159,26 +193,13 @@ class Settings(BaseSettings):
 def load(**overrides: Any) -> Settings:
     """Reads the settings, or tells everything that is wrong with them at once."""
     try:
-        settings = Settings(**overrides)
+        return Settings(**overrides)
     except ValidationError as error:
         raise ConfigurationInvalid(*(_problem(detail) for detail in error.errors())) from error
     except (OSError, ValueError) as error:
-        raise ConfigurationInvalid(f"{CONFIG_FILE}: {error}") from error
-    problems = _across_fields(settings)
-    if problems:
-        raise ConfigurationInvalid(*problems)
-    return settings
-
-
-def _across_fields(settings: Settings) -> list[str]:
-    problems = []
-    if settings.provider == "smtp" and settings.smtp_url is None:
-        problems.append(
-            "MAILWRIGHT_SMTP_URL: is needed when MAILWRIGHT_PROVIDER is smtp, as in smtp://mail.example.com:587"
-        )
-    if (settings.dkim_key_file is None) != (settings.dkim_selector is None):
-        problems.append("MAILWRIGHT_DKIM_KEY_FILE and MAILWRIGHT_DKIM_SELECTOR: set both or neither")
-    return problems
+        raise ConfigurationInvalid(
+            str(error) if isinstance(error, FileNotFoundError) else f"{CONFIG_FILE}: {error}"
+        ) from error
 
 
 def _problem(detail: Any) -> str:

@@ -112,6 +112,8 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         attempts=row.attempts,
         claims=row.claims,
         resends=row.resends,
+        company=row.company or "",
+        created_at=row.created_at or now,
         is_in_outbox=row.outbox_id is not None,
         outbox_id=row.outbox_id or "",
         source=row.source or "",

@@ -54,8 +54,7 @@ def concluded(ready: Ready, result: SendResult, now: Instant, *, held_until: Ins
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE if result.category is Category.QUOTA:
-            delay = _policy(ready.claimed).delay(ready.claimed.outbox_id, ready.claimed.attempt, result.retry_after)
-            return _deferred(ready, result, now, now + delay, THROTTLED)
+            return _deferred(ready, result, now, now + _patience(ready.claimed, result, now), THROTTLED)
         case ResultKind.RETRYABLE:
             return _retry(ready, result, now)
         case _:
@@ -241,6 +240,13 @@ def _retry_event(
     if reason is not None:
         metadata["deferReason"] = reason
     return Event(EventType.RETRY_SCHEDULED, now, metadata)
+
+
+def _patience(claimed: Claimed, result: SendResult, now: Instant) -> Instant:
+    """How long a throttled message waits: as no attempt is counted, its age makes the waits longer and longer."""
+    policy = _policy(claimed)
+    by_age = min((now - claimed.created_at) // 2, policy.delays[-1])
+    return policy.delay(claimed.outbox_id, 1, max(by_age, result.retry_after or 0))
 
 
 def _policy(claimed: Claimed) -> RetryPolicy:

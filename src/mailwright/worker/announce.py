@@ -56,7 +56,7 @@ def _tell(settlement: Settlement) -> None:
         "message_settled",
         outboxId=claimed.outbox_id,
         requestId=claimed.request_id,
-        companyId=claimed.tenant_id,
+        companyId=claimed.company,
         attempt=claimed.attempt,
         state=settlement.status,
         durationMs=settlement.duration_ms,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Held, Limits, Window
 from mailwright.ops.logs import logger
@@ -43,7 +43,7 @@ class Gate:
                 # First the hold: released messages must not be claimed again before the lane is closed.
                 await hold_lane(self._database, lane, held.reason, held.until)
                 await claims.release((claimed, 0) for claimed in waiting[count:])
-                log.info("lane_held", tenantId=waiting[0].tenant_id, reason=held.reason, until=held.until)
+                log.info("lane_held", companyId=waiting[0].company, reason=held.reason, until=isoformat(held.until))
         return admitted
 
     def is_still_open(self, claimed: Claimed, now: Instant) -> bool:

@@ -3,7 +3,7 @@ SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
-  s.reason AS suppressed_because, t.max_in_flight
+  s.reason AS suppressed_because, t.name AS company, t.max_in_flight, m.created_at
 FROM deliveries AS d
 LEFT JOIN tenants AS t ON t.id = d.tenant_id
 LEFT JOIN messages AS m ON m.id = d.message_key AND m.tenant_id = d.tenant_id

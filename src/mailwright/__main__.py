@@ -1,0 +1,5 @@
+"""`python -m mailwright` is the command `mailwright`."""
+
+from mailwright.cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""`python -m mailwright.cli` is the command `mailwright`."""
-
-from mailwright.cli import main
-
-main()
