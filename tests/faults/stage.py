@@ -31,6 +31,7 @@ from tests.faults.sink import received
 
 LOCK_TTL_SECONDS = 2
 ACCEPT_AT_ONCE = 1_000
+MAILWRIGHT = str(Path(sys.executable).with_name("mailwright"))
 REPOSITORY = str(Path(__file__).parents[2])
 
 
@@ -58,7 +59,7 @@ class Stage:
         self.smtp_url = f"smtp://127.0.0.1:{port_file.read_text()}?tls=none"
 
     def worker(self, **settings: object) -> Process:
-        return self.start("worker", ["-m", "mailwright", "worker"], **settings)
+        return self.start("worker", [MAILWRIGHT, "worker"], **settings)
 
     async def working(self, **settings: object) -> Process:
         """A worker that has begun to work."""
@@ -68,7 +69,7 @@ class Stage:
 
     async def api(self, *options: str, **settings: object) -> tuple[Process, int]:
         """A served API and its port."""
-        api = self.start("serve", ["-m", "mailwright", "serve", "--port", "0", *options], **settings)
+        api = self.start("serve", [MAILWRIGHT, "serve", "--port", "0", *options], **settings)
         await api.says("api_started")
         line = next(line for line in api.said.splitlines() if "api_started" in line)
         return api, int(orjson.loads(line)["address"].rsplit(":", 1)[1])
@@ -81,8 +82,7 @@ class Stage:
         """A command of Mailwright, run to its end; what it printed."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "mailwright",
+            MAILWRIGHT,
             *words,
             env=self.environment(),
             cwd=self.folder,

@@ -90,7 +90,7 @@ def _print(measured: Measured) -> None:
         spent.add_row(name, f"{milliseconds:,.1f}")
     out.print(spent)
     share = measured.cpu_seconds / _total(measured)
-    out.print(f"{measured.count:,} mails; this process computed {share:.0%} of the time, the rest it waited.")
+    out.print(f"{measured.count:,} mails; {share:.0%} of one core.")
 
 
 def _total(measured: Measured) -> float:
