@@ -14,7 +14,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -72,6 +71,16 @@ LAST_EVENTS = {
 FOR_EVER = (Status.SENT, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
+DEEDS = [
+    *["claim"] * 3,
+    *["begin"] * 4,
+    *["settle"] * 3,
+    *["stall", "crash", "wait"],
+    *["leave", "cancel", "accept"],
+    *["give_back", "give_back_what_the_provider_never_began", "look_after_the_dead"],
+]
+
+
 @dataclass
 class Attempt:
     claimed: Claimed
@@ -115,19 +124,22 @@ class Outbox(RuleBasedStateMachine):
         self.run(self.dispose())  # type: ignore[arg-type]
         self.runner.close()
 
-    # What callers do.
-
     @initialize(kinds=st.lists(st.booleans(), min_size=3, max_size=5))
     def accept_some(self, kinds: list[bool]) -> None:
-        """Without mail there is nothing to try; not every run of the machine is allowed to accept more."""
         for number, is_bulk in enumerate(kinds):
-            self.accept(READERS[number % len(READERS)], is_bulk, None)
+            self._accept(READERS[number % len(READERS)], is_bulk, None)
 
-    @rule(email=st.sampled_from(READERS), is_bulk=st.booleans(), key=st.sampled_from([None, *KEYS]))
-    def accept_another(self, email: str, is_bulk: bool, key: str | None) -> None:
-        self.accept(email, is_bulk, key)
+    @rule(deed=st.sampled_from(DEEDS), which=st.integers(0, 99))
+    def do(self, deed: str, which: int) -> None:
+        """One rule for all, so that every run may do everything, and what workers do most is tried most."""
+        getattr(self, deed)(which)
 
-    def accept(self, email: str, is_bulk: bool, key: str | None) -> None:
+    # What callers do.
+
+    def accept(self, which: int) -> None:
+        self._accept(READERS[which % 3], which % 2 == 0, [None, *KEYS][which // 10 % 3])
+
+    def _accept(self, email: str, is_bulk: bool, key: str | None) -> None:
         self.asked += 1
         # The id decides the jitter of delays: the same one at every replay of these steps.
         outbox_id = uuid7(self.asked, lambda size: self.asked.to_bytes(size, "big"))
@@ -140,40 +152,25 @@ class Outbox(RuleBasedStateMachine):
         if not answer.is_replay:
             self.messages[answer.outbox_id] = Model(email, message.on_doubt)
 
-    @rule(email=st.sampled_from(READERS))
-    def leave(self, email: str) -> None:
+    def leave(self, which: int) -> None:
+        email = READERS[which % 3]
         if email not in self.left:
             self.run(suppress(self.database, email))
             self.left.add(email)
 
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        outbox_id = data.draw(st.sampled_from(list(self.messages)))
+    def cancel(self, which: int) -> None:
+        outbox_id = list(self.messages)[which % len(self.messages)]
         with contextlib.suppress(NotPossibleNow):
             self.run(Operations(self.database, self.clock).cancel(outbox_id, tenant_id=DEFAULT_TENANT))
 
     # What workers do.
 
-    @rule(worker=st.sampled_from([0, 1]), limit=st.integers(1, 4))
-    def claim(self, worker: int, limit: int) -> None:
-        claims = self.claims[worker]
-        self.stock += self.run(claims.claim_suspects(limit)) or self.run(claims.claim(limit))
+    def claim(self, which: int) -> None:
+        claims = self.claims[which % 2]
+        self.stock += self.run(claims.claim_suspects(4)) or self.run(claims.claim(1 + which % 4))
 
-    @rule(worker=st.sampled_from([0, 1]))
-    def claim_and_begin(self, worker: int) -> None:
-        """What workers do most."""
-        self.claim(worker, 4)
-        self._begin(self.stock)
-
-    @precondition(lambda self: self.stock)
-    @rule(data=st.data())
-    def begin(self, data: st.DataObject) -> None:
-        self._begin(self._draw_stock(data))
-
-    def _begin(self, chosen: list[Claimed]) -> None:
-        chosen = list(chosen)
-        self.stock = [claimed for claimed in self.stock if claimed not in chosen]
-        for claimed in chosen:
+    def begin(self, which: int) -> None:
+        for claimed in self._from_stock(which):
             if is_poison(claimed):
                 self.run(self.settling.exchange([poisoned(claimed, self.clock.now())], []))
             elif claimed.suppressed_because:
@@ -193,60 +190,50 @@ class Outbox(RuleBasedStateMachine):
         message.attempts.append(attempt)
         self.in_flight.append(attempt)
 
-    @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), result=st.sampled_from(RESULTS), twice=st.booleans())
-    def settle(self, data: st.DataObject, result: SendResult, twice: bool) -> None:
-        attempt = data.draw(st.sampled_from(self.in_flight))
-        self.in_flight.remove(attempt)
-        attempt.result = result
-        settlement = a_result(attempt.claimed, result, self.clock.now())
-        for _ in range(2 if twice else 1):  # the answer to the first commit may have been lost
+    def settle(self, which: int) -> None:
+        if not self.in_flight:
+            return
+        attempt = self.in_flight.pop(which % len(self.in_flight))
+        attempt.result = RESULTS[which // 10 % len(RESULTS)]
+        settlement = a_result(attempt.claimed, attempt.result, self.clock.now())
+        for _ in range(1 + which % 2):  # the answer to the first commit may have been lost
             self.run(self.settling.exchange([settlement], []))
 
-    @precondition(lambda self: self.stock)
-    @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
-        chosen = self._draw_stock(data)
-        for claimed in chosen:
-            self.stock.remove(claimed)
-        self.run(self.claims[0].release((claimed, 0) for claimed in chosen))
+    def give_back(self, which: int) -> None:
+        self.run(self.claims[0].release((claimed, 0) for claimed in self._from_stock(which)))
 
-    @precondition(lambda self: self.in_flight)
-    @rule(data=st.data())
-    def give_back_what_the_provider_never_began(self, data: st.DataObject) -> None:
-        attempt = data.draw(st.sampled_from(self.in_flight))
-        self.in_flight.remove(attempt)
-        self.messages[attempt.claimed.outbox_id].attempts.remove(attempt)
-        self.run(self.claims[0].release([(attempt.claimed, 0)]))
+    def give_back_what_the_provider_never_began(self, which: int) -> None:
+        if self.in_flight:
+            attempt = self.in_flight.pop(which % len(self.in_flight))
+            self.messages[attempt.claimed.outbox_id].attempts.remove(attempt)
+            self.run(self.claims[0].release([(attempt.claimed, 0)]))
 
-    @rule(is_found=st.booleans())
-    def crash(self, is_found: bool) -> None:
+    def _from_stock(self, which: int) -> list[Claimed]:
+        """Some of what is held: from the beginning or from the end, the older claim or the newer."""
+        count = 1 + which % 3
+        chosen = self.stock[:count] if which % 2 else self.stock[-count:]
+        self.stock = self.stock[count:] if which % 2 else self.stock[:-count]
+        return chosen
+
+    # What happens to them.
+
+    def crash(self, _which: int) -> None:
         """Every worker dies with what it holds; attempts under way stay without a result for ever."""
         self.stock.clear()
         self.in_flight.clear()
-        if is_found:
-            self.wait(LOCK_TTL)
-            self.look_after_the_dead(0)
 
-    @rule()
-    def stall(self) -> None:
+    def stall(self, which: int) -> None:
         """Every worker stands still past its locks; what it brings or begins afterwards comes late."""
-        self.wait(LOCK_TTL)
-        self.look_after_the_dead(0)
+        self.clock.advance(LOCK_TTL)
+        self.look_after_the_dead(which)
 
-    @rule(duration=st.sampled_from([SECOND, MINUTE, LOCK_TTL, LOCK_TTL, DAY]))
-    def wait(self, duration: int) -> None:
-        self.clock.advance(duration)
+    def wait(self, which: int) -> None:
+        self.clock.advance((SECOND, MINUTE, 15 * MINUTE, DAY)[which % 4])
 
-    @rule(grace=st.sampled_from([0, 10 * MINUTE]))
-    def look_after_the_dead(self, grace: int) -> None:
-        doubts = doubts_of(self.database, self.clock, grace)
+    def look_after_the_dead(self, which: int) -> None:
+        doubts = doubts_of(self.database, self.clock, (0, 10 * MINUTE)[which % 2])
         self.run(doubts.take_over())
         self.run(doubts.decide())
-
-    def _draw_stock(self, data: st.DataObject) -> list[Claimed]:
-        count = data.draw(st.integers(1, len(self.stock)))
-        return self.stock[:count]
 
     # What is true after every step.
 
@@ -267,7 +254,7 @@ class Outbox(RuleBasedStateMachine):
             assert row.attempts <= 5 + row.resends
             assert row.resends <= 1
             assert 0 <= row.claims <= 6
-            assert (row.claims > 0) == (row.locked_by is not None) or row.status == Status.SENT_ATTEMPT
+            assert row.claims > 0 or row.locked_by is None
             assert self.ended.get(row.message_key, row.status) == row.status, "an end that was none"
             if row.status in FOR_EVER:
                 self.ended[row.message_key] = row.status

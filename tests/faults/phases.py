@@ -5,6 +5,7 @@ the last byte left, the mail simply goes again; after it, only a whole answer te
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,8 +21,8 @@ from tests.standins.smtp_sink import SmtpSink, Step
 
 STEPS = (Step.EHLO, Step.MAIL, Step.RCPT, Step.DATA, Step.BODY, Step.DOT, Step.ANSWERED)
 RULES = (OnDoubt.RESEND, OnDoubt.HOLD)
-# More than the buffers between two sockets hold.
-LARGE_BYTES = 24_000_000
+# More than the kernel takes for a peer that reads slowly into a small buffer.
+LARGE_BYTES, SMALL_BUFFER_BYTES = 12_000_000, 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ async def cut_amid_a_large_mail(stage: Stage) -> Figures:
         attachment = {"filename": "a.bin", "contentType": "application/octet-stream", "content": "A" * LARGE_BYTES}
         message = replace(message, payload={**message.payload, "attachments": [attachment]})
         async with _a_sink(stage) as sink:
+            for listener in sink._server.sockets:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
             sink.cut(Step.BODY, times=1)
             await stage.accept_all([message])
             worker = stage.worker(MAILWRIGHT_LOCK_TTL_SECONDS=60)

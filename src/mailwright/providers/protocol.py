@@ -1,5 +1,6 @@
 """What every provider is: one small protocol. A new provider is one module and one entry in `app`."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,7 +27,9 @@ class Provider(Protocol):
         """Whether it later tells what became of a mail; a doubt then waits for that before it is decided."""
         ...
 
-    async def send(self, message: Outgoing) -> SendResult: ...
+    def send(self, message: Outgoing) -> Awaitable[SendResult]:
+        """An `async def` in most providers. It never raises: whatever happens is a result."""
+        ...
 
     async def check(self) -> Probe:
         """Whether it would take a mail now, found out without sending one."""

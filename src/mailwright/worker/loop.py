@@ -10,6 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
@@ -82,7 +83,7 @@ class Worker:
         self._in_flight: dict[int, Ready] = {}
         self._done: list[Outcome] = []
         self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
-        self._sends: set[asyncio.Task[None]] = set()
+        self._sends: set[asyncio.Future[SendResult]] = set()
         self._moved = asyncio.Event()  # something was built, sent or settled
         self._stopping = False
         self._until_idle = False
@@ -299,28 +300,34 @@ class Worker:
         locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
         marked = ready.begun(begun.attempted_at, locked_until)
         self._in_flight[claimed.message_key] = marked
-        task = asyncio.create_task(self._deliver(marked))
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
+        # A future where the provider has one at hand: a task for every mail would cost more than settling it.
+        answer = asyncio.ensure_future(self._parts.provider.send(marked.outgoing))
+        self._sends.add(answer)
+        answer.add_done_callback(partial(self._answered, marked))
 
-    async def _deliver(self, ready: Ready) -> None:
-        try:
-            result = await self._parts.provider.send(ready.outgoing)
-        except Exception as error:  # a provider promises never to raise; one that does has told us nothing
-            log.exception("provider_raised", outboxId=ready.claimed.outbox_id, error=repr(error))
-            result = SendResult(
-                ResultKind.IN_DOUBT,
-                self._parts.provider.name,
-                code="PROVIDER_RAISED",
-                category=Category.TRANSIENT,
-                message=repr(error)[:500],
-            )
+    def _answered(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
+        self._sends.discard(answer)
+        del self._in_flight[ready.claimed.message_key]
+        self._moved.set()
+        if answer.cancelled():
+            return  # we leave without an answer: whoever finds the message later treats it as in doubt
+        error = answer.exception()
+        result = answer.result() if error is None else self._raised(ready, error)
         if result.code == LOCK_EXPIRED:
             self._give_back([ready.claimed])
         else:
             self._done.append(self._conclude(ready, result))
-        del self._in_flight[ready.claimed.message_key]
-        self._moved.set()
+
+    def _raised(self, ready: Ready, error: BaseException) -> SendResult:
+        """A provider promises never to raise; one that does has told us nothing."""
+        log.error("provider_raised", outboxId=ready.claimed.outbox_id, error=repr(error), exc_info=error)
+        return SendResult(
+            ResultKind.IN_DOUBT,
+            self._parts.provider.name,
+            code="PROVIDER_RAISED",
+            category=Category.TRANSIENT,
+            message=repr(error)[:500],
+        )
 
     def _conclude(self, ready: Ready, result: SendResult) -> Outcome:
         now = self._parts.clock.now()
@@ -365,9 +372,10 @@ class Worker:
     async def _abandon(self) -> None:
         """Ends what is left when the grace is over. Whoever finds it later treats it as in doubt."""
         grace = SECOND if self._in_flight else 0
-        for task in self._sends:
-            task.cancel()
-        await asyncio.gather(*self._sends, return_exceptions=True)
+        sends = list(self._sends)
+        for answer in sends:
+            answer.cancel()
+        await asyncio.gather(*sends, return_exceptions=True)
         await self._parts.provider.close(grace)
 
     # Keeping house.

@@ -1,5 +1,6 @@
 """The `smtp` provider: a message in, a result out. Nothing is raised, and every failure has a name."""
 
+import asyncio
 import socket
 import ssl
 
@@ -34,9 +35,9 @@ class Smtp:
         self._context = _tls_context(settings)
         self._pool = Pool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
 
-    async def send(self, message: Outgoing) -> SendResult:
+    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
         refusal = objection(message)
-        return refusal if refusal is not None else await self._pool.carry(message)
+        return self._pool.carry(message) if refusal is None else _answered(refusal)
 
     async def check(self) -> Probe:
         """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
@@ -60,6 +61,12 @@ class Smtp:
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._pool.close(grace)
+
+
+def _answered(result: SendResult) -> asyncio.Future[SendResult]:
+    answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+    answer.set_result(result)
+    return answer
 
 
 def _own_name() -> str | None:
