@@ -101,7 +101,7 @@ RUNS = (
     Run("F4", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
     Run("F5", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
     Run("F5", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
-    Run("F6", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 8}, SQLITE),
+    Run("F6", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 1}, SQLITE),
     Run("F6", "files cannot grow", staged(disks.full), {}, {}, SQLITE),
     Run("F6", "full disk, read-only disk", small_disk, {}, {}, SQLITE),
     Run(

@@ -1,14 +1,13 @@
 """F6: the disk is full, the database locked, the file read-only. Nothing is accepted, the caller is told to come back,
 and once the cause is gone everything goes on by itself."""
 
-import asyncio
 import contextlib
 import resource
 import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from tests.engines import sqlite_template
@@ -22,17 +21,16 @@ TWO_PAGES = 8_192
 
 
 async def locked(stage: Stage, *, seconds: float) -> Figures:
-    """Another process keeps the only write lock for so long."""
+    """Another process keeps the only write lock for so long, and for one request at least."""
     figures = Figures()
     async with _serving(stage) as api:
         await _accepted(figures, api, "before")
-        with _held_lock(stage) as release:
-            asyncio.get_running_loop().call_later(seconds, release)
-            started, refusals = time.monotonic(), []
-            while time.monotonic() - started < seconds - 6:
+        with _held_lock(stage):
+            started = time.monotonic()
+            refusals = [await api.send(a_mail("locked"), "while-locked")]
+            while time.monotonic() - started < seconds:
                 refusals.append(await api.send(a_mail("locked"), "while-locked"))
-            if not refusals:  # a short run: one request meets the lock, and the lock is longer than it waits
-                refusals.append(await api.send(a_mail("locked"), "while-locked"))
+        figures.note("seconds locked", round(time.monotonic() - started))
         _refused(figures, refusals)
         await _recovers(figures, api, stage)
     return figures
@@ -133,20 +131,14 @@ async def _recovers(figures: Figures, api: Api, stage: Stage) -> None:
 
 
 @contextlib.contextmanager
-def _held_lock(stage: Stage) -> Iterator[Callable[[], None]]:
-    file = stage.url.removeprefix("sqlite:///")
-    connection = sqlite3.connect(file, isolation_level=None)
+def _held_lock(stage: Stage) -> Iterator[None]:
+    connection = sqlite3.connect(stage.url.removeprefix("sqlite:///"), isolation_level=None)
     connection.execute("PRAGMA busy_timeout = 10000")
     connection.execute("BEGIN IMMEDIATE")
-
-    def release() -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
     try:
-        yield release
+        yield
     finally:
-        release()
+        connection.execute("ROLLBACK")
         connection.close()
 
 

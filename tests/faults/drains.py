@@ -18,7 +18,7 @@ from tests.faults.stage import Stage
 SEED = 20_260_103
 # A mail takes so long that what is in flight at the signal is still there a second later.
 LATENCY_SECONDS = 0.3
-PER_STOP = 60
+PER_STOP = 40
 
 
 async def run(stage: Stage, *, stops: int, at_once: int = 2) -> Figures:
@@ -44,7 +44,7 @@ async def run(stage: Stage, *, stops: int, at_once: int = 2) -> Figures:
     figures.none("claims that were not given back", sum(row.claims > 0 for row in rows))
 
     last = await stage.working()
-    await stage.all_done(seconds=12)
+    await stage.all_done(seconds=30)
     last.kill()
     await compare(stage, figures)
     return figures

@@ -9,15 +9,14 @@ from tests.faults.figures import Figures
 from tests.faults.stage import LOCK_TTL_SECONDS, Stage
 
 SEED = 20_260_104
-PER_FREEZE = 300
 
 
-async def run(stage: Stage, *, freezes: int) -> Figures:
+async def run(stage: Stage, *, freezes: int, messages: int = 300) -> Figures:
     figures, chance = Figures(), random.Random(SEED)
     await stage.open_sink(latency_seconds=0.03)
     workers = [await stage.working(), await stage.working()]
     for number in range(freezes):
-        await stage.accept(PER_FREEZE)
+        await stage.accept(messages)
         frozen = workers[number % 2]
         await asyncio.sleep(chance.uniform(0.0, 0.5))
         frozen.signal(signal.SIGSTOP)

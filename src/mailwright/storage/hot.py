@@ -66,6 +66,7 @@ class HotSqlite:
             result = _drive(work(_SqliteRunner(connection, self._tables, self._queries)))
             connection.execute("COMMIT")
         except BaseException:
+            self._tables.clear()  # those that this transaction made are gone with it
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -137,11 +138,10 @@ class _SqliteRunner:
         return [parameters[name] for name in form.names]
 
     def _fill(self, given: Given, rows: Sequence[dict[str, Any]]) -> None:
-        if given.table in self._tables:
-            self._connection.execute(f"DELETE FROM {given.table}")  # noqa: S608 - a name of ours
-        else:
+        if given.table not in self._tables:
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS {given.table} ({', '.join(given.columns)})")
             self._tables.add(given.table)
+        self._connection.execute(f"DELETE FROM {given.table}")  # noqa: S608 - a name of ours
         start = 0
         for size in _portions(len(rows)):
             portion = rows[start : start + size]
