@@ -34,16 +34,19 @@ class Ending:
 
 
 def after_a_kill(step: Step, rule: OnDoubt) -> Ending:
-    has_it = int(step in (Step.DOT, Step.ANSWERED))
-    if rule is OnDoubt.HOLD:
-        return Ending(Status.IN_DOUBT, has_it, 0, 1)
-    return Ending(Status.SENT, has_it + 1, 1, 1)
+    """A mail of usual size leaves in one piece: when some of it has come, the rest comes too, whoever died."""
+    return _doubted(rule, copies=int(step in (Step.BODY, Step.DOT, Step.ANSWERED)))
 
 
 def after_a_cut(step: Step, rule: OnDoubt) -> Ending:
-    """What the server has is known, except when everything had left and no answer came. A mail of usual size leaves in
-    one piece: when some of it has come, all of it has left."""
-    return after_a_kill(step, rule) if step in (Step.BODY, Step.DOT) else Ending(Status.SENT, 1, 0, 0)
+    """What the server has is known, except when everything had left and no answer came."""
+    if step in (Step.BODY, Step.DOT):
+        return _doubted(rule, copies=int(step is Step.DOT))
+    return Ending(Status.SENT, 1, 0, 0)
+
+
+def _doubted(rule: OnDoubt, copies: int) -> Ending:
+    return Ending(Status.IN_DOUBT, copies, 0, 1) if rule is OnDoubt.HOLD else Ending(Status.SENT, copies + 1, 1, 1)
 
 
 async def kills(stage: Stage, *, steps: Sequence[Step] = STEPS) -> Figures:

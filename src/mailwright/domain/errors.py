@@ -42,7 +42,7 @@ class Unauthorized(MailwrightError):
 
 
 class NotDurable(MailwrightError):
-    """The database cannot store this now; nothing was accepted. Try again soon."""
+    """The database cannot store this now. Try again soon, with the same idempotency key if there was one."""
 
     code = "NOT_DURABLE"
 

@@ -1,5 +1,6 @@
 """Logs: one JSON object a line, with the ids that lead to the message. No secret, no body, no whole address."""
 
+import contextlib
 import logging
 import re
 import sys
@@ -28,9 +29,19 @@ def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Writes lines to stderr. A log that cannot be written, as on a full disk, must not stop any mail."""
+
+    def msg(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
+
+    log = debug = info = warn = warning = err = error = exception = critical = fatal = msg
 
 
 def logger(name: str) -> Any:

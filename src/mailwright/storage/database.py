@@ -8,7 +8,7 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,22 +87,38 @@ class Database:
             self._reader = _sqlite_engine(self.url, pool_size=4, immediate=False)
             self._hot: HotSqlite | HotPostgresql = HotSqlite(self._connect_sqlite)
             # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
-            self._turn: asyncio.Lock | nullcontext[None] = asyncio.Lock()
+            self._turn: asyncio.Lock | None = asyncio.Lock()
         else:
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
             self._hot = HotPostgresql(self.url, POSTGRESQL_ARGUMENTS, pool_size)
-            self._turn = nullcontext()
+            self._turn = None
+
+    @asynccontextmanager
+    async def _turn_to_write(self) -> AsyncIterator[None]:
+        """Nobody waits for a turn longer than for SQLite itself: callers are told, instead of queueing for a minute."""
+        if self._turn is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(SQLITE_BUSY_MILLISECONDS / 1000):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise NotDurable("The database is busy with other writes. Try again soon.") from error
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        async with self._turn:
+        async with self._turn_to_write():
             with _durability():
                 async with self._writer.begin() as connection:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T]) -> T:
         """A write for every message's road: the same promise as `write`, without SQLAlchemy in between."""
-        async with self._turn:
+        async with self._turn_to_write():
             with _durability():
                 return await self._hot.transact(work)
 
@@ -236,4 +252,4 @@ _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOT
 def _plain_reason(error: BaseException) -> str:
     origin = getattr(error, "orig", None) or error
     reason = _NOISE.sub("", str(origin)).strip() or type(origin).__name__
-    return f"The database cannot store this now ({reason[:200]}). Nothing was accepted; try again soon."
+    return f"The database cannot store this now ({reason[:200]}). Try again soon."

@@ -21,6 +21,7 @@ class Wake:
         self._client = client
         self._event = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     def set(self) -> None:
         self._event.set()
@@ -28,9 +29,10 @@ class Wake:
     async def announce(self) -> None:
         """Tells every worker that there is something new."""
         self._event.set()
-        if self._client is not None:
-            with contextlib.suppress(RedisError, OSError):
-                await self._client.publish(CHANNEL, b"1")
+        # Not waited for: a Valkey that does not answer must not hold up whoever was just accepted. One at a time is
+        # enough, as a worker that was woken looks for everything.
+        if self._client is not None and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.create_task(self._tell(self._client))
 
     async def wait(self, seconds: float) -> None:
         if self._client is not None and self._listening is None:
@@ -41,9 +43,15 @@ class Wake:
         self._event.clear()
 
     async def close(self) -> None:
+        if self._telling is not None:
+            await asyncio.gather(self._telling, return_exceptions=True)
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _tell(self, client: Redis) -> None:
+        with contextlib.suppress(RedisError, OSError):
+            await client.publish(CHANNEL, b"1")
 
     async def _listen(self, client: Redis) -> None:
         while True:

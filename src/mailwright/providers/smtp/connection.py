@@ -339,7 +339,8 @@ class Connection:
                 self._write_more(job)
 
     def _write_more(self, job: Job) -> None:
-        while not self.line.is_full:
+        # A line that has just broken swallows what is written: its last chunk never leaves.
+        while not self.line.is_full and not self.line.is_closing:
             chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
             if not self._body_left:
                 self._writing = None

@@ -135,6 +135,10 @@ class Line(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
+    @property
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
     def pause_writing(self) -> None:
         self.is_full = True
 
