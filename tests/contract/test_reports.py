@@ -71,3 +71,18 @@ async def test_a_report_of_another_tenant_finds_nothing(database: Database, cloc
     with pytest.raises(NotFound):
         await Reports(database, clock).record(Report(outbox_id, EventType.DELIVERED, clock.now()), tenant_id=2)
     assert (await state(database))[0] == Status.IN_DOUBT
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
+    frozen = claims_of(database, clock)
+    claimed = await frozen.claim(1)
+    await settling_of(database, clock).exchange([], claimed)
+    clock.advance(LOCK_TTL)
+    await Doubts(database, clock, grace=0).take_over()
+    await frozen.release((each, 0) for each in claimed)
+    assert (await state(database))[0] == Status.PENDING
+    again = await claims_of(database, clock, "heir").claim(1)
+    assert [(each.claims, each.attempts) for each in again] == [(1, 0)]
+    assert (await audit(database)).ok

@@ -1,4 +1,4 @@
-"""The long fault runs: `python -m tests.faults [F1 …] [--quick] [--engine sqlite|postgresql]`. Exit 1 on any miss."""
+"""The long fault runs: `python -m tests.faults [kills …] [--quick] [--engine sqlite|postgresql]`. Exit 1 on any miss."""
 
 import argparse
 import asyncio
@@ -86,41 +86,45 @@ async def small_disk(_engine: str) -> Figures:
 SQLITE, POSTGRESQL = ("sqlite",), ("postgresql",)
 RUNS = (
     Run(
-        "F1",
+        "kills",
         "kill -9 of workers at random",
         staged(kills.run),
         long={"kills": 100, "messages": 20_000},
         quick={"kills": 8, "messages": 1_500},
         long_on_postgresql={"kills": 100, "messages": 10_000},
     ),
-    Run("F2", "killed at every step", staged(phases.kills), {}, {}),
-    Run("F2", "cut at every step", staged(phases.cuts), {}, {}),
-    Run("F2", "cut amid a large mail", staged(phases.cut_amid_a_large_mail), {}, {}),
-    Run("F2", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
-    Run("F3", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
-    Run("F4", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
-    Run("F5", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
-    Run("F5", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
-    Run("F6", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 1}, SQLITE),
-    Run("F6", "files cannot grow", staged(disks.full), {}, {}, SQLITE),
-    Run("F6", "full disk, read-only disk", small_disk, {}, {}, SQLITE),
+    Run("phases", "killed at every step", staged(phases.kills), {}, {}),
+    Run("phases", "cut at every step", staged(phases.cuts), {}, {}),
+    Run("phases", "cut amid a large mail", staged(phases.cut_amid_a_large_mail), {}, {}),
+    Run("phases", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
+    Run("drains", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
+    Run("freezes", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
+    Run("outages", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
+    Run("outages", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
+    Run("disks", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 1}, SQLITE),
+    Run("disks", "files cannot grow", staged(disks.full), {}, {}, SQLITE),
+    Run("disks", "full disk, read-only disk", small_disk, {}, {}, SQLITE),
     Run(
-        "F9",
+        "poison",
         "a mail that kills before the mark",
         staged(poison.before_the_mark),
         {"innocents": 2_000},
         {"innocents": 300},
     ),
     Run(
-        "F9", "a mail that kills after the mark", staged(poison.after_the_mark), {"innocents": 500}, {"innocents": 150}
+        "poison",
+        "a mail that kills after the mark",
+        staged(poison.after_the_mark),
+        {"innocents": 500},
+        {"innocents": 150},
     ),
-    Run("F10", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
+    Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("faults", nargs="*", metavar="F1", help="which; all when none is named")
+    parser.add_argument("faults", nargs="*", metavar="kills", help="which; all when none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes, not half an hour")
     parser.add_argument("--engine", choices=ENGINES, help="one only")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""F6: the disk is full, the database locked, the file read-only. Nothing is accepted, the caller is told to come back,
+"""The disk is full, the database locked, the file read-only. Nothing is accepted, the caller is told to come back,
 and once the cause is gone everything goes on by itself."""
 
 import contextlib

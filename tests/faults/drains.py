@@ -1,4 +1,4 @@
-"""F3: workers are told to stop under load. They claim nothing more, finish what is in flight, leave nothing."""
+"""Workers are told to stop under load. They claim nothing more, finish what is in flight, leave nothing."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""F4: a worker stands still past its locks, another takes over, then the first goes on. The claim's token fences."""
+"""A worker stands still past its locks, another takes over, then the first goes on. The claim's token fences."""
 
 import asyncio
 import random

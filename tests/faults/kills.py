@@ -1,4 +1,4 @@
-"""F1: workers are killed at random. Nothing is lost, and nothing is sent twice without the books saying so."""
+"""Workers are killed at random. Nothing is lost, and nothing is sent twice without the books saying so."""
 
 import asyncio
 import random

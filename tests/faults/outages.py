@@ -1,4 +1,4 @@
-"""F5: the database goes away and comes back under load. What was answered with 202 is there; the rest was a 503."""
+"""The database goes away and comes back under load. What was answered with 202 is there; the rest was a 503."""
 
 import asyncio
 import random

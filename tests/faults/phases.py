@@ -1,4 +1,4 @@
-"""F2: the worker is killed, or its connection cut, at every step of a mail's way. The outcome is what the step allows.
+"""The worker is killed, or its connection cut, at every step of a mail's way. The outcome is what the step allows.
 
 A mark without a result is a doubt, whatever the step: nobody can ask the dead. A worker that lives knows better: before
 the last byte left, the mail simply goes again; after it, only a whole answer tells.

@@ -1,4 +1,4 @@
-"""F9: a message that kills its worker is found and put aside; everyone else's mail arrives, and arrives once."""
+"""A message that kills its worker is found and put aside; everyone else's mail arrives, and arrives once."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""F10: many clients send the same request under the same Idempotency-Key at once. Each key is one message."""
+"""Many clients send the same request under the same Idempotency-Key at once. Each key is one message."""
 
 import asyncio
 from collections import Counter, defaultdict
