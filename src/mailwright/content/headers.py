@@ -223,15 +223,14 @@ def _encoded_words(text: str, start: int) -> str:
 
 def _cut(text: str, start: int) -> Iterable[bytes]:
     """Pieces whose words end before column 76; 12 characters of a word are its frame."""
-    room = max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
-    piece = b""
-    for character in text:
-        encoded = character.encode()
-        if len(piece) + len(encoded) > room:
-            yield piece
-            piece, room = b"", 45
-        piece += encoded
-    yield piece
+    rest, room = text.encode(), max((PREFERRED_LINE - start - 12) // 4 * 3, 12)
+    while len(rest) > room:
+        end = room
+        while rest[end] & 0xC0 == 0x80:  # the middle of a character
+            end -= 1
+        yield rest[:end]
+        rest, room = rest[end:], 45
+    yield rest
 
 
 def _folded(line: str) -> str:

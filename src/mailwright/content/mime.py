@@ -77,6 +77,8 @@ def text_part(subtype: str, content: str) -> bytes:
 
 def quoted_printable(content: str) -> bytes:
     """Text as it stands in a quoted-printable part. No line is longer than 75, so that `=` may follow the last."""
+    if _UNCHANGED.fullmatch(content):
+        return content.encode("ascii")
     return _quoted_printable(_lines(content))
 
 
@@ -89,6 +91,8 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 allows no base64 in these. The file name still says what it is.
 _COMPOSITE = ("message/", "multipart/")
 _BASE64_LINE = 76
+# Most values: one short line of visible characters that begins and ends with none that would be encoded.
+_UNCHANGED = re.compile(r"[!-\-/-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
 # One less than allowed: a soft line break may follow.
 _LONGEST_ENCODED_LINE = 75
 # Long names go on in further parameters; 54 characters leave room for `filename*10*=`.

@@ -3,7 +3,8 @@
 import binascii
 import hmac
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ GENERAL = "general"
 
 # Far above the longest address and list key; a longer text is refused before anything is computed from it.
 MAX_TOKEN_LENGTH = 4096
+
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class InvalidToken(MailwrightError):
@@ -33,19 +37,18 @@ class UnsubscribeTokens:
     def __init__(self, secret: str, *retired: str) -> None:
         if not all((secret, *retired)):
             raise ConfigurationInvalid("the secret for unsubscribe links is empty")
-        # Keyed once and copied for every token: the two hashes of the key are half the price of an HMAC.
-        self._keyed = [hmac.new(each.encode(), digestmod="sha256") for each in (secret, *retired)]
+        self._secrets = [each.encode() for each in (secret, *retired)]
 
     def make(self, email: str, list_key: str = GENERAL) -> str:
         """The same email and list always give the same token."""
         payload = _payload(email, list_key)
-        return f"{_encode(payload)}.{_encode(_signature(self._keyed[0], payload))}"
+        return f"{_encode(payload)}.{_encode(_signature(self._secrets[0], payload))}"
 
     def parse(self, token: str) -> Leaving:
         """Only the canonical spelling is accepted: a token has one form, so it can be counted and compared."""
         payload, signature = _parts(token)
         # Every secret is tried, so that the time taken does not tell which one signed.
-        matches = [hmac.compare_digest(_signature(keyed, payload), signature) for keyed in self._keyed]
+        matches = [hmac.compare_digest(_signature(secret, payload), signature) for secret in self._secrets]
         if not any(matches):
             raise InvalidToken
         leaving = _read(payload)
@@ -58,14 +61,13 @@ def _payload(email: str, list_key: str) -> bytes:
     return f'{{"email":{encode_basestring(email)},"list_key":{encode_basestring(list_key)}}}'.encode()
 
 
-def _signature(keyed: hmac.HMAC, payload: bytes) -> bytes:
-    signing = keyed.copy()
-    signing.update(payload)
-    return signing.digest()
+def _signature(secret: bytes, payload: bytes) -> bytes:
+    # In one step and in C: faster than a keyed HMAC that is copied.
+    return hmac.digest(secret, payload, "sha256")
 
 
 def _encode(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
+    return b2a_base64(data, newline=False).translate(_URL_SAFE).rstrip(b"=").decode()
 
 
 def _decode(text: str) -> bytes:

@@ -101,16 +101,14 @@ class Road:
         payload = claimed.payload
         sender = mailbox_of(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
-        left = self._no_copies.pop(claimed.message_key, frozenset[str]())
-        # Whoever has left gets no copy either; the mail itself goes on to the others.
-        cc, bcc = ([box for box in _boxes(claimed, kind) if _normal(box) not in left] for kind in COPIES)
+        cc, bcc = self._copies(claimed) if claimed.message_key in self._no_copies else ((), ())
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
         addressed = Addressed(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
         # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
         if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
             content = self._filled(claimed, sender, addressed)
         else:
-            content = self._composed(claimed, sender, addressed, tuple(cc))
+            content = self._composed(claimed, sender, addressed, cc)
         return Outgoing(
             claimed.outbox_id,
             address.deliverable(self._identity.bounce_address or sender.address),
@@ -118,6 +116,12 @@ class Road:
             content,
             is_canonical=True,
         )
+
+    def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
+        """Whoever has left gets no copy either; the mail itself goes on to the others."""
+        left = self._no_copies.pop(claimed.message_key)
+        cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
+        return cc, bcc
 
     def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
         layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))

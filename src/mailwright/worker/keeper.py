@@ -37,6 +37,7 @@ class Keeper:
         self._renew_every = lock_ttl // 3
         self._last: dict[str, Instant] = {}
         self.suspects_wait = False
+        self.has_decided = False  # doubts, since somebody last asked: what is sent again is due at once
         self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held now
 
     async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Presence) -> None:
@@ -51,12 +52,11 @@ class Keeper:
             await self._duties.roster.forget_lost()
             await ensure_event_partitions(self._duties.database, self._clock.now())
 
-    async def look_after_the_dead(self) -> bool:
-        """True when a doubt was decided: it may be due at once."""
+    async def look_after_the_dead(self) -> None:
         await self._duties.doubts.take_over()
-        decided = await self._duties.doubts.decide()
+        if await self._duties.doubts.decide():
+            self.has_decided = True
         self.suspects_wait = await self._duties.claims.has_suspects()
-        return decided > 0
 
     async def _renew(self, held: Iterable[Claimed]) -> None:
         try:

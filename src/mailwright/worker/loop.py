@@ -84,12 +84,16 @@ class Worker:
         self._done: list[Outcome] = []
         self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
         self._sends: set[asyncio.Future[SendResult]] = set()
-        self._moved = asyncio.Event()  # something was built, sent or settled
+        # One for each of the three that wait: what each waits for is looked at again whenever its event is set.
+        self._feed_event = asyncio.Event()  # the backlog shrank, or something was settled
+        self._build_event = asyncio.Event()  # the backlog grew, or the stock shrank
+        self._pump_event = asyncio.Event()  # something was built, answered or given back
         self._stopping = False
         self._until_idle = False
         self._is_traced = tracing.is_on()
         self._is_feeding = True
         self._recent: deque[tuple[Instant, int]] = deque()
+        self._settled_lately = 0
 
     async def run(self, *, drain: bool = False) -> None:
         """Works until it is stopped; with `drain`, until nothing is due."""
@@ -111,7 +115,7 @@ class Worker:
     def stop(self) -> None:
         """No claim after this; what is in flight finishes, what was not started is given back."""
         self._stopping = True
-        self._moved.set()
+        self._wake_all()
         self._parts.wake.set()
 
     # Feeding: claim, gate.
@@ -126,14 +130,14 @@ class Worker:
                     elif not self._until_idle:
                         await self._parts.wake.wait(self._pace.poll_seconds)
                     elif not self._is_idle():
-                        await self._wait_for_movement()
+                        await _next(self._feed_event)
                     elif not await self._is_more_due():
                         return
                 except NotDurable as error:
                     await backoff.wait(error)
         finally:
             self._is_feeding = False
-            self._moved.set()
+            self._wake_all()
 
     async def _take_more(self) -> bool:
         """One claim, or a wait for the backlog to shrink; false when nothing was due."""
@@ -144,23 +148,25 @@ class Worker:
         target = self._backlog_target()
         # Not before half of it is gone: a claim of many costs little more than a claim of one.
         if len(self._backlog) * 2 > target or target == 0:
-            await self._wait_for_movement()
+            await _next(self._feed_event)
             return True
         return await self._admit(await self._parts.claims.claim(min(target - len(self._backlog), CLAIM_STRIDE)))
 
     async def _take_suspects(self) -> bool:
         """Messages that may have killed their worker are handled alone, so that they take nobody with them."""
         while not self._is_idle() and not self._stopping:
-            await self._wait_for_movement()
+            await _next(self._feed_event)
         suspects = await self._parts.claims.claim_suspects(self._pace.claim_batch)
         self._parts.keeper.suspects_wait = bool(suspects)
         return await self._admit(suspects)
 
     async def _is_more_due(self) -> bool:
         """Before a drained worker leaves: what the dead left behind, and doubts whose time has come."""
-        has_decided = await self._parts.keeper.look_after_the_dead()
+        keeper = self._parts.keeper
+        await keeper.look_after_the_dead()
+        has_decided, keeper.has_decided = keeper.has_decided, False
         is_open = self._parts.circuit.objection() is None
-        return is_open and (has_decided or self._parts.keeper.suspects_wait)
+        return is_open and (has_decided or keeper.suspects_wait)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
@@ -175,18 +181,20 @@ class Worker:
             self._give_back(batch)
             raise
         self._backlog.extend(admitted)
-        self._moved.set()
+        self._build_event.set()
         return bool(admitted)
 
     def _backlog_target(self) -> int:
         """About half a second of work: a password reset must not wait behind a long row of newsletters."""
         if self._parts.circuit.is_probing:
             return 1 if self._is_idle() else 0
+        return max(self._pace.window, min(self._pace.claim_batch, self._per_second() // 2))
+
+    def _per_second(self) -> int:
         now = self._parts.clock.now()
         while self._recent and self._recent[0][0] < now - SECOND:
-            self._recent.popleft()
-        per_second = sum(count for _, count in self._recent)
-        return max(self._pace.window, min(self._pace.claim_batch, per_second // 2))
+            self._settled_lately -= self._recent.popleft()[1]
+        return self._settled_lately
 
     # Building: validate, render, sign.
 
@@ -194,13 +202,14 @@ class Worker:
         """Only a window ahead: built mails are large, and what stays in the processor's cache is sent sooner."""
         while self._is_feeding or self._backlog:
             if not self._backlog or len(self._stock) >= self._pace.window:
-                await self._wait_for_movement()
+                await _next(self._build_event)
                 continue
             batch = [self._backlog.popleft() for _ in range(min(BUILD_STRIDE, len(self._backlog)))]
             self._building = batch
             await self._prepare(batch)
             self._building = []
-            self._moved.set()
+            self._pump_event.set()
+            self._feed_event.set()
             await asyncio.sleep(0)
 
     async def _prepare(self, batch: Sequence[Claimed]) -> None:
@@ -237,7 +246,7 @@ class Worker:
             if not self._has_work():
                 if self._is_over(leave_at):
                     return
-                await self._wait_for_movement(leave_at)
+                await _next(self._pump_event, leave_at)
                 continue
             try:
                 await self._turn()
@@ -263,11 +272,12 @@ class Worker:
             raise
         finally:
             self._exchanging = []
-            self._moved.set()
+            self._pump_event.set()
         self._account(outcomes)
         for ready in next_up:
             self._launch(ready, begun)
-        self._moved.set()
+        self._build_event.set()
+        self._feed_event.set()
 
     def _next_up(self) -> list[Ready]:
         now = self._parts.clock.now()
@@ -308,7 +318,7 @@ class Worker:
     def _answered(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
         self._sends.discard(answer)
         del self._in_flight[ready.claimed.message_key]
-        self._moved.set()
+        self._pump_event.set()
         if answer.cancelled():
             return  # we leave without an answer: whoever finds the message later treats it as in doubt
         error = answer.exception()
@@ -344,6 +354,7 @@ class Worker:
         if outcomes:
             now = self._parts.clock.now()
             self._recent.append((now, len(outcomes)))
+            self._settled_lately += len(outcomes)
             announce(outcomes)
             if self._is_traced:
                 tracing.record(outcomes, now)
@@ -354,7 +365,7 @@ class Worker:
         given = [(claimed, due_at) for claimed in claims]
         if given:
             self._to_release += given
-            self._moved.set()
+            self._pump_event.set()
 
     def _put_back_what_was_not_started(self) -> None:
         self._give_back(self._backlog)
@@ -388,7 +399,7 @@ class Worker:
                 pass  # `_feed` and `_pump` say so already
             except Exception:  # without this round locks would end under mails that are being sent
                 log.exception("keeping_failed")
-            metrics.SEND_RATE.set(sum(count for _, count in self._recent))
+            metrics.SEND_RATE.set(self._per_second())
             await asyncio.sleep(self._pace.keep_seconds)
 
     def _held(self) -> list[Claimed]:
@@ -421,11 +432,20 @@ class Worker:
             return True
         return not self._is_feeding and self._is_idle()
 
-    async def _wait_for_movement(self, leave_at: float | None = None) -> None:
+    def _wake_all(self) -> None:
+        for event in (self._feed_event, self._build_event, self._pump_event):
+            event.set()
+
+
+async def _next(event: asyncio.Event, until: float | None = None) -> None:
+    """Waits for the event, and for the next one the next time."""
+    if until is None:
+        await event.wait()
+    else:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(leave_at):
-                await self._moved.wait()
-        self._moved.clear()
+            async with asyncio.timeout_at(until):
+                await event.wait()
+    event.clear()
 
 
 class Backoff:
