@@ -112,7 +112,6 @@ class Outbox(RuleBasedStateMachine):
         self.messages: dict[str, Model] = {}
         self.known_keys: set[str] = set()
         self.left: set[str] = set()
-        self.withdrawn: set[str] = set()
         self.stock: list[Claimed] = []  # of all workers, claimed and not yet marked
         self.in_flight: list[Attempt] = []
         self.ended: dict[int, str] = {}
@@ -217,9 +216,6 @@ class Outbox(RuleBasedStateMachine):
             return
         attempt = self.in_flight.pop(which % len(self.in_flight))
         self.messages[attempt.claimed.outbox_id].attempts.remove(attempt)
-        self.withdrawn.add(
-            attempt.claimed.outbox_id
-        )  # had it been doubted meanwhile, it is no longer; no event says so
         self.run(self.claims[0].release([(attempt.claimed, 0)]))
 
     def _from_stock(self, which: int) -> list[Claimed]:
@@ -262,8 +258,7 @@ class Outbox(RuleBasedStateMachine):
         rows, story = self.run(self._read())
         for row in rows:
             told = story.get(row.message_key, [])
-            is_withdrawn = told and told[-1].type == EventType.IN_DOUBT and row.outbox_id in self.withdrawn
-            if (expected := LAST_EVENTS.get(row.status)) and not is_withdrawn:
+            if expected := LAST_EVENTS.get(row.status):
                 assert told[-1].type == expected, (row.status, [event.type for event in told])
             assert row.attempts == sum(map(_completes_an_attempt, told)), "attempts"
             answered = [attempt for attempt in self.messages[row.outbox_id].attempts if attempt.result is not None]
@@ -293,7 +288,7 @@ def _completes_an_attempt(event: Any) -> bool:
     if event.type == EventType.FAILED:
         return not any(code in event.metadata for code in ("POISON_MESSAGE", "RECIPIENT_SUPPRESSED"))
     if event.type == EventType.RETRY_SCHEDULED:
-        return "deferReason" not in event.metadata and "in_doubt_resend" not in event.metadata
+        return not any(word in event.metadata for word in ("deferReason", "in_doubt_resend", "doubt_withdrawn"))
     return event.type == EventType.IN_DOUBT and "WORKER_LOST" not in event.metadata
 
 

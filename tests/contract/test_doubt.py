@@ -208,7 +208,6 @@ async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     assert (again.claims, again.resends) == (1, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="reported: release.sql keeps the day's hold as the time when it is due")
 @pytest.mark.promise("doubt-late-result")
 async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     database: Database, clock: ManualClock
@@ -221,7 +220,6 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     assert len(await claims_of(database, clock, "heir").claim(1)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="reported: release.sql withdraws a doubt without an event")
 @pytest.mark.promise("event-sequence")
 async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)

@@ -4,16 +4,19 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal
 
 import structlog
 
+from mailwright.domain.address import mask
+
 _SECRET = re.compile(r"password|secret|token|authorization|api_?key|dsn|cookie", re.IGNORECASE)
-_ADDRESS = re.compile(
-    r"([A-Za-z0-9!#$%&'*+/=?^_`{|}~.-])[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]*@([A-Za-z0-9-])[A-Za-z0-9.-]*?(\.[A-Za-z]+)\b"
-)
-_URL_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
+# Up to the last @ of the word: a password may hold any of the characters that should end it.
+_URL_USER = re.compile(r"://\S*@")
+_NOT_IN_ADDRESS = frozenset(" \t\r\n\"'()<>[]{},;:")
+_DOMAIN = re.compile(r"[^\s\"'()<>\[\]{},;:/@]{1,253}")
+_LONGEST_LOCAL_PART = 64
 
 
 def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -> None:
@@ -51,8 +54,39 @@ def logger(name: str) -> Any:
 def scrub(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """The last step before a line is written: what must never be in a log is taken out here, whoever put it in."""
     for key, value in line.items():
-        if _SECRET.search(key):
-            line[key] = "***"
-        elif isinstance(value, str):
-            line[key] = _URL_PASSWORD.sub(r"\1:***@", _ADDRESS.sub(r"\1***@\2***\3", value))
+        line[key] = _scrubbed(key, value)
     return line
+
+
+def _scrubbed(key: str, value: Any) -> Any:
+    if _SECRET.search(key):
+        return "***"
+    if isinstance(value, str):
+        return _masked(value) if "@" in value else value
+    if isinstance(value, Mapping):
+        return {name: _scrubbed(str(name), each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_scrubbed(key, each) for each in value]
+    return value
+
+
+def _masked(text: str) -> str:
+    """Looks around each @ only: a text of any length costs one pass."""
+    before, *rest = _URL_USER.sub("://***@", text).split("@")
+    shown = [before]
+    for after in rest:
+        local = _local_part(shown[-1])
+        domain = _DOMAIN.match(after)
+        if local and domain:
+            shown[-1] = shown[-1][: -len(local)] + mask(f"{local}@{domain[0]}")
+            shown.append(after[domain.end() :])
+        else:
+            shown += ["@", after]
+    return "".join(shown)
+
+
+def _local_part(text: str) -> str:
+    start = len(text)
+    while start > max(0, len(text) - _LONGEST_LOCAL_PART) and text[start - 1] not in _NOT_IN_ADDRESS:
+        start -= 1
+    return text[start:]

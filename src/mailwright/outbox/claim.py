@@ -18,6 +18,7 @@ CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
 HAS_SUSPECTS = statement(__package__, "has_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
+APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
 
@@ -51,7 +52,7 @@ class Claims:
         """Gives back what was not started; none of it is due before the moment that stands beside it."""
         rows = [{**_fence(claimed), "due_at": due_at} for claimed, due_at in claims]
         if rows:
-            await self._database.transact(lambda tx: tx.run(RELEASE, claims=rows))
+            await self._database.transact(lambda tx: self._release(tx, rows))
 
     async def renew(self, claims: Iterable[Claimed]) -> dict[int, Instant]:
         """Holds on to messages whose provider takes its time; answers until when each is held that was still ours."""
@@ -85,6 +86,10 @@ class Claims:
         now, name = self._clock.now(), token()
         await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
         return await self._taken(tx, name, now)
+
+    async def _release(self, tx: Runner, rows: list[dict[str, int]]) -> None:
+        await tx.count(APPEND_WITHDRAWALS, claims=rows, now=self._clock.now())
+        await tx.count(RELEASE, claims=rows)
 
     def _lock_parameters(self, name: int, now: Instant) -> dict[str, Any]:
         return {"token": name, "worker": self._worker, "locked_until": now + self._lock_ttl}

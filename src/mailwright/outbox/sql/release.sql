@@ -6,11 +6,16 @@ SET status = CASE
       WHEN attempts > 0 OR resends > 0 THEN 'RETRY_SCHEDULED'
       ELSE 'PENDING'
     END,
-    claimable_at = CASE WHEN held.due_at > next_attempt_at THEN held.due_at ELSE next_attempt_at END,
+    -- A doubt may have been put off for a day; what was never sent is as due as it was.
+    next_attempt_at = CASE WHEN status = 'IN_DOUBT' THEN attempted_at ELSE next_attempt_at END,
+    claimable_at = CASE
+      WHEN status = 'IN_DOUBT' THEN attempted_at
+      WHEN held.due_at > next_attempt_at THEN held.due_at
+      ELSE next_attempt_at
+    END,
     claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, doubted_at = NULL, claim_token = NULL, locked_by = NULL, locked_at = NULL
 FROM rows(:claims: message_key bigint, claim_token bigint, due_at bigint) AS held
 WHERE deliveries.message_key = held.message_key
   AND deliveries.claim_token = held.claim_token
   AND (deliveries.status = 'IN_DOUBT'
     OR (deliveries.locked_by IS NOT NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT')))
-RETURNING deliveries.message_key
