@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from email import message_from_bytes, policy
+from html import unescape
 from pathlib import Path
 
 SENDER = "Harbour Lane <news@harbour.example>"
@@ -104,7 +105,7 @@ def objections(mail: bytes, number: int) -> list[str]:
     person = recipient(number)
     for kind in ("plain", "html"):
         part = message.get_body((kind,))
-        text = part.get_content() if part else ""
+        text = unescape(part.get_content()) if part else ""  # an engine may write the slash of a link as an entity
         missing = [name for name in VARIABLES if person[name] not in text]
         if "unsubscribe" not in text.lower() or missing:
             found.append(f"the {kind} part lacks {', '.join(missing) or 'the unsubscribe link'}")
