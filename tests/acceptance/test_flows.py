@@ -441,3 +441,22 @@ async def test_the_first_failure_is_the_one_that_is_told(bench: Bench, sink: Smt
     ]
     for message, code in cases:
         assert (await outcome(bench, message, sink)).summary.error_code == code
+
+
+@pytest.mark.promise("circuit-configuration")
+async def test_a_sender_that_one_request_chose_and_the_server_refuses_holds_nobody_else(
+    bench: Bench, sink: SmtpSink
+) -> None:
+    theirs = a_message(
+        payload={"to": "bob@example.com", "from": "me@evil.example", "subject": "Hi", "html": "<p>Hi</p>"}
+    )
+    theirs = replace(theirs, to_email="bob@example.com")
+    await bench.accept(theirs)
+    sink.answer(Step.MAIL, "553 5.7.1 this sender is not yours", times=1)
+    await bench.drain()
+    assert (await bench.story(theirs.outbox_id)).summary.error_code == "SMTP_SENDER_REFUSED"
+    assert (await bench.story(theirs.outbox_id)).summary.status == Status.FAILED
+    ours = a_message()
+    await bench.accept(ours)
+    await bench.drain()
+    assert (await bench.story(ours.outbox_id)).summary.status == Status.SENT

@@ -17,3 +17,5 @@ class Outgoing:
     # Written by our own MIME writer: every line ends in CRLF and none begins with a dot. A provider then need not look
     # through the whole content again; anything else it must look through.
     is_canonical: bool = False
+    # False where the request chose the envelope sender: should it be refused, nobody else's mail is to blame.
+    is_own_sender: bool = True

@@ -1,6 +1,6 @@
 """Conclusions: a provider's answer becomes the message's next state, with every event of the attempt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Instant
@@ -14,6 +14,7 @@ from mailwright.pipeline.validate import Objection
 
 UNAVAILABLE = "provider_unavailable"
 THROTTLED = "provider_throttled"
+SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 
 
 @dataclass(slots=True)
@@ -29,7 +30,13 @@ class Ready:
         """Marked: it may be sent, and only while the lock lasts."""
         ready = self.outgoing
         outgoing = Outgoing(
-            ready.outbox_id, ready.sender, ready.recipients, ready.content, locked_until, ready.is_canonical
+            ready.outbox_id,
+            ready.sender,
+            ready.recipients,
+            ready.content,
+            locked_until,
+            ready.is_canonical,
+            ready.is_own_sender,
         )
         return Ready(self.claimed, outgoing, self.validated_at, attempted_at)
 
@@ -59,6 +66,13 @@ def concluded(ready: Ready, result: SendResult, now: Instant, *, held_until: Ins
             return _retry(ready, result, now)
         case _:
             assert_never(result.kind)
+
+
+def fair(ready: Ready, result: SendResult) -> SendResult:
+    """A sender that the request chose and the server refuses is that message's fault, not the installation's."""
+    if result.code == SENDER_REFUSED and not ready.outgoing.is_own_sender:
+        return replace(result, category=Category.PERMANENT)
+    return result
 
 
 def refused(claimed: Claimed, objection: Objection, now: Instant) -> Settlement:

@@ -115,6 +115,7 @@ class Road:
             tuple([address.deliverable(box.address) for box in (to, *cc, *bcc)]),
             content,
             is_canonical=True,
+            is_own_sender="from" not in payload or self._identity.bounce_address is not None,
         )
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:

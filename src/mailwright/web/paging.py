@@ -32,7 +32,11 @@ def decode_cursor(kind: str, cursor: str, length: int = 1) -> tuple[int, ...]:
         position = tuple(int(number) for number in text.split(":")[1:])
     except ValueError as error:
         raise _invalid() from error
-    if len(position) != length or max(position) > _LARGEST or encode_cursor(kind, *position) != cursor:
+    if (
+        len(position) != length
+        or not all(0 <= each <= _LARGEST for each in position)
+        or encode_cursor(kind, *position) != cursor
+    ):
         raise _invalid()
     return position
 

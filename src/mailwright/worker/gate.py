@@ -29,6 +29,7 @@ class Gate:
         self._default = default
         self._limits: Mapping[int, Limits] = {}
         self._limits_read_at: Instant | None = None
+        self.held_until: Instant = 0  # when the lane that was held last opens again
         self._permits: dict[int, tuple[Window, ...]] = {}  # of messages that were admitted and not yet sent
 
     async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Claimed]:
@@ -41,6 +42,7 @@ class Gate:
             admitted += waiting[:count]
             if held is not None:
                 # First the hold: released messages must not be claimed again before the lane is closed.
+                self.held_until = held.until
                 await hold_lane(self._database, lane, held.reason, held.until)
                 await claims.release((claimed, 0) for claimed in waiting[count:])
                 log.info("lane_held", companyId=waiting[0].company, reason=held.reason, until=isoformat(held.until))

@@ -21,7 +21,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Begun, Settling
 from mailwright.outbox.workers import Presence
-from mailwright.pipeline.conclude import Ready, concluded
+from mailwright.pipeline.conclude import Ready, concluded, fair
 from mailwright.pipeline.road import Road
 from mailwright.providers.circuit import Circuit
 from mailwright.providers.protocol import Provider
@@ -42,6 +42,7 @@ OVER_LIMIT_PAUSE: Instant = 250
 # More resends than a worker keeps for their turn are looked at again after this.
 RESEND_PAUSE: Instant = SECOND
 LOCK_EXPIRED = "LOCK_EXPIRED"
+LONGEST_PAUSE_TO_OUTWAIT: Instant = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class Worker:
         self._is_feeding = True
         self._recent: deque[tuple[Instant, int]] = deque()
         self._settled_lately = 0
+        self._paused_until: Instant = 0  # the latest moment that this worker put something off to
 
     async def run(self, *, drain: bool = False) -> None:
         """Works until it is stopped; with `drain`, until nothing is due."""
@@ -131,13 +133,22 @@ class Worker:
                         await self._parts.wake.wait(self._pace.poll_seconds)
                     elif not self._is_idle():
                         await _next(self._feed_event)
-                    elif not await self._is_more_due():
+                    elif not await self._is_more_due() and not await self._outwait_own_pauses():
                         return
                 except NotDurable as error:
                     await backoff.wait(error)
         finally:
             self._is_feeding = False
             self._wake_all()
+
+    async def _outwait_own_pauses(self) -> bool:
+        """What this worker put off for a moment is looked at once more before it leaves; longer holds are not."""
+        pause = max(self._paused_until, self._parts.gate.held_until) - self._parts.clock.now()
+        self._paused_until = self._parts.gate.held_until = 0
+        if not 0 < pause <= LONGEST_PAUSE_TO_OUTWAIT:
+            return False
+        await asyncio.sleep(pause / 1000)
+        return True
 
     async def _take_more(self) -> bool:
         """One claim, or a wait for the backlog to shrink; false when nothing was due."""
@@ -272,12 +283,10 @@ class Worker:
             raise
         finally:
             self._exchanging = []
-            self._pump_event.set()
+            self._wake_all()  # whatever came of it, the stock has shrunk
         self._account(outcomes)
         for ready in next_up:
             self._launch(ready, begun)
-        self._build_event.set()
-        self._feed_event.set()
 
     def _next_up(self) -> list[Ready]:
         now = self._parts.clock.now()
@@ -322,7 +331,7 @@ class Worker:
         if answer.cancelled():
             return  # we leave without an answer: whoever finds the message later treats it as in doubt
         error = answer.exception()
-        result = answer.result() if error is None else self._raised(ready, error)
+        result = fair(ready, answer.result()) if error is None else self._raised(ready, error)
         if result.code == LOCK_EXPIRED:
             self._give_back([ready.claimed])
         else:
@@ -363,6 +372,7 @@ class Worker:
 
     def _give_back(self, claims: Iterable[Claimed], due_at: Instant = 0) -> None:
         given = [(claimed, due_at) for claimed in claims]
+        self._paused_until = max(self._paused_until, due_at)
         if given:
             self._to_release += given
             self._pump_event.set()

@@ -13,7 +13,11 @@ SET status = CASE
       WHEN held.due_at > next_attempt_at THEN held.due_at
       ELSE next_attempt_at
     END,
-    claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, doubted_at = NULL, claim_token = NULL, locked_by = NULL, locked_at = NULL
+    error_code = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_code END,
+    error_category = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_category END,
+    error_reason = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_reason END,
+    doubted_at = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE doubted_at END,
+    claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, claim_token = NULL, locked_by = NULL, locked_at = NULL
 FROM rows(:claims: message_key bigint, claim_token bigint, due_at bigint) AS held
 WHERE deliveries.message_key = held.message_key
   AND deliveries.claim_token = held.claim_token

@@ -125,6 +125,9 @@ def _base64(text: str) -> str:
     return text
 
 
+_YEAR_9999: Instant = 253_370_764_800_000
+
+
 def _instant(value: Any) -> Instant:
     if not isinstance(value, str):
         raise _objection("invalid_time", "must be a text such as 2027-01-15T08:00:00Z")
@@ -135,6 +138,8 @@ def _instant(value: Any) -> Instant:
         raise _objection("invalid_time", "must look like 2027-01-15T08:00:00Z") from error
     if moment.tzinfo is None:
         raise _objection("time_without_zone", "needs a time zone, as in 2027-01-15T08:00:00Z")
+    if not 0 <= instant < _YEAR_9999:
+        raise _objection("invalid_time", "must be between the years 1970 and 9999")
     return instant
 
 
