@@ -87,6 +87,8 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"recipient": {"id": "7"}}, "recipient.id", "UNKNOWN_FIELD"),
     ({"scheduledAt": "2027-01-15T08:00:00"}, "scheduledAt", "TIME_WITHOUT_ZONE"),
     ({"scheduledAt": "tomorrow"}, "scheduledAt", "INVALID_TIME"),
+    ({"scheduledAt": "0001-01-01T00:00:00+14:00"}, "scheduledAt", "INVALID_TIME"),
+    ({"expiresAt": "9999-12-31T23:59:59-14:00"}, "expiresAt", "INVALID_TIME"),
     ({"scheduledAt": 1_800_000_000}, "scheduledAt", "INVALID_TIME"),
     ({"expiresAt": "2027-01-15"}, "expiresAt", "TIME_WITHOUT_ZONE"),
     (

@@ -95,6 +95,16 @@ class Claimed:
         """The number of the attempt that comes next."""
         return self.attempts + 1
 
+    @property
+    def log_fields(self) -> dict[str, str | int]:
+        """What leads from a log line to the message."""
+        return {
+            "outboxId": self.outbox_id,
+            "requestId": self.request_id,
+            "companyId": self.company,
+            "attempt": self.attempt,
+        }
+
 
 @dataclass(slots=True)
 class Event:

@@ -80,7 +80,7 @@ class Road:
         except (TemplateFailed, HeaderRefused, address.InvalidAddress) as error:
             return refused(claimed, Objection(Kind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
         except Exception as error:  # one message that we cannot build must not end the worker of all the others
-            log.exception("message_not_built", outboxId=claimed.outbox_id, requestId=claimed.request_id)
+            log.exception("message_not_built", **claimed.log_fields)
             reason = f"The mail could not be built: {type(error).__name__}."
             return refused(claimed, Objection(Kind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
 

@@ -90,7 +90,8 @@ class HotPostgresql:
 
     async def transact(self, work: Work[T]) -> T:
         pool = self._pool or await self._open()
-        async with pool.acquire() as connection, connection.transaction():
+        # As long as connecting may take: callers are told, instead of queueing behind a server that has stalled.
+        async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():
             return await work(_PostgresqlRunner(connection))
 
     async def close(self) -> None:

@@ -82,7 +82,7 @@ async def send(request: Request) -> Response:
 async def send_batch(request: Request) -> Response:
     """Accepts up to 1,000 messages in one commit. A bad item is answered with its error and stops no other.
 
-    With an idempotency key, each item has the key `<key>:<index>` of its own.
+    With an idempotency key, each item has a key of its own, made of the key and the item's index.
     """
     asking = await asking_of(request)
     results = await parts_of(request).mail.send_batch(asking, await read_json(request, LARGEST_BATCH))

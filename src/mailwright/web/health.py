@@ -4,8 +4,8 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Literal
 
-from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import APIRouter, Request
+from prometheus_client.exposition import choose_encoder
 from sqlalchemy import Select, column, select, table
 from sqlalchemy.exc import ProgrammingError
 from starlette.responses import Response
@@ -19,6 +19,9 @@ from mailwright.web.answers import Answer
 from mailwright.web.bodies import json_response
 from mailwright.web.describe import describing
 from mailwright.web.parts import Parts
+
+_TEXT = {"schema": {"type": "string"}}
+_METRICS_TYPES = ("text/plain", "application/openmetrics-text")
 
 router = APIRouter(tags=["health"])
 
@@ -59,17 +62,16 @@ async def readyz(parts: Parts) -> Response:
     )
 
 
-@router.get(
-    "/metrics", responses={200: {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}}
-)
-async def prometheus(parts: Parts) -> Response:
-    """Prometheus' text format."""
+@router.get("/metrics", responses={200: {"description": "OK", "content": dict.fromkeys(_METRICS_TYPES, _TEXT)}})
+async def prometheus(request: Request, parts: Parts) -> Response:
+    """Prometheus' text format, or OpenMetrics for whoever asks for it: only that one shows examples of messages."""
     try:
         await parts.gauges.refresh()
     except NotDurable as error:
         # The counters are in memory: they are worth most while the database is out of reach.
         log.warning("gauges_not_refreshed", reason=str(error))
-    return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(metrics.REGISTRY), media_type=media_type)
 
 
 async def _database_parts(database: Database) -> dict[str, str]:

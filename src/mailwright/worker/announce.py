@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mailwright.domain.address import mask
-from mailwright.domain.message import Delivered, Outcome, Settlement
+from mailwright.domain.message import Claimed, Delivered, Outcome, Settlement
 from mailwright.domain.states import FINAL, EventType, Status
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
@@ -40,8 +40,13 @@ def _finish(status: Status, group: Sequence[Outcome]) -> None:
     histogram = metrics.PROCESSING_DURATION.labels(status)
     slowest = max(measured, key=lambda pair: pair[0])
     for duration, claimed in measured:
-        exemplar = {"outboxId": claimed.outbox_id} if claimed is slowest[1] else None
+        exemplar = _exemplar(claimed) if claimed is slowest[1] else None
         histogram.observe(duration / 1000, exemplar)
+
+
+def _exemplar(claimed: Claimed) -> dict[str, str]:
+    """Names and values together have at most 128 characters."""
+    return {"outboxId": claimed.outbox_id, "requestId": claimed.request_id[:64]}
 
 
 def _tell(settlement: Settlement) -> None:
@@ -54,10 +59,7 @@ def _tell(settlement: Settlement) -> None:
             metrics.VALIDATION_FAILURES.labels(event.metadata["validation"]).inc()
     getattr(log, _LEVELS.get(settlement.status, "info"))(
         "message_settled",
-        outboxId=claimed.outbox_id,
-        requestId=claimed.request_id,
-        companyId=claimed.company,
-        attempt=claimed.attempt,
+        **claimed.log_fields,
         state=settlement.status,
         durationMs=settlement.duration_ms,
         providerMessageId=settlement.provider_message_id,

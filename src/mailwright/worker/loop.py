@@ -339,7 +339,7 @@ class Worker:
 
     def _raised(self, ready: Ready, error: BaseException) -> SendResult:
         """A provider promises never to raise; one that does has told us nothing."""
-        log.error("provider_raised", outboxId=ready.claimed.outbox_id, error=repr(error), exc_info=error)
+        log.error("provider_raised", **ready.claimed.log_fields, error=repr(error), exc_info=error)
         return SendResult(
             ResultKind.IN_DOUBT,
             self._parts.provider.name,

@@ -73,7 +73,8 @@ class Mail:
         """Accepts one message. When this returns, the message is on disk."""
         request = parse_send(body)
         templates = await self._templates(asking.caller, [request])
-        message = self._message(asking, request, templates, asking.idempotency_key, body)
+        key = f"send:{asking.idempotency_key}" if asking.idempotency_key else None
+        message = self._message(asking, request, templates, key, body)
         [accepted] = await self._intake.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -108,7 +109,8 @@ class Mail:
     ) -> NewMessage | Refused:
         if isinstance(request, Refused):
             return request
-        key = f"{asking.idempotency_key}:{index}" if asking.idempotency_key else None
+        # Apart from the keys of single sends: whatever those hold, none of them is an item's.
+        key = f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
         try:
             return self._message(asking, request, templates, key, body)
         except RequestInvalid as error:
