@@ -307,13 +307,13 @@ async def test_results_that_could_not_be_written_are_written_when_the_database_i
 async def test_commits_whose_answer_was_lost_double_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = await bench.accept(*(a_message() for _ in range(40)))
     outage = Outage(bench.database, monkeypatch)
-    outage.is_on = outage.loses_answers = True
     provider = ScriptedProvider(*[FAULT] * 5)
-    for _ in range(12):  # a claim whose answer was lost is free again when its lock ends
+    for turn in range(12):  # a claim whose answer was lost is free again when its lock ends
+        # Not so often that a message which lost five claims is rightly taken for poison.
+        outage.is_on = outage.loses_answers = turn < 4
         await bench.drain(provider, window=2)
         bench.clock.advance(LOCK_TTL)
-    outage.is_on = False
-    assert outage.refused >= 5
+    assert outage.refused >= 3
     assert await bench.statuses() == {Status.SENT: 40}
     assert len(provider.mails) == 45
     assert sum(row.attempts for row in await deliveries_of(bench.database)) == 45
