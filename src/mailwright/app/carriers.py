@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mailwright.providers.ses import SesSettings
     from mailwright.providers.smtpbz import SmtpBzSettings
 
-# The HTTP library takes a third of a second to import: only those who use it wait for it, inside the functions below.
+# The HTTP providers take a tenth of a second to import: only those who use them wait, inside the functions below.
 
 
 def make_route(settings: Settings, clock: Clock) -> Route:

@@ -1,16 +1,14 @@
 """Links of a mail, asked whether they are there. Authors write them, so none may lead into our own network."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohappyeyeballs import AddrInfoType
 
 from mailwright.content.preflight import Finding, finding, host_of
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Cut, Http, Reply, Resolve, addresses_of
 
 TIMEOUT_SECONDS = 5.0
 MOST_LINKS = 100
@@ -28,24 +26,16 @@ class OurOwnNetwork(OSError):
     """This name leads to an address that is not public."""
 
 
-class PublicOnly(AbstractResolver):
+def public_only(resolve: Resolve = addresses_of) -> Resolve:
     """Judges the address that is then connected to, so that a name cannot mean one at the check and another after."""
 
-    def __init__(self, inner: AbstractResolver | None = None) -> None:
-        self._inner = inner
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        self._inner = self._inner or aiohttp.ThreadedResolver()
-        found = await self._inner.resolve(host, port, family)
-        if not all(is_public(each["host"]) for each in found):
+    async def judged(host: str, port: int) -> Sequence[AddrInfoType]:
+        found = await resolve(host, port)
+        if not all(is_public(str(place[4][0])) for place in found):
             raise OurOwnNetwork
         return found
 
-    async def close(self) -> None:
-        if self._inner is not None:
-            await self._inner.close()
+    return judged
 
 
 def is_public(address: str) -> bool:
@@ -61,7 +51,7 @@ async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[Findi
     """Those that lead nowhere, in the order of the mail."""
     if ask is not None:
         return await _dead(links, ask)
-    http = Http(connections=AT_ONCE, resolver=PublicOnly())
+    http = Http(connections=AT_ONCE, resolve=public_only())
     try:
         return await _dead(links, lambda url: http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS))
     finally:
@@ -98,7 +88,7 @@ async def _objection(url: str, ask: Ask) -> str | None:
 
 
 def _refusal(url: str) -> str | None:
-    """A resolver is not asked about addresses in digits, so they are judged here."""
+    """What needs no look at the network."""
     host = host_of(url)
     if host is None or urlsplit(url).scheme not in ("http", "https"):
         return "it is no web address"

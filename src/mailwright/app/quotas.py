@@ -95,7 +95,7 @@ async def open_sync(settings: Settings, database: Database, clock: Clock) -> Asy
     if not names:
         yield None
         return
-    from mailwright.providers.http import Http  # noqa: PLC0415 - a third of a second, for those who use it
+    from mailwright.providers.http import Http  # noqa: PLC0415 - a tenth of a second, for those who use it
 
     http = Http(connections=2)
     made = {name: make_provider(name, settings, clock, http) for name in names}

@@ -138,8 +138,8 @@ async def _about(tx: Transaction, joining: Joining) -> Row[Any]:
     rows = await tx.execute(
         select(k.name, t.name.label("tenant"), c.locale).where(
             and_(k.tenant_id == joining.tenant_id, k.list_key == joining.list_key),
-            and_(c.tenant_id == joining.tenant_id, c.email == joining.email),
-            t.id == joining.tenant_id,
+            and_(c.tenant_id == k.tenant_id, c.email == joining.email),
+            t.id == k.tenant_id,
         )
     )
     return rows[0]

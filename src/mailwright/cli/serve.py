@@ -60,6 +60,8 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
             webhooks=engine.webhooks,
             defaults=defaults_of(settings, list(providers_of(settings))),
             images_folder=settings.images,
+            imports_folder=settings.imports,
+            import_bytes=settings.import_bytes,
             postal_address=settings.postal_address,
             public_pages=PublicPages(
                 secret=secret.get_secret_value() if (secret := settings.unsubscribe_secret) else None,

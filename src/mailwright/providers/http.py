@@ -5,21 +5,21 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
 from mailwright.providers.line import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
 
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractResolver
+__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "Phase", "Reply", "addresses_of"]
 
-__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "Phase", "Reply"]
+# From a host and a port to what can be connected to; it may refuse by raising an OSError.
+Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
 
 # Providers answer in a few hundred bytes. What comes after this is left on the line, and the line is closed; whoever
 # fetches something asks for more.
@@ -59,18 +59,23 @@ class Address(NamedTuple):
     is_tls: bool
 
 
+async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
 class Http:
     """One for the whole process: providers share its connections. It opens the first one when it is first used."""
 
     def __init__(
-        self, *, connections: int = 100, tls: ssl.SSLContext | None = None, resolver: "AbstractResolver | None" = None
+        self, *, connections: int = 100, tls: ssl.SSLContext | None = None, resolve: Resolve = addresses_of
     ) -> None:
-        """`resolver` may refuse names, for requests whose addresses others have written."""
+        """`resolve` may refuse names, for requests whose addresses others have written."""
         self._tls = tls
-        self._resolver = resolver
+        self._resolve = resolve
         self._free = asyncio.Semaphore(connections)
         self._idle: dict[Address, list[Line]] = {}
         self._lines: set[Line] = set()
+        self._all_ended = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -110,10 +115,9 @@ class Http:
             self._sweeping.cancel()
         for line in tuple(self._lines):
             line.abort()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_SECONDS):
-                while self._lines:
-                    await asyncio.sleep(0)
+        if self._lines:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_ended.wait(), FAREWELL_SECONDS)
 
     async def _travel(
         self, trip: Trip, address: Address, may_begin: Callable[[], bool] | None, *, is_harmless: bool
@@ -169,6 +173,11 @@ class Http:
         if self._idle:
             self._sweeping = loop.call_later(IDLE_SECONDS / 2, self._sweep)
 
+    def _forget(self, line: Line) -> None:
+        self._lines.discard(line)
+        if self._is_closed and not self._lines:
+            self._all_ended.set()
+
     async def _connect(self, address: Address) -> Line:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -185,10 +194,12 @@ class Http:
         loop = asyncio.get_running_loop()
         if address.is_tls and self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
-        connected = await start_connection(await self._places(address), happy_eyeballs_delay=HEAD_START_SECONDS)
+        # Asked about addresses in digits as well: what a name turns into is the last that can be judged.
+        places = await self._resolve(address.host, address.port)
+        connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _, line = await loop.create_connection(
-            lambda: Line(self._lines.discard),
+            lambda: Line(self._forget),
             sock=connected,
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
@@ -196,14 +207,6 @@ class Http:
         if line.is_good:  # otherwise it has ended already, and nobody would take it out again
             self._lines.add(line)
         return line
-
-    async def _places(self, address: Address) -> list[AddrInfoType]:
-        if self._resolver is None:
-            loop = asyncio.get_running_loop()
-            return list(await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
-        # About addresses in digits as well: what a name turns into is the last that can be judged.
-        found = await self._resolver.resolve(address.host, address.port, socket.AF_UNSPEC)
-        return [(each["family"], socket.SOCK_STREAM, each["proto"], "", (each["host"], each["port"])) for each in found]
 
 
 class _Withheld(Exception):

@@ -101,6 +101,8 @@ class Worker:
         self._settled_lately = 0
         self._taken: Counter[str] = Counter()  # by each provider
         self._is_due_again = False  # something was settled and is due at once, as another provider takes it
+        self._conducting = asyncio.Lock()
+        self._has_conducted = False  # something was done for campaigns, so that there may be mail
         self._paused_until: Instant = 0  # the latest moment that this worker put something off to
 
     async def run(self, *, drain: bool = False) -> None:
@@ -183,7 +185,8 @@ class Worker:
         """Before a drained worker leaves: what the dead left behind, doubts whose time has come, campaigns to walk."""
         keeper = self._parts.keeper
         await keeper.look_after_the_dead()
-        has_conducted = await self._parts.conductor.tick()
+        await self._conduct_once()
+        has_conducted, self._has_conducted = self._has_conducted, False
         has_decided, keeper.has_decided = keeper.has_decided, False
         is_due_again, self._is_due_again = self._is_due_again, False
         is_open = self._parts.route.objection() is None
@@ -465,7 +468,7 @@ class Worker:
         while not self._stopping:
             has_more = False
             try:
-                has_more = await self._parts.conductor.tick()
+                has_more = await self._conduct_once()
             except NotDurable:
                 pass  # `_feed` and `_pump` say so already
             except Exception:
@@ -473,6 +476,12 @@ class Worker:
             if has_more:
                 self._parts.wake.set()
             await asyncio.sleep(0 if has_more else self._pace.conduct_seconds)
+
+    async def _conduct_once(self) -> bool:
+        async with self._conducting:
+            has_done = await self._parts.conductor.tick()
+            self._has_conducted |= has_done
+        return has_done
 
     def _held(self) -> list[Claimed]:
         """What a lock must be kept on; an answer that could not be written yet is one of them."""

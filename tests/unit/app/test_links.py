@@ -1,13 +1,13 @@
 """Links that are asked whether they are there: followed step by step, and never into a private network."""
 
 import socket
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohappyeyeballs import AddrInfoType
 
-from mailwright.app.links import MOST_REDIRECTS, PublicOnly, dead_links, is_public
-from mailwright.providers.http import Cut, Http, Phase, Reply
+from mailwright.app.links import MOST_REDIRECTS, dead_links, is_public, public_only
+from mailwright.providers.http import Cut, Http, Phase, Reply, Resolve
 from tests.unit.content.test_authoring import a_server_that_must_not_be_called
 
 
@@ -81,17 +81,11 @@ async def test_a_circle_of_redirects_ends() -> None:
     assert len(world.asked) == MOST_REDIRECTS + 1
 
 
-class Names(AbstractResolver):
-    def __init__(self, *addresses: str) -> None:
-        self._addresses = addresses
+def names(*addresses: str) -> Resolve:
+    async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port)) for each in addresses]
 
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
-        return [
-            ResolveResult(hostname=host, host=each, port=port, family=family, proto=0, flags=socket.AI_NUMERICHOST)
-            for each in self._addresses
-        ]
-
-    async def close(self) -> None: ...
+    return resolve
 
 
 @pytest.mark.promise("preflight-links")
@@ -99,7 +93,7 @@ async def test_a_name_that_means_a_private_address_is_never_connected_to() -> No
     with a_server_that_must_not_be_called() as (url, calls):
         port = url.rpartition(":")[2]
         for addresses in (("127.0.0.1",), ("93.184.215.14", "127.0.0.1")):
-            http = Http(resolver=PublicOnly(Names(*addresses)))
+            http = Http(resolve=public_only(names(*addresses)))
             reply = await http.request("GET", f"http://inside.example:{port}/", timeout_seconds=5)
             await http.close()
             assert isinstance(reply, Cut)

@@ -9,6 +9,7 @@ from mailwright.content.authoring import Format
 from mailwright.content.headers import unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.policies.hours import is_zone
 
 
 def _line(text: str) -> str:
@@ -27,10 +28,29 @@ def _mailbox(text: str) -> str:
     return _line(text)
 
 
+def _forwards(hours: str) -> str:
+    opens, closes = hours.split("-")
+    if opens >= closes:
+        raise ValueError("end after they begin, as in 09:00-18:00")
+    return hours
+
+
+def _zone(name: str) -> str:
+    if not is_zone(name):
+        raise ValueError("is not an IANA time zone, as Europe/Lisbon or UTC")
+    return name
+
+
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
 Subject = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
 Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
 ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+Hours = Annotated[
+    str,
+    Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$"),
+    AfterValidator(_forwards),
+]
+Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 
 
@@ -62,10 +82,8 @@ class CampaignLimits(Part):
     rate_per_second: Positive | None = None
     rate_per_hour: Positive | None = None
     daily_limit: Positive | None = None
-    working_hours: (
-        Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")] | None
-    ) = None
-    timezone: Annotated[str, Field(max_length=100)] | None = None
+    working_hours: Hours | None = None
+    timezone: Zone | None = None
     warmup: bool = False
     in_readers_time_zone: bool = False  # the hours are those of each reader's own clock
 

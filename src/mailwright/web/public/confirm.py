@@ -1,4 +1,4 @@
-"""Confirming: the link of the mail that asks shows a button, and only the button acts: link scanners confirm nothing."""
+"""Confirming: the link of the mail that asks shows a button. Only the button acts, so link scanners confirm nothing."""
 
 from http import HTTPStatus
 
@@ -6,9 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience.lists import list_all
-from mailwright.audience.opting_in import PAGE, confirmation_tokens
 from mailwright.audience.standing import Standing
-from mailwright.domain.unsubscribe import FIRST_TENANT, unsubscribe_link
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.problems import problem
@@ -18,19 +16,28 @@ from mailwright.web.public.readers import Reader, ReaderRoute, reader_of, reader
 router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
 
 
-@router.api_route(f"/{PAGE}", methods=["GET", "HEAD"])
+@router.api_route("/confirm", methods=["GET", "HEAD"])
 async def ask(request: Request, parts: Parts) -> Response:
-    return await _show(request, parts, await reader_of(request, parts, purpose=confirmation_tokens), "confirm")
+    reader = await reader_of(request, parts, confirms=True)
+    return await _show(request, parts, reader, "confirm", here=reader.links.confirm)
 
 
-@router.post(f"/{PAGE}")
+@router.post("/confirm")
 async def confirm(request: Request, parts: Parts) -> Response:
     """Tells the truth: whoever bounced, complained or left everything gets no mail yet, confirmed or not."""
-    reader = await reader_of(request, parts, purpose=confirmation_tokens)
+    reader = await reader_of(request, parts, confirms=True)
     is_on = await (await parts.opting_in()).confirm(reader.tenant_id, reader.email, reader.list_key)
     about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
-    if is_on and not is_blocked(about) and not has_left_everything(about):
-        return json_response({"ok": True}) if wants_json(request) else await _show(request, parts, reader, "confirmed")
+    gets_it = is_on and not is_blocked(about) and not has_left_everything(about)
     if wants_json(request):
+        if gets_it:
+            return json_response({"ok": True, "listKey": reader.list_key}, headers={"Cache-Control": "no-store"})
         return problem(HTTPStatus.CONFLICT, "NOT_CONFIRMED", "No mail of this list is sent to this address.")
-    return reader_page(request, parts, reader, "blocked", locale=about.locale, here=None)
+    return await _show(request, parts, reader, "confirmed" if gets_it else "blocked", here=None)
+
+
+async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:
+    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    known = await list_all(parts.database, reader.tenant_id)
+    name = next((each.name for each in known if each.list_key == reader.list_key), reader.list_key)
+    return reader_page(request, parts, reader, template, locale=about.locale, here=here, list=name)

@@ -33,12 +33,13 @@ class Links:
     leave: str
     back: str
     preferences: str
+    confirm: str
 
     def in_language(self, language: str | None) -> "Links":
         """Whoever chose a language keeps it from page to page."""
         if language is None:
             return self
-        return Links(*(f"{link}&lang={language}" for link in (self.leave, self.back, self.preferences)))
+        return Links(*(f"{link}&lang={language}" for link in (self.leave, self.back, self.preferences, self.confirm)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ class Reader:
         return address.mask(self.email)
 
 
-async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False) -> Reader:
-    """Who follows this link; `returns` for a link that undoes a leaving."""
+async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False) -> Reader:
+    """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
     tenant_id = await _tenant_id(parts, name)
     tokens = (await _tokens(parts)).of_tenant(tenant_id)
-    leaving = (tokens.to_return() if returns else tokens).parse(token)
+    leaving = (tokens.to_return() if returns else tokens.to_confirm() if confirms else tokens).parse(token)
     try:
         email = address.normal(leaving.email)
     except address.InvalidAddress as error:
@@ -70,6 +71,7 @@ async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False)
         leave=unsubscribe_link("unsubscribe", leave, tenant),
         back=unsubscribe_link("resubscribe", back, tenant),
         preferences=unsubscribe_link("preferences", leave, tenant),
+        confirm=unsubscribe_link("confirm", tokens.to_confirm().make(*leaving), tenant),
     )
     return Reader(tenant_id, email, leaving.list_key, links)
 

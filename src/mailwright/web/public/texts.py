@@ -26,6 +26,12 @@ class Texts:
     undo_button: str
     choose: str
 
+    confirm_title: str
+    confirm_list: str
+    confirm_button: str
+    confirmed_title: str
+    confirmed_list: str
+
     return_title: str
     return_list: str
     return_general: str
@@ -80,6 +86,11 @@ ENGLISH = Texts(
     undo_question="Was that a mistake?",
     undo_button="Subscribe me again",
     choose="Choose what you receive",
+    confirm_title="Confirm your subscription",
+    confirm_list="{email} will get mail from {list} once you agree.",
+    confirm_button="Yes, send it to me",
+    confirmed_title="You are subscribed",
+    confirmed_list="{email} gets mail from {list} from now on.",
     return_title="Subscribe again?",
     return_list="{email} will get mail from {list} again.",
     return_general="{email} will get our newsletters again.",
@@ -134,6 +145,11 @@ RUSSIAN = Texts(
     undo_question="Это вышло случайно?",
     undo_button="Подписаться снова",
     choose="Выбрать, какие письма получать",
+    confirm_title="Подтвердите подписку",
+    confirm_list="{email} будет получать письма рассылки {list}, когда вы согласитесь.",
+    confirm_button="Да, присылайте",
+    confirmed_title="Вы подписаны",
+    confirmed_list="{email} теперь получает письма рассылки {list}.",
     return_title="Подписаться снова?",
     return_list="На адрес {email} снова будут приходить письма рассылки {list}.",
     return_general="На адрес {email} снова будут приходить наши рассылки.",
@@ -191,6 +207,11 @@ PORTUGUESE = Texts(
     undo_question="Foi um engano?",
     undo_button="Inscrever-me de novo",
     choose="Escolher o que receber",
+    confirm_title="Confirme a sua inscrição",
+    confirm_list="{email} receberá mensagens de {list} quando você concordar.",
+    confirm_button="Sim, quero receber",
+    confirmed_title="Inscrição confirmada",
+    confirmed_list="{email} recebe mensagens de {list} a partir de agora.",
     return_title="Inscrever-se de novo?",
     return_list="{email} voltará a receber mensagens de {list}.",
     return_general="{email} voltará a receber os nossos boletins.",
