@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench import mailwright
+from bench import campaigns, mailwright
 from bench.accept import accepted_per_second
 from bench.children import NotMeasured
 from bench.contenders import CONTENDERS, Results
@@ -62,6 +62,9 @@ OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
 OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
 ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
+MATERIALISED_PER_SECOND = 50_000
+# SQLite's caches, however many people there are.
+GROWTH_MEGABYTES = 150
 
 
 def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
@@ -176,12 +179,42 @@ def memory(order: Order) -> Iterator[Figure]:
     yield _figure(order, "memory", what, "≤ 200 MB, ratio ≤ 1.1", found)
 
 
+def campaign_start(order: Order) -> Iterator[Figure]:
+    people = order.count * 50  # a million by default
+
+    def found() -> Found:
+        rates, grown = [], []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: a campaign for {people:,} people, round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                walked = campaigns.measured(url, people)
+            rates.append(walked.per_second)
+            grown.append(walked.megabytes_after - walked.megabytes_before)
+        ours = f"{median(rates):,.0f}/s, +{median(grown):.0f} MB"
+        return Found(ours, met=median(rates) >= MATERIALISED_PER_SECOND and median(grown) <= GROWTH_MEGABYTES)
+
+    what = f"SQLite: starting a campaign for {people:,} people, until each has a message; memory that it took"
+    goal = f"≥ {MATERIALISED_PER_SECOND:,}/s, ≤ {GROWTH_MEGABYTES} MB"
+    yield _figure(order, "campaign-start", what, goal, found)
+
+
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
     "accept": api_accept,
     "memory": memory,
+    "campaign-start": campaign_start,
 }
-NAMES = ("sqlite-speed", "postgresql-speed", "peers", "cpu", "http-speed", "claim-cost", "accept", "memory")
+NAMES = (
+    "sqlite-speed",
+    "postgresql-speed",
+    "peers",
+    "cpu",
+    "http-speed",
+    "claim-cost",
+    "accept",
+    "memory",
+    "campaign-start",
+)
 
 
 def _rate(results: Results, name: str) -> str:

@@ -91,12 +91,25 @@ FAULT = SendResult(
     category=Category.TRANSIENT,
     message="later",
     original_code="451",
+    not_taken=True,
 )
 REFUSAL = SendResult(
-    ResultKind.FAILED, "scripted", code="REFUSED", category=Category.PERMANENT, message="never", original_code="550"
+    ResultKind.FAILED,
+    "scripted",
+    code="REFUSED",
+    category=Category.PERMANENT,
+    message="never",
+    original_code="550",
+    not_taken=True,
 )
 THROTTLE = SendResult(
-    ResultKind.RETRYABLE, "scripted", code="THROTTLED", category=Category.QUOTA, message="slower", original_code="454"
+    ResultKind.RETRYABLE,
+    "scripted",
+    code="THROTTLED",
+    category=Category.QUOTA,
+    message="slower",
+    original_code="454",
+    not_taken=True,
 )
 MISCONFIGURED = SendResult(
     ResultKind.FAILED,
@@ -106,6 +119,7 @@ MISCONFIGURED = SendResult(
     message="wrong password",
     original_code="535",
     blames_provider=True,
+    not_taken=True,
 )
 UNKNOWN = SendResult(
     ResultKind.IN_DOUBT, "scripted", code="NO_ANSWER", category=Category.TIMEOUT, message="cut", blames_provider=True

@@ -28,7 +28,14 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
         paused = await in_line(bench, 40)
         await hold_lane(bench.database, paused.lane, PAUSED, UNTIL_TOLD)
     drawn = (await commands.ok("forecast")).out
-    for words in ("To 230", "To 40", "waits: rate_per_hour", "waits: paused", "sends", "not within the time looked at"):
+    for words in (
+        "To 230",
+        "To 40",
+        "waits: rate_per_hour",
+        "waits: paused",
+        "sends",
+        "does not begin within the time looked at",
+    ):
         assert words in drawn
     told = (await commands.ok("forecast", "--json", "--days", "7", "--tenant", "default")).json
     first, second = told["campaigns"]

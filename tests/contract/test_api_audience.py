@@ -88,6 +88,7 @@ async def test_lists_are_made_once_and_listed(api: Api) -> None:
     assert (again.status_code, again.json()["code"]) == (409, "LIST_EXISTS")
     assert (await api.client.post("/v1/lists", json={"listKey": "general"})).status_code == 409
     private = {"listKey": "beta", "name": "Another", "description": "For few", "isPublic": False}
+    private["requiresConfirmation"] = True
     assert (await api.client.post("/v1/lists", json=private)).json() == {**private, "createdAt": NOW}
     assert [entry["listKey"] for entry in (await api.client.get("/v1/lists")).json()["lists"]] == ["beta", "news"]
     assert (await api.stranger.get("/v1/lists")).json() == {"lists": []}
@@ -106,7 +107,7 @@ async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) 
     assert shown.json() == left.json()
     later = "2027-01-15T08:00:01.000Z"
     person = shown.json()
-    assert person["lists"] == [{"listKey": "news", "subscribedAt": NOW, "unsubscribedAt": later}]
+    assert person["lists"] == [{"listKey": "news", "subscribedAt": NOW, "unsubscribedAt": later, "isPending": False}]
     assert person["suppressions"] == [
         {
             "email": "a/b@example.com",

@@ -7,8 +7,11 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 
 import pytest
+from sqlalchemy import update
 
+from mailwright.audience import segments
 from mailwright.audience.standing import Standing
+from mailwright.content.store import Draft
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
 from mailwright.domain.outgoing import Outgoing
@@ -21,6 +24,7 @@ from mailwright.sources.campaigns import report, walk
 from mailwright.sources.campaigns.campaigns import Acting
 from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.sources.campaigns.freeze import Refused
+from mailwright.storage.tables import contacts
 from tests.builders import (
     DEFAULT_TENANT,
     REFUSAL,
@@ -84,9 +88,7 @@ async def test_each_mail_speaks_to_its_reader_with_their_attributes_over_the_cam
     await join(desk.database, ["bob@example.com"], name=None, attributes={"plan": None, "city": "Rome"})
     content = {"subject": "{{ season }} for {{ name }}", "body": "<p>{{ plan }}</p><p>{{ unsubscribe_url }}</p>"}
     variables = {"season": "Spring", "plan": "basic"}
-    await desk.start(
-        content=content, variables=variables, replyTo="desk@example.com", **{"from": "Us <us@example.com>"}
-    )
+    await desk.start(content=content, variables=variables, replyTo="desk@example.com", sender="Us <us@example.com>")
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     ann, bob = sorted((read(mail) for mail in provider.mails), key=lambda mail: str(mail["To"]))
@@ -197,6 +199,24 @@ async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
     assert (await desk.counts(campaign_id)).percent == 100.0
 
 
+@pytest.mark.promise("campaign-newcomers")
+async def test_an_extended_campaign_can_go_to_another_segment_of_its_list(desk: Desk) -> None:
+    await join(desk.database, ["gold@example.com"], attributes={"plan": "gold"})
+    await join(desk.database, ["iron@example.com", "tin@example.com"], attributes={"plan": "iron"})
+    iron = {"attribute": "plan", "is": "iron"}
+    await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "iron", filter_=iron)
+    campaign_id = await desk.start(filter={"attribute": "plan", "is": "gold"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert recipients(provider) == ["gold@example.com"]
+    with pytest.raises(InvalidInput, match="no segment"):
+        await desk.campaigns.extend(OPERATOR, campaign_id, segment="no-such")
+    _, newcomers = await desk.campaigns.extend(OPERATOR, campaign_id, segment="iron")
+    await desk.bench.drain(provider)
+    assert newcomers == 2
+    assert recipients(provider)[1:] == ["iron@example.com", "tin@example.com"]
+
+
 async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +252,33 @@ async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no
     assert await desk.status(campaign_id) == "SENT"
 
 
+async def test_a_mail_says_what_is_known_of_its_reader_when_it_leaves(desk: Desk) -> None:
+    await desk.start(2)
+    await desk.walk()
+    async with desk.database.write() as tx:
+        mine = contacts.c.email == address_of(0)
+        await tx.execute(update(contacts).where(mine).values(name="Eve", attributes='{"plan": "gold"}'))
+        await tx.execute(update(contacts).where(contacts.c.email == address_of(1)).values(deleted_at=1))
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    [mail] = provider.mails  # and nothing goes to whoever was deleted
+    assert "gold" in read(mail).as_string()
+    assert str(read(mail)["To"]) == f"Eve <{address_of(0)}>"
+
+
+async def test_readers_get_the_version_of_a_template_in_their_own_language(desk: Desk) -> None:
+    store, leave = desk.bench.engine.templates, "<p>{{ unsubscribe_url }}</p>"
+    for locale, subject in (("", "Hello"), ("pt", "Olá"), ("pt-BR", "Oi")):
+        await store.write(DEFAULT_TENANT, "hello", Draft(subject=subject, body=leave, locale=locale))
+    for email, locale in (("en", "en-GB"), ("none", None), ("pt", "pt-PT"), ("br", "pt-BR")):
+        await join(desk.database, [f"{email}@example.com"], locale=locale)
+    await desk.start(content={"templateId": "hello"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    said = {mail.recipients[0].partition("@")[0]: str(read(mail)["Subject"]) for mail in provider.mails}
+    assert said == {"en": "Hello", "none": "Hello", "pt": "Olá", "br": "Oi"}
+
+
 # What operators do.
 
 
@@ -248,10 +295,9 @@ async def test_a_paused_campaign_stops_within_a_batch_keeps_its_place_and_goes_o
     sent = len(provider.mails)
     assert 10 <= sent <= 10 + 2 * 10  # what was under way, and at most what was claimed before the pause
     assert await desk.status(campaign_id) == "PAUSED"
-    assert (await desk.waits(campaign_id))[0] == "paused"
-    assert await desk.place(campaign_id) in [
-        place for place in [await desk.place(campaign_id)] if place.status == "PENDING"
-    ]
+    poll = await desk.poll()
+    assert (poll.reason, poll.next_run_at) == ("paused", None)  # nobody knows until when
+    assert (await desk.place(campaign_id)).status == "PENDING"
 
     desk.clock.advance(30 * DAY)
     await desk.bench.drain(provider)

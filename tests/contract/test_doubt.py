@@ -4,14 +4,20 @@ import pytest
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.message import Claimed, NewMessage
+from mailwright.domain.report import Report
+from mailwright.domain.results import SendResult
 from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.events.reports import Reports
 from mailwright.outbox.audit import audit
+from mailwright.outbox.records import dead_letters
 from mailwright.storage.database import Database
 from tests.builders import (
     FAULT,
     LOCK_TTL,
+    MISCONFIGURED,
     REFUSAL,
     SENT,
+    THROTTLE,
     UNKNOWN,
     a_message,
     a_newsletter,
@@ -22,6 +28,7 @@ from tests.builders import (
     deliveries_of,
     doubts_of,
     settling_of,
+    status_of,
     steps,
     story_of,
     the_event,
@@ -265,3 +272,50 @@ async def test_an_answer_that_never_came_is_a_doubt_by_the_same_rule(
     await doubts_of(database, clock).decide()
     expected = Status.RETRY_SCHEDULED if rule is OnDoubt.RESEND else Status.IN_DOUBT
     assert (await story_of(database, claimed.outbox_id)).summary.status == expected
+
+
+# A report on a resend.
+
+
+def a_delivery(clock: ManualClock, outbox_id: str) -> Report:
+    return Report(key="delivered", source="ses", type=E.DELIVERED, at=clock.now(), outbox_id=outbox_id)
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("answer", [THROTTLE, FAULT, MISCONFIGURED, REFUSAL], ids=lambda result: str(result.code))
+async def test_a_report_ends_a_resend_that_did_not_come_through(
+    database: Database, clock: ManualClock, answer: SendResult
+) -> None:
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    held = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], held)
+    settlement = a_result(held[0], answer, clock.now())
+    await settling_of(database, clock).exchange([settlement], [])
+    await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
+    assert await status_of(database, outbox_id) == Status.SENT
+    clock.advance(DAY)
+    assert await claims_of(database, clock).claim(1) == []
+    record = await story_of(database, outbox_id)
+    assert (record.summary.error_code, record.events[-1].type) == (None, E.SENT)
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_a_report_takes_a_failed_resend_out_of_the_dead_letters(database: Database, clock: ManualClock) -> None:
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    for _ in range(5):
+        held = await claims_of(database, clock).claim(1)
+        await settling_of(database, clock).exchange([], held)
+        await settling_of(database, clock).exchange([a_result(held[0], FAULT, clock.now())], [])
+        clock.advance(HOUR)
+        if await status_of(database, outbox_id) == Status.FAILED:
+            break
+    assert await status_of(database, outbox_id) == Status.FAILED
+    assert len(await dead_letters(database, 1, limit=10)) == 1
+    await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
+    assert await dead_letters(database, 1, limit=10) == []
+    assert await status_of(database, outbox_id) == Status.SENT
+    assert (await audit(database)).ok

@@ -17,9 +17,11 @@ from mailwright.audience.importing.imports import Import, ImportElsewhere, Impor
 from mailwright.audience.importing.plans import Purpose
 from mailwright.audience.importing.records import FileUnreadable
 from mailwright.audience.lists import UnknownList
+from mailwright.audience.opting_in import Links, OptingIn
 from mailwright.audience.standing import Standing
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.unsubscribe import UnsubscribeTokens
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
 from mailwright.storage.tables import subscriptions
@@ -62,6 +64,12 @@ async def on_list(database: Database, list_key: str = NEWS) -> list[str]:
     )
     async with database.read() as tx:
         return sorted(row.email for row in await tx.execute(query))
+
+
+async def pending(database: Database, clock: ManualClock, email: str, list_key: str) -> None:
+    """Somebody who was asked to confirm, and has not yet."""
+    links = Links("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
+    assert await OptingIn(database, clock, links).join(1, email, list_key, source="form")
 
 
 @pytest.mark.promise("import-report")
@@ -290,6 +298,10 @@ async def test_a_file_that_cannot_be_imported_is_refused_before_anything_is_stor
     await lists.create(database, clock, 1, "careful", requires_confirmation=True)
     with pytest.raises(InvalidInput, match="confirm"):
         await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful"))
+    await pending(database, clock, "waits@example.com", "careful")
+    careful = a_file(tmp_path, "email", "waits@example.com", name="careful.csv")
+    await import_(imports, careful, list_key="careful", is_confirmed=True)
+    assert not (await contacts.portrait(database, 1, "waits@example.com")).lists[0].is_pending
     begun = await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful", is_confirmed=True))
     done = [each async for each in imports.run(begun, tmp_path / "people.csv")][-1]
     assert (counts(done), done.finished_at) == ((0, 0, 0, 0), clock.now())

@@ -14,8 +14,10 @@ from mailwright.app.wiring import verify
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.report import Report
 from mailwright.domain.results import ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, Status
+from mailwright.events.reports import Reports
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import State, explain
@@ -48,6 +50,8 @@ from tests.standins.smtp_sink import SmtpSink, Step
 
 E = EventType
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
+# It had the whole mail before something in it broke.
+BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", not_taken=False)
 
 
 class Stage:
@@ -282,6 +286,40 @@ async def test_a_resend_that_its_provider_cannot_take_now_stays_with_it(
     await bench.drain(stage.route())
     assert await status_of(bench.database, doubted) == Status.SENT
     assert (len(stage.ses.mails), len(stage.smtp.mails)) == (3, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.parametrize("then", [None, DOWN, THROTTLE, MISCONFIGURED], ids=lambda result: str(result and result.code))
+async def test_what_a_provider_may_have_taken_when_it_broke_goes_to_no_other(
+    bench: Bench, stage: Stage, then: SendResult | None
+) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = BROKEN
+    await bench.drain(stage.route())
+    assert [(row.attempts, row.status) for row in await deliveries_of(bench.database)] == [(1, Status.RETRY_SCHEDULED)]
+    for answer in (then, None):
+        stage.answers["ses"] = answer
+        bench.clock.advance(15 * MINUTE)
+        await bench.drain(stage.route())
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2 if then is None else 3, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_what_may_be_taken_waits_for_its_provider_and_ends_when_that_reports_it(
+    bench: Bench, stage: Stage, clock: ManualClock
+) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = BROKEN
+    await bench.drain(stage.route())
+    bench.clock.advance(15 * MINUTE)
+    without = Route.of(stage.smtp, clock)
+    await bench.drain(without)
+    assert (await explain(bench.database, clock, outbox_id, tenant_id=None)).state == State.PROVIDER_MISSING
+    report = Report(key="1", source="ses", type=EventType.DELIVERED, at=clock.now(), outbox_id=outbox_id)
+    await Reports(bench.database, clock).receive([report])
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (1, 0)
 
 
 @pytest.mark.promise("route-doubt-stays")

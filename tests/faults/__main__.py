@@ -17,6 +17,7 @@ from rich.table import Table
 from mailwright.ops import logs
 from tests.engines import postgresql, sqlite_template, valkey_server
 from tests.faults import (
+    campaigns,
     disks,
     drains,
     freezes,
@@ -116,6 +117,13 @@ RUNS = (
         long={"kills": 100, "messages": 20_000},
         quick={"kills": 8, "messages": 1_500},
         long_on_postgresql={"kills": 100, "messages": 10_000},
+    ),
+    Run(
+        "campaigns",
+        "kill -9 amid a campaign",
+        staged(campaigns.run),
+        long={"kills": 40, "readers": 30_000},
+        quick={"kills": 4, "readers": 1_500},
     ),
     Run("phases", "killed at every step", staged(phases.kills), {}, {}),
     Run("phases", "cut at every step", staged(phases.cuts), {}, {}),

@@ -56,7 +56,7 @@ def one(remaining: int, tenant: Limits, own: Limits | None = None) -> Queued:
 
 
 @pytest.mark.promise("forecast-exact")
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_leaps_over_days_that_are_alike_change_nothing(line: list[Queued], quota: Allowance | None) -> None:
     conditions = Conditions(NOW, 7.0, {}, quota, 60 * DAY)
@@ -73,7 +73,7 @@ def test_leaps_over_days_that_are_alike_change_nothing(line: list[Queued], quota
 
 
 @pytest.mark.promise("forecast-exact")
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
     line: list[Queued], quota: Allowance | None
@@ -93,7 +93,7 @@ def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
 
 
 @pytest.mark.promise("forecast-exact")
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(now=moments | changes, zone=zones, hours=st.sampled_from(["09:00-18:00", "01:30-02:30", "00:30-03:15"]))
 def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, hours: str) -> None:
     """Also in the nights when clocks change."""

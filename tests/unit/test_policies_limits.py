@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailwright.app.wiring import default_limits
@@ -40,6 +40,7 @@ def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: In
 
 
 @pytest.mark.promise("limits-sliding-hour")
+@settings(deadline=None, max_examples=15)
 @given(now=moments)
 def test_a_minute_makes_room_once_it_is_an_hour_old_and_not_before(now: Instant) -> None:
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)

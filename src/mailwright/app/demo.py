@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mailwright.app.demo_campaigns import campaigns_of, load_campaigns
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
 from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Source
 from mailwright.outbox import tenants
 from mailwright.outbox.explain import Explanation, State, explain
 from mailwright.outbox.operate import Operations
@@ -65,16 +67,17 @@ _NEWSLETTER = _FRAME.format(
 
 @dataclass(slots=True)
 class Sample:
-    """What was loaded: the key that opens it, and every message in the order it was asked for."""
+    """What was loaded: the key that opens it, and every single message in the order it was asked for."""
 
     key: str
+    shop: int  # the tenant whose campaigns there are
     outbox_ids: list[str] = field(default_factory=list)
 
 
 async def load_sample(engine: Engine) -> Sample:
     """Everything enters by the doors that callers use; nothing is written past them."""
     shop = await tenants.find(engine.database, tenants.DEFAULT)
-    sample = Sample(await Keys(engine.database, engine.clock).create(shop.id, "demo"))
+    sample = Sample(await Keys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
     try:
         bakery = await tenants.create(engine.database, engine.clock, BAKERY, rate_per_hour=BAKERY_PER_HOUR)
     except TenantExists:  # an earlier demonstration was kept
@@ -91,17 +94,21 @@ async def load_sample(engine: Engine) -> Sample:
             sample.outbox_ids.append((await mail.send(asking, body)).outbox_id)
     # The table for tonight, which is last: its guest has fallen ill.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
+    await load_campaigns(engine, shop.id)
     return sample
 
 
 async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
-    """Waits until every message was sent, refused, or waits for something that a demonstration cannot hurry."""
+    """Waits until all mail was sent, refused, or waits for something that a demonstration cannot hurry."""
     deadline = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     while True:
         stories = [
             await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in sample.outbox_ids
         ]
-        is_settled = not any(story.state in _UNSETTLED for story in stories)
+        campaigns = await campaigns_of(engine, sample.shop)
+        is_settled = not any(story.state in _UNSETTLED for story in stories) and all(
+            campaign.is_settled for campaign in campaigns
+        )
         if is_settled or asyncio.get_running_loop().time() >= deadline:
             return stories
         await asyncio.sleep(0.05)
@@ -110,7 +117,7 @@ async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
 async def _known_messages(engine: Engine) -> list[str]:
     found: list[Summary] = []
     for tenant in await tenants.list_all(engine.database):
-        found += await search(engine.database, tenant.id, Search(), limit=_MOST_SHOWN)
+        found += await search(engine.database, tenant.id, Search(source=Source.API), limit=_MOST_SHOWN)
     return [message.outbox_id for message in sorted(found, key=lambda message: message.message_key)]
 
 

@@ -69,7 +69,8 @@ async def serve(
     async with asyncio.TaskGroup() as tasks:
         _attend(engine, tasks, shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
-        server.config.app = application(engine, (lambda: not working.done()) if working else None)
+        server.config.app = api = application(engine, (lambda: not working.done()) if working else None)
+        shutdown.calls(api.state.stop)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
     log.info("api_stopped")

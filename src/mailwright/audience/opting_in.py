@@ -82,8 +82,7 @@ class OptingIn:
             waiting = and_(_membership(joining), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
                 await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
-                done = {"is_pending": False, "confirmed_at": now}
-                await tx.execute(update(subscriptions).where(waiting).values(**done))
+                await tx.execute(update(subscriptions).where(_membership(joining)).values(confirmed_at=now))
             return await _is_on(tx, joining)
 
     async def _mail(self, tx: Transaction, joining: Joining, now: Instant) -> NewMessage:

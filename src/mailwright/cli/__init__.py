@@ -33,8 +33,10 @@ COMMANDS: Final = (
     ("Look and act", "lists", "lists", "Lists that readers join and leave."),
     ("Look and act", "suppressions", "suppressions", "Addresses that are not written to."),
     ("Look and act", "bounce", "bounce", "Take a bounce mail from a mail server, on standard input."),
+    ("Look and act", "campaign", "campaigns", "Campaigns: one piece of content for many people."),
     ("Look and act", "forecast", "forecast", "When each campaign begins and ends, and what holds it."),
     ("Look and act", "quota", "quota", "What the providers still take."),
+    ("Look and act", "journal", "journal", "Who did what."),
     ("Look and act", "audit", "audit", "Prove that every accepted message is accounted for."),
     ("Look and act", "bench", "bench", "Measure this machine, on a database of its own."),
 )

@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mailwright.audience import exporting, segments
+from mailwright.audience import exporting, lists, segments
 from mailwright.audience.exporting import Wanted
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plans import Preview, Purpose
@@ -24,7 +25,9 @@ from mailwright.web.answers import previewing
 INTERRUPTED = 130  # as shells count a command that Ctrl-C ended
 
 File = Annotated[Path, typer.Argument(metavar="FILE.csv", exists=True, dir_okay=False, show_default=False)]
-ListKey = Annotated[str | None, typer.Option("--list", help="The list to join.", show_default=False)]
+ListKey = Annotated[
+    str | None, typer.Option("--list", help="The list to join; made if it is not there.", show_default=False)
+]
 
 
 def import_command(
@@ -105,12 +108,19 @@ def export_command(
 
 async def _preview(at: Installation, tenant: str, file: Path, purpose: Purpose) -> Preview:
     owner = await tenants.find(at.database, tenant)
+    if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
+        aside.print(f"The list {purpose.list_key} would be new.")
+        purpose = replace(purpose, list_key=None)
     return await Imports(at.database, at.clock, largest=at.settings.import_bytes).preview(owner.id, file, purpose)
 
 
 async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, report: Path) -> Import:
     owner = await tenants.find(at.database, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
+    if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
+        # Whoever brings people for a list wants the list.
+        await lists.create(at.database, at.clock, owner.id, purpose.list_key)
+        aside.print(f"The list {purpose.list_key} is new.")
     begun = done = await imports.begin(owner.id, file, purpose)
     if begun.records:
         aside.print(f"Goes on after {begun.records} rows.")
@@ -122,6 +132,11 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, r
         async for done in imports.run(begun, file, report):
             progress.update(task, completed=done.read_bytes, rows=done.records)
     return done
+
+
+async def _is_known(at: Installation, tenant_id: int, list_key: str) -> bool:
+    async with at.database.read() as tx:
+        return list_key in await lists.known(tx, tenant_id, [list_key])
 
 
 def _chosen(columns: list[str]) -> dict[str, str]:

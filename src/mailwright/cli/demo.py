@@ -11,13 +11,16 @@ import uvloop
 from rich.text import Text
 
 from mailwright.app.demo import Sample, load_sample, settle
+from mailwright.app.demo_campaigns import Shown, campaigns_of
 from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
+from mailwright.cli.campaigns_shown import status, waiting
 from mailwright.cli.options import command
 from mailwright.cli.output import aside, out, status_text, table, two_lines
 from mailwright.cli.serve import application
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.states import Status
 from mailwright.ops import logs
@@ -84,6 +87,7 @@ def _settings(listener: socket.socket) -> Settings:
         mailbox=FOLDER / "mailbox",
         provider="mailbox",
         sender="Analytical Engines <shop@example.com>",
+        postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
         base_url=address_of(listener),
     )
 
@@ -94,6 +98,7 @@ async def _print(engine: Engine, sample: Sample, stories: list[Explanation], add
         message = (await records.find(engine.database, story.outbox_id, tenant_id=None)).summary
         made.add_row(message.to_email, status_text(message.status), two_lines(message.subject, _why(message, story)))
     out.print(made)
+    _print_campaigns(await campaigns_of(engine, sample.shop), engine.clock.now())
     print_identity(await audit(engine.database))
     out.print()
     for name, text in _places(engine, stories, address):
@@ -102,6 +107,14 @@ async def _print(engine: Engine, sample: Sample, stories: list[Explanation], add
     out.print("[bold]Try it[/]")
     out.print(Text(_curl(sample, address)), soft_wrap=True)
     out.print()
+
+
+def _print_campaigns(found: list[Shown], now: Instant) -> None:
+    made = table("Campaign!", "Status!", "How far, and what holds it")
+    for each in found:
+        far = f"{each.counts.sent} of {each.counts.planned} sent" if each.counts else "not started"
+        made.add_row(each.campaign.name, status(each.campaign.status), two_lines(far, waiting(each.place, now) or ""))
+    out.print(made)
 
 
 def _why(message: records.Summary, story: Explanation) -> str:
@@ -126,6 +139,7 @@ def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tu
             ("Ask", f"MAILWRIGHT_DATABASE_URL={database} mailwright message explain {one}")
             for one in (held or sent)[:1]
         ),
+        ("Foresee", f"MAILWRIGHT_DATABASE_URL={database} mailwright forecast"),
     ]
 
 

@@ -70,6 +70,7 @@ def _draw(found: Forecast) -> None:
     begins, ends = found.computed_at, _last_event(found)
     width = max(NARROWEST, min(out.width, 120) - 4)
     reasons: set[str | None] = set()
+    paced: set[str] = set()
     for course in found.courses:
         spans = in_short(course.spans)
         out.print(Text.assemble((course.name, "bold"), f"  {course.remaining:,} to send"))
@@ -79,9 +80,9 @@ def _draw(found: Forecast) -> None:
         out.print(bar)
         out.print(_times(course, found), soft_wrap=True)
         reasons |= {span.reason for span in spans if not span.sent or span.reason is None}
-        reasons |= {"in portions" for span in spans if span.sent and span.reason is not None}
+        paced |= {span.reason for span in spans if span.sent and span.reason is not None}
     out.print(_scale(begins, ends, width))
-    out.print(_legend(reasons))
+    out.print(_legend(reasons, paced))
     for assumption in found.assumptions:
         out.print(Text(assumption, style="bright_black"), soft_wrap=True)
 
@@ -117,17 +118,20 @@ def _cell(inside: list[Span], left: Instant, right: Instant) -> tuple[str, str]:
 
 
 def _times(course: Course, found: Forecast) -> Text:
-    starts, finishes = (_moment(moment, found.computed_at) for moment in (course.starts_at, course.finishes_at))
-    line = Text(f"  begins {starts}, ends {finishes}")
+    if course.starts_at is None:
+        line = Text("  does not begin within the time looked at")
+    elif course.finishes_at is None:
+        line = Text(f"  begins {_moment(course.starts_at, found.computed_at)}, no end within the time looked at")
+    else:
+        starts, finishes = (_moment(moment, found.computed_at) for moment in (course.starts_at, course.finishes_at))
+        line = Text(f"  begins {starts}, ends {finishes}")
     holding = in_short(course.spans)[0] if course.spans else None
     if holding is not None and holding.sent == 0 and holding.reason is not None:
         line.append(f"; now {holding.reason}")
     return line
 
 
-def _moment(moment: Instant | None, now: Instant) -> str:
-    if moment is None:
-        return "not within the time looked at"
+def _moment(moment: Instant, now: Instant) -> str:
     return "now" if moment <= now else f"{clock_time(moment)[:16]} UTC ({distance(moment, now)})"
 
 
@@ -136,12 +140,12 @@ def _scale(begins: Instant, ends: Instant, width: int) -> Text:
     return Text(f"  {first}{last:>{width - len(first)}}", style="bright_black")
 
 
-def _legend(reasons: set[str | None]) -> Table:
+def _legend(reasons: set[str | None], paced: set[str]) -> Table:
     grid = Table.grid(padding=(0, 1))
     named = [(SENDING, "sends")] if None in reasons else []
-    named += [(IN_PORTIONS, "sends in portions, as a limit allows")] if "in portions" in reasons else []
-    waits = sorted(reason for reason in reasons if reason not in (None, "in portions"))
-    named += [(SHADES.get(reason or "", OTHER), f"waits: {reason}") for reason in waits]
+    named += [(IN_PORTIONS, f"sends in portions: {', '.join(sorted(paced))}")] if paced else []
+    waits = sorted(reason for reason in reasons if reason is not None)
+    named += [(SHADES.get(reason, OTHER), f"waits: {reason}") for reason in waits]
     for (shape, colour), words in named:
         grid.add_row(" ", Text(shape * 2, style=colour), words)
     return grid

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from mailwright.domain.clock import Instant
 
+# Of the digit after the third hyphen two bits are random, and two say that the standard's variant is meant.
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
 
 def uuid7(now: Instant, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> str:
     """RFC 9562, version 7: 48 bits of milliseconds, then 74 random bits."""
@@ -14,14 +17,13 @@ def uuid7(now: Instant, random_bytes: Callable[[int], bytes] = secrets.token_byt
 
 def uuid7s(now: Instant, count: int, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> list[str]:
     """Many at once: asking the system for randomness costs more than all the rest."""
-    tails = random_bytes(10 * count)
-    head = (now & 0xFFFF_FFFF_FFFF) << 80
-    return [_as_uuid7(head | int.from_bytes(tails[start : start + 10], "big")) for start in range(0, 10 * count, 10)]
-
-
-def _as_uuid7(number: int) -> str:
-    text = f"{number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
+    head, tails = f"{time[:8]}-{time[8:]}-7", random_bytes(10 * count).hex()
+    # Cut from one text: a million contacts are imported at once.
+    return [
+        f"{head}{tails[at + 1 : at + 4]}-{_VARIANT[tails[at + 4]]}{tails[at + 5 : at + 8]}-{tails[at + 8 : at + 20]}"
+        for at in range(0, 20 * count, 20)
+    ]
 
 
 def is_uuid(text: str) -> bool:

@@ -157,6 +157,7 @@ class Settlement:
     duration_ms: int | None = None
     is_dead_letter: bool = False
     bounce: BounceKind | None = None  # what the refusal says about the address itself
+    may_be_taken: bool = False  # its provider may have it all the same: no other is handed it, and a report ends it
 
 
 Outcome = Delivered | Settlement

@@ -37,6 +37,8 @@ class SendResult:
     retry_after: Instant | None = None  # a duration in milliseconds
     # The connection or the account failed, not this mail: enough of these in a row open the circuit.
     blames_provider: bool = False
+    # Nobody can have the mail: it was refused, or its last byte never left. Only then another provider may be asked.
+    not_taken: bool = False
     # What a refusal says about the address itself; None where it says nothing.
     bounce: BounceKind | None = None
 

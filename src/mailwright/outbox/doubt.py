@@ -16,6 +16,7 @@ DOUBT_EXPIRED = statement(__package__, "doubt_expired")
 DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
 DECIDE_DOUBTS = statement(__package__, "decide_doubts")
 PROVE_SENT = statement(__package__, "prove_sent")
+FORGET_DEAD_LETTERS = statement(__package__, "forget_dead_letters")
 
 # How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
 HOLD: Instant = DAY
@@ -103,6 +104,7 @@ async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
     proven = [by_key[row.message_key] for row in await tx.run(PROVE_SENT, proofs=rows, now=now)]
     if proven:
         await tx.count(APPEND_EVENTS, events=[_proven(proof, now) for proof in proven])
+        await tx.count(FORGET_DEAD_LETTERS, proven=[{"message_key": proof.message_key} for proof in proven])
     return len(proven)
 
 

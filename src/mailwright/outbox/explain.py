@@ -498,7 +498,7 @@ _HELD_BY_OTHERS: Mapping[str, Callable[[Facts], Explanation]] = {
 def _carriers(facts: Facts) -> list[Presence]:
     """Who may be handed it: every provider of every worker, or the one that may have it already."""
     message = facts.message
-    if message.resends == 0 or message.provider is None:
+    if (message.resends == 0 and message.doubted_at is None) or message.provider is None:
         return facts.workers
     return [presence for presence in facts.workers if presence.provider == message.provider]
 

@@ -229,7 +229,8 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "error_reason": settlement.error_reason,
         "duration_ms": settlement.duration_ms,
         "failed_at": now if status is Status.FAILED else None,
-        "doubted_at": now if in_doubt else None,
+        # As long as somebody may have it, whatever was answered since.
+        "doubted_at": now if settlement.may_be_taken or claimed.only_provider is not None else None,
     }
 
 

@@ -51,7 +51,7 @@ def concluded(
 ) -> Outcome:
     """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided.
 
-    `fails_over`: another provider takes at once what this one could not.
+    `fails_over`: another provider takes at once what this one could not, and cannot have.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -71,7 +71,7 @@ def concluded(
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
-            return _not_now(ready, result, now, fails_over=fails_over)
+            return _not_now(ready, result, now, fails_over=fails_over and result.not_taken)
         case _:
             assert_never(result.kind)
 
@@ -187,6 +187,7 @@ def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
             error_reason=reason,
             duration_ms=now - claimed.received_at,
             is_dead_letter=True,
+            may_be_taken=not result.not_taken,
         )
     delay = policy.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
     event = _retry_event(claimed, result, now, delay, next_attempt=claimed.attempt + 1)
@@ -220,6 +221,7 @@ def _with_error(
         "error_category": result.category,
         "error_reason": result.message,
         "duration_ms": now - ready.claimed.received_at,
+        "may_be_taken": not result.not_taken,
     }
     return Settlement(ready.claimed, status, (*_steps(ready), event), **{**fields, **changes})
 

@@ -67,4 +67,5 @@ class MailboxProvider:
             category=Category.TRANSIENT,
             message=reason,
             blames_provider=code == "MAILBOX_NOT_WRITABLE",
+            not_taken=True,
         )

@@ -21,6 +21,7 @@ class Meaning:
     category: Category
     blames_provider: bool = False
     retry_after: Instant | None = None
+    not_taken: bool = True
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
         """A pause that the provider asks for lengthens ours, and never shortens it."""
@@ -33,6 +34,7 @@ class Meaning:
             original_code=original_code,
             retry_after=max(retry_after or 0, self.retry_after or 0) or None,
             blames_provider=self.blames_provider,
+            not_taken=self.not_taken,
         )
 
 
@@ -51,8 +53,12 @@ class Vocabulary:
     ) -> Meaning:
         return Meaning(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
 
+    def unclear(self, code: str, category: Category = Category.TRANSIENT) -> Meaning:
+        """It had the whole mail and says that it failed, but not when: it alone may be asked again."""
+        return Meaning(self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, not_taken=False)
+
     def in_doubt(self, code: str, category: Category = Category.TIMEOUT) -> Meaning:
-        return Meaning(self.provider, ResultKind.IN_DOUBT, code, category, blames_provider=True)
+        return Meaning(self.provider, ResultKind.IN_DOUBT, code, category, blames_provider=True, not_taken=False)
 
 
 def addresses_in(text: str) -> set[str]:

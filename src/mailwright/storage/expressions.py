@@ -2,46 +2,35 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Integer, Text, func, literal
+from sqlalchemy import ColumnElement, Double, Integer, Text, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from mailwright.domain.clock import Instant
 
 
-def uuid7_from(random: ColumnElement[str], now: Instant) -> ColumnElement[str]:
-    """A UUIDv7 of this moment from a column of `random_hex`."""
+def random_uuid7(now: Instant) -> ColumnElement[str]:
+    """A UUIDv7 of this moment, another in every row."""
     head = f"{now & 0xFFFF_FFFF_FFFF:012x}"
-    tail = [func.substr(random, start, length) for start, length in ((1, 3), (4, 3), (7, 12))]
-    return (
-        literal(f"{head[:8]}-{head[8:]}-7", Text)
-        + tail[0]
-        + literal("-a", Text)
-        + tail[1]
-        + literal("-", Text)
-        + tail[2]
-    )
+    return _RandomUuid7(literal(f"{head[:8]}-{head[8:]}-7", Text))
 
 
-def random_hex() -> ColumnElement[str]:
-    """Eighteen random hexadecimal digits or more, others in every row."""
-    return _RandomHex()
-
-
-class _RandomHex(FunctionElement[str]):
+class _RandomUuid7(FunctionElement[str]):
     type = Text()
     inherit_cache = True
 
 
-@compiles(_RandomHex, "postgresql")
-def _from_uuid4(_element: Any, _compiler: Any, **_: Any) -> str:
-    # Without the two digits of a UUIDv4 that are the same in all of them.
-    return "overlay(replace(CAST(gen_random_uuid() AS text), '-', '') placing '' from 13 for 5)"
+@compiles(_RandomUuid7, "postgresql")
+def _in_place_of_the_head(element: Any, compiler: Any, **how: Any) -> str:
+    # The rest of a UUIDv4 is as random, and has the right variant.
+    head = compiler.process(element.clauses, **how)
+    return f"overlay(CAST(gen_random_uuid() AS text) placing {head} from 1 for 15)"
 
 
-@compiles(_RandomHex, "sqlite")
-def _from_random_blob(_element: Any, _compiler: Any, **_: Any) -> str:
-    return "lower(hex(randomblob(9)))"
+@compiles(_RandomUuid7, "sqlite")
+def _after_the_head(element: Any, compiler: Any, **how: Any) -> str:
+    head = compiler.process(element.clauses, **how)
+    return f"printf('%s%03x-a%03x-%012x', {head}, random() & 4095, random() & 4095, random() & 281474976710655)"
 
 
 class json_text(FunctionElement[Any]):  # noqa: N801 - reads as the function that it is

@@ -264,8 +264,14 @@ messages = Table(
     ),
     Index("ix_messages_tenant_id_to_email", "tenant_id", "to_email", "id"),
     Index("ix_messages_tenant_id_id", "tenant_id", "id"),
+    # A campaign writes to an address once.
     Index(
-        "ix_messages_of_campaign", "campaign_key", "to_email", sqlite_where=_OF_CAMPAIGN, postgresql_where=_OF_CAMPAIGN
+        "uq_messages_campaign_key_to_email",
+        "campaign_key",
+        "to_email",
+        unique=True,
+        sqlite_where=_OF_CAMPAIGN,
+        postgresql_where=_OF_CAMPAIGN,
     ),
 )
 

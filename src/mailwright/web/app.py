@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from mailwright.web import (
+    campaigns,
     contacts,
     dead_letters,
     email,
@@ -14,7 +15,9 @@ from mailwright.web import (
     images,
     imports,
     inbound,
+    journal,
     lists,
+    progress,
     public,
     segments,
     suppressions,
@@ -39,6 +42,8 @@ def create_app(parts: ApiParts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
+    # Whoever stops the server calls this first: answers that do not end by themselves end then.
+    app.state.stop = parts.live.close
     for routes in (
         email,
         dead_letters,
@@ -50,6 +55,9 @@ def create_app(parts: ApiParts) -> FastAPI:
         templates,
         images,
         forecast,
+        campaigns,
+        progress,
+        journal,
         inbound,
         health,
     ):

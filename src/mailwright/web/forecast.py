@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from mailwright.domain.clock import DAY
@@ -60,12 +60,17 @@ class CampaignExplanationAnswer(Answer):
     then: str | None
 
 
-@router.get("/forecast", responses=answering({HTTPStatus.OK: ForecastAnswer}, HTTPStatus.BAD_REQUEST))
-async def show(
-    parts: Parts, caller: Calling, days: Annotated[int, Query(ge=1, le=365, description="How far to look.")] = 365
-) -> Response:
+class ForecastQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    days: Annotated[int, Field(ge=1, le=365, description="How far to look.")] = 365
+
+
+@router.get("/forecast", responses=answering({HTTPStatus.OK: ForecastAnswer}))
+async def show(parts: Parts, caller: Calling, query: Annotated[ForecastQuery, Query()]) -> Response:
     """Your campaigns in line, on the rules and counters of this moment."""
-    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=days * DAY)
+    horizon = query.days * DAY
+    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=horizon)
     return json_response(found.as_dict())
 
 

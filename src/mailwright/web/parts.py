@@ -24,7 +24,9 @@ from mailwright.outbox.operate import Operations
 from mailwright.outbox.queue import QueueGauges
 from mailwright.sources.api.keys import Keys
 from mailwright.sources.api.mail import Mail
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.storage.database import Database
+from mailwright.web.live import Live
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class ApiParts:
     mail: Mail = field(init=False)
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
+    campaigns: Campaigns = field(init=False)
+    live: Live = field(init=False)
 
     def __post_init__(self) -> None:
         images = ImageStore(self.database, self.clock, self.images_folder)
@@ -77,6 +81,8 @@ class ApiParts:
         object.__setattr__(self, "mail", Mail(self.database, self.clock, self.intake))
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
+        object.__setattr__(self, "campaigns", Campaigns(self.database, self.clock, self.templates))
+        object.__setattr__(self, "live", Live(self.database, self.clock))
 
     async def opting_in(self) -> OptingIn:
         """Its links are signed with the secret that the other links for readers are signed with."""

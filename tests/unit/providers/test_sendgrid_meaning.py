@@ -17,6 +17,7 @@ from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
 SENT, RETRIED, FAILED, DOUBT = ResultKind.SENT, ResultKind.RETRYABLE, ResultKind.FAILED, ResultKind.IN_DOUBT
 PERMANENT, OURS, QUOTA = Category.PERMANENT, Category.CONFIGURATION, Category.QUOTA
 TRANSIENT, TIMEOUT = Category.TRANSIENT, Category.TIMEOUT
+MAYBE_TAKEN = (408, 500, 502, 503, 504)
 UNVERIFIED = "The from address does not match a verified Sender Identity."
 
 TABLE = [
@@ -52,6 +53,7 @@ async def test_each_answer_means_one_thing(
         assert (result.kind, result.code, result.category) == (kind, code, category)
         assert (result.provider, result.original_code) == ("sendgrid", str(status))
         assert result.blames_provider is blames
+        assert result.not_taken is (status >= 400 and status not in MAYBE_TAKEN)
         assert words in (result.message or "")
         assert len(server.requests) == 1
 
@@ -74,8 +76,10 @@ async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: in
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(status, "whatever", Location="/elsewhere"))
         result = await sendgrid.send(a_mail())
-        assert (result.kind, result.code, result.category) == (RETRIED, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
+        kind = DOUBT if status >= 500 else RETRIED  # something before SendGrid said it, and cannot know
+        assert (result.kind, result.code, result.category) == (kind, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
         assert result.message == f"unknown answer: {status} whatever"
+        assert not result.not_taken
         assert len(server.requests) == 1
 
 
@@ -85,7 +89,8 @@ def test_every_status_has_a_meaning(headers: dict[str, str]) -> None:
     for status in range(100, 1_000):
         result = answered(Reply(status, headers, b"<p>?</p>"), 0)
         assert (result.kind is SENT) == (status == 202 and "X-Message-Id" in headers)
-        assert (result.kind is DOUBT) == (result.kind is not SENT and (status // 100 == 2 or status in (502, 504)))
+        is_unknowable = status // 100 == 2 or (status >= 500 and status not in (500, 503))
+        assert (result.kind is DOUBT) == (result.kind is not SENT and is_unknowable)
         assert result.kind is SENT or (result.code and result.category and result.message)
 
 

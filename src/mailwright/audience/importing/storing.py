@@ -72,7 +72,8 @@ async def store(tx: Runner, people: Sequence[Person], aim: Aim) -> dict[str, Res
     if tagged:
         await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=aim.tenant_id)
     if aim.list_key is not None:
-        joining = [row for row in rows if results.get(row["email"], ADDED)[0] is not Outcome.REFUSED]
+        refused = {email for email, result in results.items() if result[0] is Outcome.REFUSED}
+        joining = [row for row in rows if row["email"] not in refused] if refused else rows
         await tx.count(
             JOIN_IMPORTED,
             people=joining,

@@ -1,8 +1,10 @@
--- Whoever was ever on the list stays as they are: an import puts nobody back whom it was left by.
+-- Whoever was ever on the list stays as they are: nobody who left is put back. Only whoever was still to confirm has done
+-- so now, by the word of whoever imports them.
 INSERT INTO subscriptions (tenant_id, contact_key, list_key, subscribed_at, source)
 SELECT c.tenant_id, c.id, CAST(:list_key AS text), CAST(:now AS bigint), CAST(:source AS text)
 FROM rows(:people: email text) AS p
 CROSS JOIN contacts AS c
 WHERE c.tenant_id = :tenant_id AND c.email = p.email
 ORDER BY c.id
-ON CONFLICT (contact_key, list_key) DO NOTHING
+ON CONFLICT (contact_key, list_key) DO UPDATE SET is_pending = false
+WHERE subscriptions.is_pending AND subscriptions.unsubscribed_at IS NULL

@@ -1,5 +1,6 @@
 -- The lists that anybody may see, and those that this person has to do with.
-SELECT l.list_key, l.name, l.description, l.is_public, s.subscribed_at, s.unsubscribed_at,
+SELECT l.list_key, l.name, l.description, l.is_public, s.unsubscribed_at,
+  CASE WHEN s.is_pending THEN NULL ELSE s.subscribed_at END AS subscribed_at,
   EXISTS (
     SELECT 1 FROM suppressions AS x
     WHERE x.tenant_id = l.tenant_id AND x.email = :email AND x.list_key = l.list_key

@@ -1,11 +1,12 @@
--- A provider's own report proves that it has the mail: that ends a doubt, also one that was closed as unknown, and a
--- resend that has not begun, even if a worker holds it already: without its token that worker cannot begin it.
+-- A provider's own report proves that it has the mail: that ends a doubt, also one that was closed as unknown, and any
+-- later attempt that waits or has failed, even if a worker holds it already: without its token it cannot be begun.
 UPDATE deliveries
 SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL, claims = 0, claim_token = NULL,
     locked_by = NULL, locked_at = NULL, error_code = NULL, error_category = NULL, error_reason = NULL,
-    provider_message_id = COALESCE(p.provider_message_id, deliveries.provider_message_id),
+    provider_message_id = COALESCE(p.provider_message_id, deliveries.provider_message_id), failed_at = NULL,
     sent_at = COALESCE(attempted_at, CAST(:now AS bigint))
 FROM rows(:proofs: message_key bigint, provider_message_id text) AS p
 WHERE deliveries.message_key = p.message_key
-  AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN') OR (status = 'RETRY_SCHEDULED' AND doubted_at IS NOT NULL))
+  AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
+    OR (status IN ('RETRY_SCHEDULED', 'FAILED') AND (doubted_at IS NOT NULL OR resends > 0)))
 RETURNING deliveries.message_key

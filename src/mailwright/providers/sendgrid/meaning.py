@@ -23,7 +23,7 @@ _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
 
 _words = Vocabulary(PROVIDER)
-failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
+failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,19 @@ MEANINGS = (
     row(403, failed("SENDGRID_FORBIDDEN", NOT_FOR_US)),
     row(404, failed("SENDGRID_NOT_FOUND", NOT_FOR_US)),
     row(405, failed("SENDGRID_METHOD_NOT_ALLOWED", NOT_FOR_US)),
-    row(408, retried("SENDGRID_TIMEOUT", Category.TIMEOUT, blame=True)),
+    row(408, unclear("SENDGRID_TIMEOUT", Category.TIMEOUT)),
     row(413, failed("SENDGRID_TOO_LARGE")),
     row(415, failed("SENDGRID_BAD_REQUEST")),
     row(429, retried("SENDGRID_RATE_LIMIT", Category.QUOTA)),
-    row(500, retried("SENDGRID_SERVER_ERROR", blame=True)),
+    row(500, unclear("SENDGRID_SERVER_ERROR")),
     # A gateway that got no answer does not know either whether the mail was taken.
     row(502, in_doubt("SENDGRID_NO_ANSWER")),
-    row(503, retried("SENDGRID_SERVICE_UNAVAILABLE", blame=True)),
+    row(503, unclear("SENDGRID_SERVICE_UNAVAILABLE")),
     row(504, in_doubt("SENDGRID_NO_ANSWER")),
 )
-UNKNOWN = retried("SENDGRID_UNKNOWN_ANSWER", blame=True)
+UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
+# Something that stands before SendGrid made it up: it knows no more than a gateway does.
+UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", Category.TRANSIENT)
 
 # Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
 CUT_BEFORE = {
@@ -84,7 +86,8 @@ def answered(reply: Reply, now: Instant) -> SendResult:
     for candidate in MEANINGS:
         if reply.status in candidate.statuses and candidate.text.search(text):
             return candidate.meaning.result(text, str(reply.status), pause)
-    return UNKNOWN.result(f"unknown answer: {reply.status} {text}", str(reply.status), pause)
+    unknown = UNKNOWN_FAULT if reply.status >= 500 else UNKNOWN
+    return unknown.result(f"unknown answer: {reply.status} {text}", str(reply.status), pause)
 
 
 def fair(result: SendResult, message: Outgoing, author: str) -> SendResult:

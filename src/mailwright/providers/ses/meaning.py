@@ -27,7 +27,7 @@ _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
 
 _words = Vocabulary(PROVIDER)
-failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
+failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,12 @@ MEANINGS = (
     row(STALE, KEYS_EXPIRED),
     row(DENIED, ACCESS_DENIED),
     row("UnknownOperation*", failed("SES_WRONG_ADDRESS", NOT_FOR_US)),
-    row(DOWN, retried("SES_SERVICE_UNAVAILABLE", blame=True)),
-    row("RequestTimeout*", retried("SES_TIMEOUT", Category.TIMEOUT, blame=True)),
+    row(DOWN, unclear("SES_SERVICE_UNAVAILABLE")),
+    row("RequestTimeout*", unclear("SES_TIMEOUT", Category.TIMEOUT)),
 )
-UNKNOWN = retried("SES_UNKNOWN_ANSWER", blame=True)
+UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
+# Something that stands before SES made it up: it knows no more than a gateway does.
+UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", Category.TRANSIENT)
 
 # Whoever did not say which error it is may not be SES, but something that stands before it.
 NAMELESS = {
@@ -137,7 +139,8 @@ def refused(reply: Reply) -> SendResult:
     for candidate in MEANINGS:
         if name is not None and candidate.names.match(name) and candidate.text.search(said(reply)):
             return candidate.meaning.result(text, original, pause)
-    return UNKNOWN.result(f"unknown answer: {reply.status} {name or ''}: {text}", original, pause)
+    unknown = UNKNOWN_FAULT if name is None and reply.status >= 500 else UNKNOWN
+    return unknown.result(f"unknown answer: {reply.status} {name or ''}: {text}", original, pause)
 
 
 def cut(cause: Cut) -> SendResult:

@@ -162,9 +162,9 @@ class Campaigns:
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
                 await defer.hold(tx, entry.lane, SCHEDULED, begins_at)
-            test = entry.content.test
-            if test is not None and test.decides_at is not None and test.decides_at > now:
-                await defer.hold(tx, entry.lane, WAITS_FOR_WINNER, test.decides_at)
+            contest = entry.content.contest
+            if contest is not None and contest.decides_at is not None and contest.decides_at > now:
+                await defer.hold(tx, entry.lane, WAITS_FOR_WINNER, contest.decides_at)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
             return await self._move(tx, acting, Action.RESUME, campaign, status)
 
@@ -229,7 +229,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, Action.EXTEND)
             entry = await _entry(tx, campaign)
-            if entry.walk_ended_at is None or entry.content.test is not None:
+            if entry.walk_ended_at is None or entry.content.contest is not None:
                 raise NotPossibleNow("The campaign still goes through its audience: whoever joins now is met as well.")
             if segment is not None:
                 wider = await with_segment(tx, campaign.tenant_id, entry.content.filter, segment)

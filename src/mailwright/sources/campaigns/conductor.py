@@ -18,7 +18,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import defer
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.sources.campaigns import winner
-from mailwright.sources.campaigns.entries import Entry, Test, change_entry, entry_of
+from mailwright.sources.campaigns.entries import Contest, Entry, change_entry, entry_of
 from mailwright.sources.campaigns.progress import LANE_COUNTS
 from mailwright.sources.campaigns.walk import walk_on
 from mailwright.storage.database import Database, Transaction
@@ -129,8 +129,8 @@ class Conductor:
             found = await _counts(tx, walked)
             if entry is None or not _may_be_completed(entry) or _is_moving(found):
                 return False
-            if entry.content.test is not None:
-                return await _go_on_with_test(tx, entry, entry.content.test, now)
+            if entry.content.contest is not None:
+                return await _go_on_with_contest(tx, entry, entry.content.contest, now)
             await change_entry(tx, entry.campaign_key, completed_at=now)
             if _is_clean(found):
                 await _sent(tx, entry.campaign_key, now)
@@ -152,15 +152,15 @@ class Conductor:
         return False
 
 
-async def _go_on_with_test(tx: Transaction, entry: Entry, test: Test, now: Instant) -> bool:
+async def _go_on_with_contest(tx: Transaction, entry: Entry, contest: Contest, now: Instant) -> bool:
     """The part that tries the versions has got its mail: its readers have their time, then the winner is found."""
-    if test.decides_at is None:
-        decides_at = now + test.wait
-        content = replace(entry.content, test=replace(test, decides_at=decides_at))
+    if contest.decides_at is None:
+        decides_at = now + contest.wait
+        content = replace(entry.content, contest=replace(contest, decides_at=decides_at))
         await change_entry(tx, entry.campaign_key, content=content.as_text())
         await defer.hold(tx, entry.lane, WAITS_FOR_WINNER, decides_at)
         return True
-    if now < test.decides_at:
+    if now < contest.decides_at:
         return False
     await winner.decide(tx, entry, now, actor=winner.FIGURES)
     return True

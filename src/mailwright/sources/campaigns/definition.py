@@ -104,6 +104,13 @@ class Experiment(Part):
     wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
     winner_by: Literal["opens", "clicks"] = "clicks"
 
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Experiment":
+        """The winner is chosen by its name."""
+        if len({variant.name for variant in self.variants}) < len(self.variants):
+            raise ValueError("two variants have the same name")
+        return self
+
 
 class Definition(Part):
     """Everything but the campaign's state."""

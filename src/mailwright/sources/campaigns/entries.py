@@ -23,7 +23,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Contest:
     """Only a part of the audience gets the versions; everyone else waits for the better one."""
 
     winner_by: str
@@ -39,7 +39,7 @@ class Frozen:
     payload: dict[str, Any]  # the same in every message: sender, reply-to, the campaign's own variables
     lists: tuple[str, ...]
     filter: dict[str, Any] | None
-    test: Test | None = None  # None without an experiment, and once it is decided
+    contest: Contest | None = None  # None without an experiment, and once it is decided
 
     def as_text(self) -> str:
         return orjson.dumps(self).decode()
@@ -48,8 +48,8 @@ class Frozen:
     def read(cls, text: str) -> "Frozen":
         found = orjson.loads(text)
         versions = tuple(Version(**version) for version in found["versions"])
-        test = Test(**found["test"]) if found.get("test") else None
-        return cls(versions, found["payload"], tuple(found["lists"]), found["filter"], test)
+        contest = Contest(**found["contest"]) if found["contest"] else None
+        return cls(versions, found["payload"], tuple(found["lists"]), found["filter"], contest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.locales import EVERYONE
 from mailwright.domain.unsubscribe import GENERAL
 from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.entries import Frozen, Test, Version
+from mailwright.sources.campaigns.entries import Contest, Frozen, Version
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
@@ -94,7 +94,7 @@ async def freeze(
         raise Refused(list(examined.problems))
     versions = [await _stored(store, tenant_id, campaign_id, draft) for draft in examined.drafts]
     content = Frozen(
-        tuple(versions), _payload(campaign_id, definition), definition.lists, examined.filter, _test(definition)
+        tuple(versions), _payload(campaign_id, definition), definition.lists, examined.filter, _contest(definition)
     )
     return Startable(content, examined.planned, examined.warnings)
 
@@ -149,12 +149,12 @@ def _payload(campaign_id: str, definition: Definition) -> dict[str, Any]:
     return payload
 
 
-def _test(definition: Definition) -> Test | None:
+def _contest(definition: Definition) -> Contest | None:
     """None where there is nobody left for a winner: then the versions share the whole audience."""
     experiment = definition.experiment
     if experiment is None or experiment.test_percent == 100:
         return None
-    return Test(experiment.winner_by, experiment.wait_minutes * MINUTE)
+    return Contest(experiment.winner_by, experiment.wait_minutes * MINUTE)
 
 
 async def _filter(

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from mailwright.domain.campaign import CampaignStatus, QueueStatus
+from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.outbox.workers import sending_rate
 from mailwright.storage.database import Database, Transaction
@@ -49,7 +49,7 @@ class Place:
     campaign_status: CampaignStatus
     status: QueueStatus
     defer_reason: str | None
-    deferred_until: Instant | None
+    deferred_until: Instant | None  # UNTIL_TOLD: until a person ends the wait
     is_walked: bool
     planned: int
     recipients: int
@@ -96,7 +96,7 @@ async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Po
         found = await counts(tx, active) if active is not None else None
     rate = await sending_rate(database, now)
     waiting = [each for each in line if each is not active]
-    upcoming = [each.deferred_until for each in waiting if each.deferred_until is not None]
+    upcoming = [until for each in waiting if (until := _known_end(each)) is not None]
     left = found.waiting + found.sending if found is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
     return Poll(
@@ -107,8 +107,13 @@ async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Po
         queued=len(waiting),
         next_campaign_at=min(upcoming, default=None),
         reason=active.defer_reason if active else None,
-        next_run_at=active.deferred_until if active else None,
+        next_run_at=_known_end(active) if active else None,
     )
+
+
+def _known_end(place: Place) -> Instant | None:
+    """None where only a person ends the wait."""
+    return None if place.deferred_until == UNTIL_TOLD else place.deferred_until
 
 
 def _active(line: list[Place]) -> Place | None:

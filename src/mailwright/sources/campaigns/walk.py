@@ -2,7 +2,7 @@
 
 Each portion is one transaction that also moves the mark `walked_to`, so a walk that was cut off goes on where it ended:
 nobody is left out and nobody is met twice. Whoever is met again all the same, as in a second walk for latecomers, is
-known by the key of campaign and contact.
+known by the address: a campaign has one message for each, and the database holds it to that.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, func, insert, literal, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, case, func, insert, literal, select, true, update
 
 from mailwright.audience.segments import audience, is_on
 from mailwright.domain.campaign import CampaignStatus
@@ -21,7 +21,7 @@ from mailwright.domain.unsubscribe import GENERAL
 from mailwright.ops import metrics
 from mailwright.sources.campaigns.entries import Entry, Version, entry_of
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.expressions import random_hex, uuid7_from
+from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import campaigns, contacts, deliveries, intake, messages, queue_entries
 
 # Large enough that the commit is not what costs, small enough that other writers do not wait for long.
@@ -52,7 +52,7 @@ async def walk_on(database: Database, clock: Clock, campaign_key: int) -> Entry 
 async def count_newcomers(tx: Transaction, entry: Entry, now: Instant) -> int:
     """How many people another walk would write to: whoever is in the audience now and has no message yet."""
     people = audience(entry.tenant_id, entry.content.lists, entry.content.filter, now)
-    fresh = and_(people, ~_known(entry, contacts.c.id).exists())
+    fresh = and_(people, ~_known(entry, contacts.c.email).exists())
     rows = await tx.execute(select(func.count()).select_from(contacts).where(fresh))
     return int(rows[0][0])
 
@@ -83,7 +83,8 @@ async def _store(tx: Transaction, entry: Entry, people: ColumnElement[bool], now
     before = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
     columns, rows = _messages(entry, people, now)
     await tx.execute(insert(messages).from_select(columns, rows))
-    mine = and_(messages.c.campaign_key == entry.campaign_key, messages.c.id > before)
+    # In the order of keys from here on: along the campaign's own index each portion would pass all that came before.
+    mine = and_(messages.c.id > before, func.coalesce(messages.c.campaign_key, 0) == entry.campaign_key)
     fresh = select(
         messages.c.id,
         messages.c.tenant_id,
@@ -103,7 +104,10 @@ async def _store(tx: Transaction, entry: Entry, people: ColumnElement[bool], now
 
 def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
     """What an accepted request would have brought, made by the database itself from its contacts."""
-    number = func.row_number().over(order_by=contacts.c.email) - 1 + entry.walked
+    versions = entry.content.versions
+    shared = sum(version.share for version in versions)
+    # Where all get the same, the numbers would only keep the database from going straight along its index.
+    number = func.row_number().over(order_by=contacts.c.email) - 1 + entry.walked if len(versions) > 1 else literal(0)
     chosen = (
         select(
             contacts.c.id,
@@ -112,18 +116,15 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
             contacts.c.locale,
             _list_of(entry.content.lists).label("list_key"),
             (number * STEP % 100).label("hundredth"),
-            random_hex().label("random"),
         )
         .where(people)
         .subquery("chosen")
     )
-    versions = entry.content.versions
     values: dict[str, ColumnElement[Any]] = {
-        "outbox_id": uuid7_from(chosen.c.random, now),
+        "outbox_id": random_uuid7(now),
         "tenant_id": literal(entry.tenant_id),
         "source": literal(Source.CAMPAIGN.value),
         "request_id": literal(entry.campaign_id),
-        "dedupe_key": _key(entry, chosen.c.id),
         "to_email": chosen.c.email,
         "contact_key": chosen.c.id,
         "recipient_id": chosen.c.contact_id,
@@ -139,18 +140,20 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
         "campaign_key": literal(entry.campaign_key),
         "created_at": literal(now),
     }
-    shared = sum(version.share for version in versions)
-    wanted = and_(chosen.c.hundredth < shared, ~_known(entry, chosen.c.id).exists())
+    wanted = true() if shared == 100 else chosen.c.hundredth < shared
+    if not _is_first(entry):
+        wanted = and_(wanted, ~_known(entry, chosen.c.email).exists())
     return list(values), select(*values.values()).where(wanted).order_by(chosen.c.email)
 
 
-def _known(entry: Entry, contact: ColumnElement[int]) -> Select[Any]:
-    mine = and_(messages.c.tenant_id == entry.tenant_id, messages.c.dedupe_key == _key(entry, contact))
+def _is_first(entry: Entry) -> bool:
+    """In its first walk a campaign meets nobody who has a message; in a later one it counts from nothing again."""
+    return entry.recipients <= entry.walked
+
+
+def _known(entry: Entry, email: ColumnElement[str]) -> Select[Any]:
+    mine = and_(messages.c.campaign_key == entry.campaign_key, messages.c.to_email == email)
     return select(messages.c.id).where(mine)
-
-
-def _key(entry: Entry, contact: ColumnElement[int]) -> ColumnElement[str]:
-    return literal(f"campaign:{entry.campaign_key}:", Text) + cast(contact, Text)
 
 
 def _list_of(lists: Sequence[str]) -> ColumnElement[str]:

@@ -59,16 +59,16 @@ def best(found: Sequence[Standing]) -> Standing:
 
 async def decide(tx: Transaction, entry: Entry, now: Instant, *, actor: str, name: str | None = None) -> str:
     """The winner is for everyone who has no mail yet: they are met by a second walk from the first address on."""
-    test = entry.content.test
-    if test is None:
+    contest = entry.content.contest
+    if contest is None:
         raise InvalidInput("the campaign has no experiment that is to be decided", field="version")
-    found = await standings(tx, entry, test.winner_by)
+    found = await standings(tx, entry, contest.winner_by)
     chosen = best(found).name if name is None else name
     version = next((each for each in entry.content.versions if each.name == chosen), None)
     if version is None:
         names = ", ".join(each.name for each in entry.content.versions)
         raise InvalidInput(f"there is no version {chosen}; there are {names}", field="version")
-    content = replace(entry.content, versions=(replace(version, share=100),), test=None)
+    content = replace(entry.content, versions=(replace(version, share=100),), contest=None)
     fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
     await change_entry(tx, entry.campaign_key, content=content.as_text(), **fresh)
     await defer.let_go(tx, entry.lane)
@@ -81,7 +81,7 @@ async def decide(tx: Transaction, entry: Entry, now: Instant, *, actor: str, nam
         tenant_id=entry.tenant_id,
         detail={
             "winner": chosen,
-            "by": test.winner_by,
+            "by": contest.winner_by,
             "versions": [{"name": each.name, "sent": each.sent, "answered": each.answered} for each in found],
         },
     )

@@ -91,9 +91,10 @@ def _make_room_in_lanes() -> None:
         )
     op.add_column("messages", sa.Column("campaign_key", sa.BigInteger(), nullable=True))
     op.create_index(
-        "ix_messages_of_campaign",
+        "uq_messages_campaign_key_to_email",
         "messages",
         ["campaign_key", "to_email"],
+        unique=True,
         sqlite_where=_OF_CAMPAIGN,
         postgresql_where=_OF_CAMPAIGN,
     )

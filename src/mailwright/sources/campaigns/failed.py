@@ -1,0 +1,37 @@
+"""Failed recipients: whose mail of a campaign did not leave, and why, page by page."""
+
+from dataclasses import dataclass
+
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Transaction
+from mailwright.storage.statements import statement
+
+FAILED_OF_LANE = statement(__package__, "failed_of_lane")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecipient:
+    message_key: int
+    email: str
+    outbox_id: str
+    error_code: str | None
+    error_reason: str | None
+    attempts: int
+    failed_at: Instant | None
+
+
+async def failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
+    """In the order in which the audience was met; `after` is the last `message_key` of the page before."""
+    rows = await tx.run(FAILED_OF_LANE, lane=lane, after=after, limit=limit)
+    return [
+        FailedRecipient(
+            row.message_key,
+            row.to_email,
+            row.outbox_id,
+            row.error_code,
+            row.error_reason,
+            row.attempts,
+            row.failed_at,
+        )
+        for row in rows
+    ]

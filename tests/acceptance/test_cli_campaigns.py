@@ -1,0 +1,144 @@
+"""Campaigns at the command line: from a file of people to a report, and a stream that ends when the server does."""
+
+import asyncio
+import csv
+import io
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.commands import Commands
+
+PEOPLE = "email,name,plan\nada@example.com,Ada,gold\nalan@example.com,Alan,basic\ngrace@example.com,Grace,gold\n"
+LETTER = """# Hello {{ name }}
+
+You are on {{ plan }}, and it is {{ season }}. [Leave]({{ unsubscribe_url }}) {{ postal_address }}
+"""
+CREATE = ("campaign", "create", "--name", "News", "--subject", "For {{ name }}", "--markdown", "letter.md")
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> Commands:
+    commands = Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    (tmp_path / "letter.md").write_text(LETTER)
+    await commands.ok("db", "upgrade")
+    await commands.ok("lists", "create", "news")
+    await commands.ok("contacts", "import", "people.csv", "--list", "news")
+    return commands
+
+
+@pytest.mark.promise("cli-campaign")
+async def test_a_campaign_goes_from_a_file_to_a_report(here: Commands) -> None:
+    made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")
+    campaign_id = made.out.strip()
+    assert made.out == f"{campaign_id}\n"
+    assert "It can start: 3 recipients." in (await here.ok("campaign", "preflight", campaign_id)).out
+    tried = await here.ok("campaign", "test", campaign_id, "me@example.com", "--as", "ada@example.com")
+
+    started = await here.ok("campaign", "start", campaign_id)
+    assert started.out == "News: 3 recipients; workers send it now.\n"
+    await here.ok("worker", "--drain")
+    held = (await here.ok("campaign", "show", campaign_id, "--json")).json
+    assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
+    assert (held["counts"]["sent"], held["percent"]) == (2, 66.7)
+    assert "held by the daily limit until" in (await here.ok("campaign", "show", campaign_id)).out
+    assert "It is held by its own daily limit until" in (await here.ok("campaign", "explain", campaign_id)).out
+
+    assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("None")
+    await here.ok("worker", "--drain")
+    watched = await here.ok("campaign", "show", campaign_id, "--watch")
+    assert ("✓ SENT" in watched.out, "3 of 3 sent" in watched.out) == (True, True)
+    on_stdout = (await here.ok("campaign", "report", "--csv", campaign_id)).out
+    await here.ok("campaign", "report", campaign_id, "--csv", "report.csv")
+    assert (here.folder / "report.csv").read_bytes().decode() == on_stdout
+    rows = list(csv.DictReader(io.StringIO(on_stdout)))
+    assert [(row["email"], row["status"]) for row in rows] == [
+        ("ada@example.com", "SENT"),
+        ("alan@example.com", "SENT"),
+        ("grace@example.com", "SENT"),
+    ]
+    lines = (await here.ok("campaign", "report", campaign_id, "--json")).out.splitlines()
+    assert [json.loads(line)["message_id"] for line in lines] == [row["message_id"] for row in rows]
+    mails = {path.name for path in (here.folder / "var/mailbox/new").iterdir()}
+    assert mails == {f"{each}.mailwright" for each in (tried.out.strip(), *(row["message_id"] for row in rows))}
+    done = (await here.ok("journal", "--subject", campaign_id, "--json")).json
+    assert [deed["action"] for deed in reversed(done)] == [
+        "campaign.create",
+        "campaign.test",
+        "campaign.start",
+        "campaign.edit_limits",
+    ]
+    assert {deed["actor"] for deed in done} == {"console"}
+
+
+@pytest.mark.promise("cli-campaign")
+async def test_a_refusal_names_every_reason_and_scripts_can_trust_the_exit_code(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "nobody", "--list", "news")).out.strip()
+    for command in ("preflight", "start"):
+        refused = await here.run("campaign", command, campaign_id)
+        assert refused.code == 1
+        assert ("UNKNOWN_LIST" in refused.err, "MISSING_VARIABLE" in refused.err) == (True, True)
+    assert (await here.ok("campaign", "show", campaign_id, "--json")).json["status"] == "DRAFT"
+    for command in ("pause", "resume", "retry-failed", "accept-failures", "extend"):
+        impossible = await here.run("campaign", command, campaign_id)
+        assert (impossible.code, impossible.out) == (1, "")
+        assert "The campaign is DRAFT" in impossible.err
+    unknown = await here.run("campaign", "start", "none")
+    assert (unknown.code, unknown.err) == (1, "There is no campaign with this id here.\n")
+    wrong = await here.run(*CREATE, "--list", "No", "--timezone", "Mars", "--rate-per-hour", "many")
+    assert wrong.code == 2
+    for field in ("lists[0]", "limits.timezone", "limits.ratePerHour"):
+        assert f"{field}: " in wrong.err
+    assert (await here.run("campaign", "create", "--name", "x")).code == 2
+    assert len((await here.ok("campaign", "list", "--json")).json) == 1
+
+
+async def test_a_scheduled_campaign_waits_and_may_be_paused_copied_and_cancelled(here: Commands) -> None:
+    create = (*CREATE, "--list", "news", "--var", "season=spring", "--schedule", "2099-01-15T08:00+01:00")
+    versions = ("--variant", "plain", "--variant", "bold=News! News!", "--test-percent", "40")
+    campaign_id = (await here.ok(*create, *versions)).out.strip()
+    started = await here.ok("campaign", "start", campaign_id)
+    assert "3 recipients; scheduled for 2099-01-15, 07:00:00 UTC" in started.out
+    assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
+    assert "paused" in (await here.ok("campaign", "list")).out
+    assert (await here.ok("campaign", "resume", campaign_id)).out == "News is now ○ READY\n"
+    assert (await here.ok("campaign", "cancel", campaign_id)).out == "News is now – CANCELLED\n"
+    copy = (await here.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
+    definition = (await here.ok("campaign", "show", copy, "--json")).json["definition"]
+    assert (definition["name"], definition["experiment"]["testPercent"]) == ("Again", 40)
+    assert definition["experiment"]["variants"] == [{"name": "plain"}, {"name": "bold", "subject": "News! News!"}]
+
+
+@pytest.mark.promise("progress-stream")
+async def test_whoever_listens_hears_of_a_campaign_and_is_let_go_when_the_server_stops(here: Commands) -> None:
+    key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    headers = {"Authorization": f"Bearer {key}", "Last-Event-ID": "anything"}
+    async with here.service("serve", "--port", "0", "--no-worker") as service, asyncio.timeout(60):
+        address = (await service.logged("api_started"))["address"]
+        async with httpx.AsyncClient(base_url=address, headers=headers, timeout=30) as client:
+            assert (await client.get("/v1/progress/stream", headers={"Authorization": ""})).status_code == 401
+            async with client.stream("GET", "/v1/progress/stream") as answer:
+                assert answer.headers["content-type"].startswith("text/event-stream")
+                lines = answer.aiter_lines()
+                heard = await _next_event(lines)
+                assert heard["active_campaign"] is None
+                assert (await client.post(f"/v1/campaigns/{campaign_id}/start")).status_code == 200
+                assert (await _next_event(lines))["active_campaign"]["id"] == campaign_id
+                service.signal(signal.SIGTERM)
+                async for _ in lines:
+                    pass  # ends by itself
+        assert await service.ended(within=10) == 0
+
+
+async def _next_event(lines: AsyncIterator[str]) -> Any:
+    async for line in lines:
+        if line.startswith("data: "):
+            return json.loads(line.removeprefix("data: "))
+    raise AssertionError("the stream ended")

@@ -1,0 +1,437 @@
+"""Campaigns over HTTP, on both engines: from a draft to a report, every refusal named, and progress as it happens."""
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from mailwright.domain.clock import DAY, HOUR, ManualClock, isoformat
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.ids import uuid7
+from mailwright.web import live
+from mailwright.web.live import GREETING, HEARTBEAT, Live, Pace
+from tests.api import Api, an_api
+from tests.builders import DEFAULT_TENANT, REFUSAL, Bench
+from tests.campaigns import BODY, NEWS, address_of, join
+from tests.standins.provider import ScriptedProvider
+
+NOW = "2027-01-15T08:00:00.000Z"
+PATH = "/v1/campaigns"
+
+
+@pytest.fixture
+async def api(bench: Bench, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(bench.database, clock) as api:
+        yield api
+
+
+def a_campaign(**changes: Any) -> dict[str, Any]:
+    plain = {"name": "January", "content": {"subject": "News for {{ name }}", "body": BODY}, "lists": [NEWS]}
+    return {name: value for name, value in {**plain, **changes}.items() if value is not None}
+
+
+async def created(api: Api, **changes: Any) -> str:
+    answer = await api.client.post(PATH, json=a_campaign(**changes))
+    assert answer.status_code == 201, answer.text
+    campaign_id: str = answer.json()["campaignId"]
+    return campaign_id
+
+
+async def acted(api: Api, campaign_id: str, action: str, body: Any = None, status: int = 200) -> Any:
+    answer = await api.client.post(f"{PATH}/{campaign_id}/{action}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def shown(api: Api, campaign_id: str) -> Any:
+    answer = await api.client.get(f"{PATH}/{campaign_id}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def readers(api: Api, count: int) -> None:
+    await join(api.parts.database, [address_of(number) for number in range(count)])
+
+
+# From a draft to a report.
+
+
+@pytest.mark.promise("api-campaign")
+async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
+    await readers(api, 2)
+    await join(api.parts.database, ["+1@example.com"], name="=cmd()")
+    campaign_id = await created(api)
+    draft = await shown(api, campaign_id)
+    assert (draft["status"], draft["queueStatus"], draft["counts"], draft["createdAt"]) == ("DRAFT", None, None, NOW)
+    assert draft["definition"]["content"]["subject"] == "News for {{ name }}"
+
+    started = await acted(api, campaign_id, "start")
+    assert (started["status"], started["queueStatus"], started["counts"]["planned"]) == ("READY", "PROCESSING", 3)
+    assert {each["code"] for each in started["warnings"]} >= {"NO_POSTAL_ADDRESS"}
+    clock.advance(1_000)
+    await bench.drain(ScriptedProvider())
+
+    sent = await shown(api, campaign_id)
+    assert (sent["status"], sent["queueStatus"], sent["percent"], sent["failedCount"]) == ("SENT", "COMPLETED", 100, 0)
+    assert (sent["counts"]["sent"], sent["finishedAt"]) == (3, "2027-01-15T08:00:01.000Z")
+    answer = await api.client.get(f"{PATH}/{campaign_id}/report.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    head, *rows = csv.reader(io.StringIO(answer.text))
+    assert head == ["email", "status", "error_message", "message_id", "sent_at"]
+    assert [row[:3] + row[4:] for row in rows] == [
+        ["'+1@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
+        ["reader00000@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
+        ["reader00001@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
+    ]
+    for row in rows:
+        assert (await api.client.get(f"/v1/email/{row[3]}")).json()["to"] == row[0].lstrip("'")
+    deeds = (await api.client.get("/v1/journal", params={"subject": campaign_id})).json()["deeds"]
+    assert [(deed["actor"], deed["action"]) for deed in deeds] == [
+        ("api", "campaign.start"),
+        ("api", "campaign.create"),
+    ]
+
+
+@pytest.mark.promise("api-campaign")
+async def test_a_draft_is_edited_as_it_is_shown_and_what_has_started_is_not(api: Api) -> None:
+    await readers(api, 1)
+    written = a_campaign(
+        variables={"season": "spring"},
+        limits={"ratePerHour": 10, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"},
+        scheduledAt="2027-03-01T10:00:00+01:00",
+        **{"from": "Us <us@example.com>"},
+    )
+    campaign_id = await created(api, **written)
+    definition = (await shown(api, campaign_id))["definition"]
+    assert definition["scheduledAt"] == "2027-03-01T09:00:00.000Z"
+    same = await api.client.put(f"{PATH}/{campaign_id}", json=definition)
+    assert (same.status_code, same.json()["definition"]) == (200, definition)
+    await api.client.put(f"{PATH}/{campaign_id}", json={**definition, "name": "February"})
+    assert (await shown(api, campaign_id))["name"] == "February"
+    copy = await acted(api, campaign_id, "duplicate", {}, 201)
+    assert (copy["name"], copy["status"], copy["scheduledAt"]) == ("February (copy)", "DRAFT", None)
+    assert (await acted(api, campaign_id, "duplicate", {"name": "Other"}, 201))["name"] == "Other"
+    started = await acted(api, campaign_id, "start")
+    assert (started["status"], started["queueStatus"], started["deferReason"]) == ("READY", "PENDING", "scheduled")
+    assert started["deferredUntil"] == "2027-03-01T09:00:00.000Z"
+    late = await api.client.put(f"{PATH}/{campaign_id}", json=definition)
+    assert (late.status_code, late.json()["code"]) == (409, "NOT_POSSIBLE_NOW")
+    await acted(api, campaign_id, "start", status=409)
+
+
+async def test_campaigns_are_listed_page_by_page_with_what_holds_them(api: Api, clock: ManualClock) -> None:
+    await readers(api, 1)
+    ids = [await created(api, name=f"number {number}") for number in range(3)]
+    await acted(api, ids[1], "start")
+    await acted(api, ids[1], "pause")
+    first = (await api.client.get(PATH, params={"limit": 2})).json()
+    rest = (await api.client.get(PATH, params={"limit": 2, "cursor": first["nextCursor"]})).json()
+    lines = [*first["campaigns"], *rest["campaigns"]]
+    assert [line["campaignId"] for line in lines] == ids[::-1]
+    assert [(line["status"], line["deferReason"], line["deferredUntil"]) for line in lines] == [
+        ("DRAFT", None, None),
+        ("PAUSED", "paused", None),
+        ("DRAFT", None, None),
+    ]
+    assert rest["nextCursor"] is None
+    assert (await api.stranger.get(PATH)).json() == {"campaigns": [], "nextCursor": None}
+
+
+# What is refused.
+
+
+@pytest.mark.promise("api-campaign-errors")
+async def test_everything_that_is_wrong_with_a_definition_is_told_at_once(api: Api) -> None:
+    wrong = {
+        "name": "a\nb",
+        "content": {"body": "x", "subject": "x", "templateId": "y", "colour": "red"},
+        "lists": ["No List"],
+        "limits": {"ratePerHour": 0, "dailyLimit": "5", "timezone": "Mars", "warmup": 1, "rate_per_second": 1},
+        "experiment": {"variants": [{"name": "A"}]},
+        "scheduledAt": "tomorrow",
+        "filter": [],
+        "from": "nobody",
+        "sender": "us@example.com",
+    }
+    answer = await api.client.post(PATH, json=wrong)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert {error["field"] for error in answer.json()["errors"]} == {
+        "name",
+        "content.colour",
+        "lists[0]",
+        "limits.ratePerHour",
+        "limits.dailyLimit",
+        "limits.timezone",
+        "limits.warmup",
+        "limits.rate_per_second",
+        "experiment.variants",
+        "scheduledAt",
+        "filter",
+        "from",
+        "sender",
+    }
+    both = await api.client.post(PATH, json=a_campaign(content={"body": "x", "subject": "x", "templateId": "y"}))
+    assert both.json()["errors"] == [
+        {"field": "content", "code": "INVALID", "message": "give either a body or a templateId"}
+    ]
+    nul = await api.client.post(PATH, json=a_campaign(content={"body": "a\x00b", "subject": "x"}))
+    assert nul.json()["errors"][0]["field"] == "content.body"
+    assert (await api.client.get(PATH)).json()["campaigns"] == []
+
+
+@pytest.mark.promise("api-campaign-refusal")
+async def test_a_start_is_refused_with_every_reason_and_a_preflight_tells_them_before(api: Api) -> None:
+    content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
+    campaign_id = await created(api, content=content, lists=["other"], segment="nobody")
+    told = await acted(api, campaign_id, "preflight")
+    codes = {each["code"] for each in told["problems"]}
+    assert codes >= {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "NO_UNSUBSCRIBE_LINK", "RELATIVE_LINK"}
+    assert (told["mayStart"], told["planned"]) == (False, 0)
+    refused = await acted(api, campaign_id, "start", status=422)
+    assert refused["code"] == "CAMPAIGN_REFUSED"
+    assert refused["errors"] == told["problems"]
+    assert (await shown(api, campaign_id))["status"] == "DRAFT"
+
+    await readers(api, 4)
+    fine = await acted(api, await created(api), "preflight")
+    assert (fine["mayStart"], fine["planned"], fine["problems"]) == (True, 4, [])
+
+
+@pytest.mark.promise("api-campaign-errors")
+async def test_a_foreign_campaign_is_not_there_and_a_wrong_state_is_a_conflict(api: Api) -> None:
+    await readers(api, 1)
+    campaign_id = await created(api)
+    empty = ("start", "pause", "resume", "cancel", "retry-failed", "accept-failures", "preflight")
+    given = {"duplicate": {}, "extend": {}, "winner": {"version": "A"}, "test": {"addresses": ["us@example.com"]}}
+    for action, body in {**dict.fromkeys(empty), **given}.items():
+        for path in (f"{PATH}/{campaign_id}/{action}", f"{PATH}/none/{action}"):
+            answer = await api.stranger.post(path, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), path
+    for path in ("", "/failures", "/report.csv"):
+        assert (await api.stranger.get(f"{PATH}/{campaign_id}{path}")).status_code == 404
+    for path, body in (("", a_campaign()), ("/limits", {})):
+        assert (await api.stranger.put(f"{PATH}/{campaign_id}{path}", json=body)).status_code == 404
+    for action in ("pause", "resume", "retry-failed", "accept-failures"):
+        await acted(api, campaign_id, action, status=409)
+    await acted(api, campaign_id, "extend", {}, 409)
+    await acted(api, campaign_id, "winner", {"version": "A"}, 409)
+    assert (await shown(api, campaign_id))["status"] == "DRAFT"
+    assert (await api.stranger.get("/v1/journal")).json() == {"deeds": [], "nextCursor": None}
+
+
+# While it is being sent.
+
+
+@pytest.mark.promise("api-campaign-failures")
+async def test_failures_are_listed_tried_again_and_accepted(api: Api, bench: Bench) -> None:
+    await readers(api, 5)
+    campaign_id = await created(api)
+    await acted(api, campaign_id, "start")
+    await bench.drain(ScriptedProvider(REFUSAL, REFUSAL, REFUSAL))
+    stuck = await shown(api, campaign_id)
+    assert (stuck["status"], stuck["queueStatus"], stuck["failedCount"]) == ("SENDING", "COMPLETED", 3)
+    first = (await api.client.get(f"{PATH}/{campaign_id}/failures", params={"limit": 2})).json()
+    rest = (
+        await api.client.get(f"{PATH}/{campaign_id}/failures", params={"limit": 2, "cursor": first["nextCursor"]})
+    ).json()
+    found = [*first["failures"], *rest["failures"]]
+    assert [each["email"] for each in found] == [address_of(number) for number in range(3)]
+    assert {(each["errorCode"], each["attempts"], each["failedAt"]) for each in found} == {(REFUSAL.code, 1, NOW)}
+    assert rest["nextCursor"] is None
+
+    assert (await acted(api, campaign_id, "retry-failed"))["retried"] == 3
+    await bench.drain(ScriptedProvider(REFUSAL))
+    assert (await shown(api, campaign_id))["failedCount"] == 1
+    assert (await acted(api, campaign_id, "accept-failures"))["status"] == "SENT"
+    actions = [deed["action"] for deed in (await api.client.get("/v1/journal")).json()["deeds"]]
+    assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
+
+
+@pytest.mark.promise("api-campaign")
+async def test_a_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) -> None:
+    await readers(api, 3)
+    campaign_id = await created(api)
+    await acted(api, campaign_id, "start")
+    paused = await acted(api, campaign_id, "pause")
+    assert (paused["status"], paused["deferReason"], paused["deferredUntil"]) == ("PAUSED", "paused", None)
+    assert (await acted(api, campaign_id, "resume"))["status"] == "SENDING"
+    await acted(api, campaign_id, "pause")
+    assert (await acted(api, campaign_id, "cancel"))["status"] == "CANCELLED"
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert (len(provider.mails), (await shown(api, campaign_id))["queueStatus"]) == (0, "COMPLETED")
+
+
+async def test_limits_hold_a_campaign_and_are_changed_while_it_waits(
+    api: Api, bench: Bench, clock: ManualClock
+) -> None:
+    await readers(api, 5)
+    campaign_id = await created(api, limits={"ratePerHour": 2})
+    await acted(api, campaign_id, "start")
+    await bench.drain(ScriptedProvider())
+    held = await shown(api, campaign_id)
+    assert (held["queueStatus"], held["deferReason"]) == ("PENDING", "rate_per_hour")
+    assert (held["deferredUntil"], held["counts"]["sent"]) == ("2027-01-15T09:00:00.000Z", 2)
+    raised = await api.client.put(f"{PATH}/{campaign_id}/limits", json={"ratePerHour": 4})
+    assert (raised.status_code, raised.json()["definition"]["limits"]["ratePerHour"]) == (200, 4)
+    clock.advance(1_000)
+    await bench.drain(ScriptedProvider())
+    assert (await shown(api, campaign_id))["counts"]["sent"] == 4
+    wrong = await api.client.put(f"{PATH}/{campaign_id}/limits", json={"ratePerHour": 4.5, "perWeek": 1})
+    assert {error["field"] for error in wrong.json()["errors"]} == {"ratePerHour", "perWeek"}
+
+
+async def test_a_test_goes_to_the_given_addresses_and_counts_for_nothing(api: Api, bench: Bench) -> None:
+    await readers(api, 1)
+    campaign_id = await created(api)
+    body = {"addresses": ["us@example.com"], "asContact": address_of(0)}
+    [mail] = (await acted(api, campaign_id, "test", body, 202))["mails"]
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    story = (await api.client.get(f"/v1/email/{mail['outboxId']}")).json()
+    assert (story["to"], story["subject"], story["status"]) == ("us@example.com", "[Test] News for Ann", "SENT")
+    assert (await shown(api, campaign_id))["status"] == "DRAFT"
+    unknown = await acted(api, campaign_id, "test", {**body, "asContact": "nobody@example.com"}, 422)
+    assert unknown["errors"][0]["field"] == "asContact"
+    wrong = await acted(api, campaign_id, "test", {"addresses": ["nobody"]}, 422)
+    assert wrong["errors"][0]["field"] == "addresses[0]"
+
+
+async def test_newcomers_get_it_too_and_an_experiment_is_decided_by_word(api: Api, bench: Bench) -> None:
+    await readers(api, 10)
+    experiment = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
+    campaign_id = await created(api, experiment=experiment)
+    await acted(api, campaign_id, "start")
+    await bench.drain(ScriptedProvider())
+    assert (await shown(api, campaign_id))["deferReason"] == "waits_for_winner"
+    unknown = await acted(api, campaign_id, "winner", {"version": "C"}, 422)
+    assert unknown["errors"][0]["field"] == "version"
+    await acted(api, campaign_id, "winner", {"version": "B"})
+    await bench.drain(ScriptedProvider())
+    assert (await shown(api, campaign_id))["status"] == "SENT"
+    await acted(api, campaign_id, "extend", {}, 409)
+    await join(api.parts.database, ["late@example.com"])
+    extended = await acted(api, campaign_id, "extend", {})
+    assert (extended["newcomers"], extended["status"]) == (1, "SENDING")
+
+
+# Progress.
+
+
+@pytest.mark.promise("progress-poll")
+async def test_the_poll_tells_the_active_campaign_and_what_waits(api: Api, bench: Bench, clock: ManualClock) -> None:
+    assert (await api.anonymous.get("/mail/progress/poll/")).status_code == 401
+    nothing = {
+        "active_campaign": None,
+        "queued_count": 0,
+        "next_campaign_at": None,
+        "reason_code": None,
+        "next_run_at": None,
+    }
+    assert (await api.client.get("/mail/progress/poll/")).json() == nothing
+    await readers(api, 4)
+    held = await created(api, name="Held", limits={"ratePerHour": 1})
+    await acted(api, held, "start")
+    later = await created(api, name="Later", scheduledAt=isoformat(clock.now() + DAY))
+    await acted(api, later, "start")
+    await bench.drain(ScriptedProvider())
+    told = (await api.client.get("/mail/progress/poll/")).json()
+    active = told.pop("active_campaign")
+    assert told == {
+        "queued_count": 1,
+        "next_campaign_at": isoformat(clock.now() + DAY),
+        "reason_code": "rate_per_hour",
+        "next_run_at": isoformat(clock.now() + HOUR),
+    }
+    assert (active["id"], active["name"], active["percent"], active["eta"]) == (held, "Held", 25.0, None)
+    assert active["counts"] == {
+        "planned": 4,
+        "recipients": 4,
+        "waiting": 3,
+        "sending": 0,
+        "sent": 1,
+        "failed": 0,
+        "withdrawn": 0,
+        "in_doubt": 0,
+        "closed_unknown": 0,
+        "cancelled": 0,
+    }
+    assert (await api.stranger.get("/mail/progress/poll/")).json() == nothing
+
+
+async def always() -> bool:
+    return True
+
+
+@pytest.mark.promise("progress-stream")
+async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = counted(monkeypatch)
+    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.05))
+    await readers(api, 1)
+    campaign_id = await created(api)
+    streams = [told.events(DEFAULT_TENANT, always) for _ in range(20)]
+    heard = [[await anext(stream), await anext(stream)] for stream in streams]
+    assert all(each == heard[0] and each[0] == GREETING for each in heard)
+    assert read(heard[0][1])["active_campaign"] is None
+    seconds = asyncio.get_running_loop().time()
+    await acted(api, campaign_id, "start")
+    after = await asyncio.gather(*(anext(stream) for stream in streams))
+    seconds = asyncio.get_running_loop().time() - seconds
+    assert {read(each)["active_campaign"]["id"] for each in after} == {campaign_id}
+    assert len(looks) <= 3 + seconds / 0.05
+    told.close()
+    assert [await anext(stream, None) for stream in streams] == [None] * 20
+
+
+@pytest.mark.promise("progress-stream")
+async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted(monkeypatch, fails_after=1)
+    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.01, heartbeat_seconds=0.02))
+    async with aclosing(told.events(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
+        assert [await anext(stream) for _ in range(4)][2:] == [HEARTBEAT, HEARTBEAT]
+    assert len(looks) > 1
+
+
+@pytest.mark.promise("progress-stream")
+async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
+    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.01))
+    welcome = [True, True, False]
+
+    async def is_welcome() -> bool:
+        return welcome.pop(0)
+
+    heard = [each async for each in told.events(DEFAULT_TENANT, is_welcome)]
+    assert (heard[0], len(heard)) == (GREETING, 2)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, fails_after: int = 2**31) -> list[int]:
+    """Every look at the database is noted, and fails after so many."""
+    looks: list[int] = []
+    really: Callable[..., Awaitable[Any]] = live.poll
+
+    async def poll(*arguments: Any, **options: Any) -> Any:
+        looks.append(len(looks))
+        if len(looks) > fails_after:
+            raise NotDurable
+        return await really(*arguments, **options)
+
+    monkeypatch.setattr(live, "poll", poll)
+    return looks
+
+
+def read(event: bytes) -> Any:
+    number, kind, data = event.decode().strip().split("\n")
+    assert (number.partition(":")[0], kind) == ("id", "event: progress")
+    return json.loads(data.removeprefix("data: "))
+
+
+async def test_an_id_that_is_none_is_not_found(api: Api) -> None:
+    for campaign_id in ("none", uuid7(0), "%00"):
+        assert (await api.client.get(f"{PATH}/{campaign_id}")).status_code == 404

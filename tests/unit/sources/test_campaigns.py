@@ -1,0 +1,87 @@
+"""What a campaign may say and what may be done to it, apart from any database."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mailwright.domain.campaign import POSSIBLE, Action, CampaignStatus
+from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.entries import Contest, Frozen, Version
+from mailwright.sources.campaigns.progress import Counts
+from mailwright.sources.campaigns.walk import STEP
+from mailwright.sources.campaigns.winner import Standing, best
+from tests.campaigns import a_definition
+
+
+def test_every_action_says_when_it_is_possible() -> None:
+    assert POSSIBLE.keys() == set(Action)
+    ended = {action for action, possible in POSSIBLE.items() if CampaignStatus.CANCELLED in possible}
+    assert ended == {Action.TEST}  # nothing brings a cancelled campaign back
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "Two\r\nlines"},
+        {"from": "nobody"},
+        {"content": {"subject": "No body"}},
+        {"content": {"body": "<p>No subject</p>"}},
+        {"content": {"subject": "Both", "body": "<p></p>", "templateId": "welcome"}},
+        {"lists": ["No Such Key"]},
+        {"experiment": {"variants": [{"name": "alone"}]}},
+        {"experiment": {"variants": [{"name": "A"}, {"name": "A"}]}},
+        {"unknown": 1},
+    ],
+)
+def test_what_cannot_be_a_campaign_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        a_definition(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ratePerHour": 0},
+        {"dailyLimit": -1},
+        {"workingHours": "9-17"},
+        {"workingHours": "17:00-09:00"},
+        {"timezone": "Mars/Olympus"},
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        CampaignLimits.model_validate(wrong)
+
+
+def test_a_definition_is_the_same_after_it_was_stored() -> None:
+    plain = a_definition(sender="Us <us@example.com>", limits={"ratePerHour": 5}, scheduledAt=1_800_000_000_000)
+    assert Definition.model_validate_json(plain.model_dump_json(by_alias=True, exclude_none=True)) == plain
+
+
+def test_what_was_frozen_is_the_same_after_it_was_stored() -> None:
+    versions = (Version("A", "Hello", {"pt-BR": 3, "": 2}, 10), Version("B", "Hi", {"": 4}, 10))
+    frozen = Frozen(versions, {"variables": {"a": 1}}, ("news",), {"tag": "vip"}, Contest("clicks", 60_000))
+    assert Frozen.read(frozen.as_text()) == frozen
+
+
+def test_the_larger_share_wins_and_the_first_of_equals() -> None:
+    assert best([Standing("A", 100, 5), Standing("B", 10, 1)]).name == "B"
+    assert best([Standing("A", 10, 1), Standing("B", 20, 2)]).name == "A"
+    assert best([Standing("A", 0, 0), Standing("B", 0, 0)]).name == "A"
+
+
+def test_a_hundred_neighbours_have_a_hundred_places_and_any_thirty_of_them_are_spread() -> None:
+    places = [number * STEP % 100 for number in range(200)]
+    assert sorted(places[37:137]) == list(range(100))
+    for start in range(100):
+        some = places[start : start + 30]
+        assert all(2 <= sum(low <= place < low + 20 for place in some) <= 9 for low in range(0, 100, 20))
+
+
+def test_percent_counts_everyone_whose_mail_is_over() -> None:
+    counts = Counts(
+        200, 150, waiting=90, sending=10, sent=40, failed=4, withdrawn=3, in_doubt=2, closed_unknown=1, cancelled=0
+    )
+    assert (counts.done, counts.percent) == (50, 25.0)
+    assert Counts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0).percent == 0.0
