@@ -24,7 +24,7 @@ from mailwright.outbox.workers import Presence
 from mailwright.pipeline.conclude import Ready, concluded, fair
 from mailwright.pipeline.road import Road
 from mailwright.providers.circuit import Circuit
-from mailwright.providers.protocol import Provider
+from mailwright.providers.protocol import Carrier, Provider
 from mailwright.worker.announce import announce
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Keeper
@@ -84,7 +84,7 @@ class Worker:
         self._in_flight: dict[int, Ready] = {}
         self._done: list[Outcome] = []
         self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
-        self._sends: set[asyncio.Future[SendResult]] = set()
+        self._carrier = parts.provider if isinstance(parts.provider, Carrier) else None
         # One for each of the three that wait: what each waits for is looked at again whenever its event is set.
         self._feed_event = asyncio.Event()  # the backlog shrank, or something was settled
         self._build_event = asyncio.Event()  # the backlog grew, or the stock shrank
@@ -317,21 +317,25 @@ class Worker:
             return
         self._parts.gate.spend(claimed)
         locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
-        marked = ready.begun(begun.attempted_at, locked_until)
-        self._in_flight[claimed.message_key] = marked
-        # A future where the provider has one at hand: a task for every mail would cost more than settling it.
-        answer = asyncio.ensure_future(self._parts.provider.send(marked.outgoing))
-        self._sends.add(answer)
-        answer.add_done_callback(partial(self._answered, marked))
+        ready.begin(begun.attempted_at, locked_until)
+        self._in_flight[claimed.message_key] = ready
+        if self._carrier is not None:
+            ready.sending = self._carrier.carry(ready.outgoing, partial(self._answered, ready))
+            return
+        ready.sending = answer = asyncio.ensure_future(self._parts.provider.send(ready.outgoing))
+        answer.add_done_callback(partial(self._returned, ready))
 
-    def _answered(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
-        self._sends.discard(answer)
-        del self._in_flight[ready.claimed.message_key]
-        self._pump_event.set()
+    def _returned(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
         if answer.cancelled():
             return  # we leave without an answer: whoever finds the message later treats it as in doubt
         error = answer.exception()
-        result = fair(ready, answer.result()) if error is None else self._raised(ready, error)
+        self._answered(ready, answer.result() if error is None else self._raised(ready, error))
+
+    def _answered(self, ready: Ready, result: SendResult) -> None:
+        del self._in_flight[ready.claimed.message_key]
+        ready.sending = None  # it leads back to us: the mail would stay in memory until somebody looks for such circles
+        self._pump_event.set()
+        result = fair(ready, result)
         if result.code == LOCK_EXPIRED:
             self._give_back([ready.claimed])
         else:
@@ -393,10 +397,11 @@ class Worker:
     async def _abandon(self) -> None:
         """Ends what is left when the grace is over. Whoever finds it later treats it as in doubt."""
         grace = SECOND if self._in_flight else 0
-        sends = list(self._sends)
-        for answer in sends:
-            answer.cancel()
-        await asyncio.gather(*sends, return_exceptions=True)
+        sends = [ready.sending for ready in self._in_flight.values()]
+        for sending in sends:
+            if sending is not None:
+                sending.cancel()
+        await asyncio.gather(*[each for each in sends if isinstance(each, asyncio.Future)], return_exceptions=True)
         await self._parts.provider.close(grace)
 
     # Keeping house.
