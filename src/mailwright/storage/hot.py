@@ -78,12 +78,25 @@ class HotSqlite:
             self._connection = None
 
 
+# Every statement here finds a few rows by their keys. While a table is small, or its statistics are old, PostgreSQL
+# would rather read all of it for each batch: with ten thousand messages a mark took 84 µs of its time instead of 10.
+_BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    """Leaves nothing behind that would have to be reset: no session variable, no cursor, no listener."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 class HotPostgresql:
     """A small pool of bare connections; each keeps its statements prepared."""
 
     def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._arguments = connect_arguments
+        settings = {**connect_arguments["server_settings"], **_BY_KEY}
+        self._arguments = {**connect_arguments, "server_settings": settings}
         self._size = size
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
@@ -102,7 +115,11 @@ class HotPostgresql:
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
-                    self._dsn, min_size=0, max_size=self._size, record_class=_NamedRecord, **self._arguments
+                    self._dsn,
+                    min_size=0,
+                    max_size=self._size,
+                    connection_class=_Connection,
+                    **self._arguments,
                 )
             return self._pool
 
@@ -166,21 +183,19 @@ class _PostgresqlRunner:
 
     async def run(self, statement: Statement, **parameters: Any) -> Sequence[Any]:
         text, names = statement.on("postgresql")
-        rows: Sequence[Any] = await self._connection.fetch(text, *(as_parameter(parameters[name]) for name in names))
-        return rows
+        rows = await self._connection.fetch(text, *[as_parameter(parameters[name]) for name in names])
+        if not rows:
+            return ()
+        row_class = _row_classes.get(statement)
+        if row_class is None:
+            row_class = _row_classes[statement] = _row_class([*rows[0].keys()])
+        return [row_class._make(row) for row in rows]
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         text, names = statement.on("postgresql")
         # With parameters asyncpg prepares it, as it does for `fetch`; the answer is a tag such as `UPDATE 64`.
-        tag: str = await self._connection.execute(text, *(as_parameter(parameters[name]) for name in names))
+        tag: str = await self._connection.execute(text, *[as_parameter(parameters[name]) for name in names])
         return int(tag.rpartition(" ")[2])
-
-
-class _NamedRecord(asyncpg.Record):  # type: ignore[misc]
-    """Columns by name, as rows have them everywhere else."""
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
 
 
 def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
@@ -195,6 +210,9 @@ def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
 def _row_class(columns: list[str]) -> Any:
     """Columns by name, as rows have them everywhere else."""
     return namedtuple("Row", columns, rename=True)
+
+
+_row_classes: dict[Statement, Any] = {}  # of the statements that were run on PostgreSQL
 
 
 # Sizes of the statements that fill tables: few different ones, so that each stays prepared.
