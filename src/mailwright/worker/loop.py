@@ -37,6 +37,10 @@ BUILD_STRIDE = 16
 # One claim takes no more than this: on SQLite the next settle waits for it.
 CLAIM_STRIDE = 100
 LONGEST_BACKOFF_SECONDS = 5.0
+# A commit for a few answers costs nearly as much as one for many. While most of the window is under way, the next turn
+# waits so many milliseconds for more of them: it costs a slow provider next to nothing, and a fast one a third fewer
+# commits.
+GATHER_MILLISECONDS = 4
 # A tenant at its limit of mails under way is looked at again after this.
 OVER_LIMIT_PAUSE: Instant = 250
 # More resends than a worker keeps for their turn are looked at again after this.
@@ -262,10 +266,17 @@ class Worker:
             try:
                 await self._turn()
                 backoff.reset()
+                await self._gather()
             except NotDurable as error:
                 if self._is_over(leave_at):
                     return
                 await backoff.wait(error)
+
+    async def _gather(self) -> None:
+        for _ in range(GATHER_MILLISECONDS):
+            if len(self._in_flight) * 2 <= self._pace.window or self._stopping:
+                return
+            await asyncio.sleep(0.001)
 
     async def _turn(self) -> None:
         if self._to_release:
