@@ -129,7 +129,7 @@ def _configuration(engine: Engine) -> uvicorn.Config:
 
 
 def _keep_what_is_loaded() -> None:
-    """Modules and classes live as long as the process: looking through them for garbage, again and again, took a tenth of
+    """Modules and classes live as long as the process: looking through them for garbage again and again took a tenth of
     the time in which a batch is accepted."""
     gc.collect()
     gc.freeze()
