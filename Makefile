@@ -25,7 +25,8 @@ check: setup ## lint, format, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: setup ## the whole suite, on SQLite and on real PostgreSQL and Valkey
+test: setup ## the whole suite, on SQLite and on real PostgreSQL and Valkey, and in a browser
+	@$(PYTHON) tools/browser.py
 	$(BIN)/pytest -n auto --dist worksteal
 
 faults: setup ## the long fault runs: kills, stops, lost databases (about half an hour)

@@ -8,7 +8,7 @@ from statistics import median
 from bench import job, mailwright
 from bench.children import Child, NotMeasured
 from bench.debian import tool
-from bench.peers import bullmq, celery, procrastinate
+from bench.peers import aiobotocore, bullmq, celery, procrastinate
 from bench.race import Run, race
 from bench.stage import Stage, part
 
@@ -36,7 +36,7 @@ class Contender:
     run: Callable[[Stage, int, Setting], Run]
     settings: Sequence[Setting] = (Setting(),)  # tried before the race; the best one races
     share: float = 1.0
-    composes: bool = True  # its mails are the job's mails, and are looked at before the race
+    composes: bool = True  # its mails are looked at before the race; over HTTP, in every run of it
 
 
 def limit(stage: Stage, count: int, setting: Setting) -> Run:
@@ -58,6 +58,15 @@ def on_postgresql(stage: Stage, count: int, setting: Setting) -> Run:
         part("bench.mailwright", "prepare")(url, count)
         stage.postgresql.settle_down()
         return mailwright.drain(stage, url, count, processes=setting.processes)
+
+
+def over_http(provider: str) -> Callable[[Stage, int, Setting], Run]:
+    def run(stage: Stage, count: int, _setting: Setting) -> Run:
+        with stage.sqlite_url() as url:
+            part("bench.mailwright", "prepare")(url, count)
+            return mailwright.drain_over_http(stage, provider, url, count)
+
+    return run
 
 
 def peer(run: Callable[[Stage, int, int, int], Run]) -> Callable[[Stage, int, Setting], Run]:
@@ -106,6 +115,30 @@ CONTENDERS = {
             peer(procrastinate.run),
             settings=(Setting(1, 10), Setting(1, 30), Setting(2, 10)),
             share=PYTHON_PEER_SHARE,
+        ),
+        Contender(
+            "ses",
+            "Mailwright, SQLite, SES over HTTP",
+            "mailwright worker --drain",
+            over_http("ses"),
+            settings=(Setting(1, 64),),
+            composes=False,
+        ),
+        Contender(
+            "sendgrid",
+            "Mailwright, SQLite, SendGrid over HTTP",
+            "mailwright worker --drain",
+            over_http("sendgrid"),
+            settings=(Setting(1, 64),),
+            composes=False,
+        ),
+        Contender(
+            "aiobotocore",
+            "aiobotocore alone",
+            "send_email of sesv2, {concurrency} at once",
+            peer(aiobotocore.run),
+            settings=(Setting(1, 64), Setting(1, 10)),
+            composes=False,
         ),
     )
 }

@@ -56,14 +56,22 @@ RACERS = {
     "postgresql-speed": ("limit", "postgresql", "postgresql-2"),
     "peers": ("sqlite", "postgresql", *PEERS),
     "cpu": ("sqlite", "postgresql"),
+    "http-speed": ("ses", "sendgrid", "aiobotocore"),
 }
 OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.65, "postgresql-2": 0.7}
 OF_A_PEER = 10
+OF_AIOBOTOCORE = 5
 ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
 
 
 def of_race(name: str, order: Order, results: Results) -> Iterator[Figure]:
-    measure = {"sqlite-speed": _against_limit, "postgresql-speed": _against_limit, "peers": _against_peers, "cpu": _cpu}
+    measure = {
+        "sqlite-speed": _against_limit,
+        "postgresql-speed": _against_limit,
+        "peers": _against_peers,
+        "cpu": _cpu,
+        "http-speed": _against_aiobotocore,
+    }
     return measure[name](name, order, results)
 
 
@@ -87,6 +95,18 @@ def _against_peers(name: str, order: Order, results: Results) -> Iterator[Figure
     for peer in PEERS:
         what = f"Mailwright (the slower of its engines), against {CONTENDERS[peer].title}"
         yield _figure(order, name, what, f"≥ {OF_A_PEER}", found, peer)
+
+
+def _against_aiobotocore(name: str, order: Order, results: Results) -> Iterator[Figure]:
+    """It only sends: queue, database and the making of mails are on our side alone."""
+
+    def found(provider: str) -> Found:
+        ratio = results.ratio(provider, "aiobotocore")
+        return Found(_rate(results, provider), _rate(results, "aiobotocore"), ratio, ratio >= OF_AIOBOTOCORE)
+
+    for provider in ("ses", "sendgrid"):
+        what = f"{CONTENDERS[provider].title}, against {CONTENDERS['aiobotocore'].title}"
+        yield _figure(order, name, what, f"≥ {OF_AIOBOTOCORE}", found, provider)
 
 
 def _cpu(name: str, order: Order, results: Results) -> Iterator[Figure]:
@@ -161,7 +181,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "accept": api_accept,
     "memory": memory,
 }
-NAMES = ("sqlite-speed", "postgresql-speed", "peers", "cpu", "claim-cost", "accept", "memory")
+NAMES = ("sqlite-speed", "postgresql-speed", "peers", "cpu", "http-speed", "claim-cost", "accept", "memory")
 
 
 def _rate(results: Results, name: str) -> str:

@@ -9,16 +9,17 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import text
 
-from bench import job
+from bench import http_sink, job
 from bench.children import Child, NotMeasured, call
-from bench.race import Run, race
-from bench.sink import free_port, wait_for_port
+from bench.http_sink import HttpSink, started_http_sink
+from bench.race import Counting, Run, race
+from bench.sink import Sink, free_port, wait_for_port
 from bench.stage import Stage
 from mailwright.app.wiring import open_engine
 from mailwright.domain.clock import SystemClock
@@ -37,17 +38,47 @@ PROGRAM = Path(__file__).parent.parent / ".venv" / "bin" / "mailwright"
 
 def drain(stage: Stage, database_url: str, count: int, *, processes: int = 1) -> Run:
     """Runs workers on a database with `count` due messages until each has been sent and settled."""
+    return _drain(stage, stage.sink, smtp_provider(stage.sink), database_url, count, processes)
+
+
+def drain_over_http(stage: Stage, provider: str, database_url: str, count: int) -> Run:
+    """The same through `ses` or `sendgrid`, to an HTTP sink."""
+    with started_http_sink(stage.scratch) as sink:
+        run = _drain(stage, sink, http_provider(provider, sink), database_url, count, processes=1)
+        sink.look_at_the_first()
+        return run
+
+
+def _drain(
+    stage: Stage, sink: Counting, provider: Mapping[str, str], database_url: str, count: int, processes: int
+) -> Run:
     on_postgresql = database_url.startswith("postgresql")
-    env = {**environment(database_url), "MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": stage.sink.url}
+    env = {**environment(database_url), **provider}
     workers = [
         Child([PROGRAM, "worker", "--drain"], stage.log(f"mailwright-{number}"), env, stage.scratch)
         for number in range(processes)
     ]
     database = stage.postgresql.process if on_postgresql else None
-    run = race(stage.sink, workers, count, database=database, until_exit=True, advance=stage.advance)
+    run = race(sink, workers, count, database=database, until_exit=True, advance=stage.advance)
     if (settled := audit(database_url)["sent"]) != count:
         raise NotMeasured(f"{count} mails came to the sink, and the audit counts {settled} as sent")
     return run
+
+
+def smtp_provider(sink: Sink) -> dict[str, str]:
+    return {"MAILWRIGHT_PROVIDER": "smtp", "MAILWRIGHT_SMTP_URL": sink.url}
+
+
+def http_provider(name: str, sink: HttpSink) -> dict[str, str]:
+    return {
+        "MAILWRIGHT_PROVIDER": name,
+        "MAILWRIGHT_SES_URL": sink.url,
+        "AWS_REGION": http_sink.REGION,
+        "AWS_ACCESS_KEY_ID": http_sink.ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": http_sink.SECRET_KEY,
+        "MAILWRIGHT_SENDGRID_URL": sink.url,
+        "SENDGRID_API_KEY": http_sink.SENDGRID_KEY,
+    }
 
 
 @dataclass(frozen=True, slots=True)

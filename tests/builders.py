@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from mailwright.app.wiring import Engine, make_worker, open_engine
+from mailwright.audience import suppressions as suppressed
 from mailwright.domain.clock import Instant, ManualClock
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Claimed, Event, NewMessage, Settlement, Source
@@ -23,6 +24,7 @@ from mailwright.outbox.records import Record, find
 from mailwright.outbox.settle import Settling
 from mailwright.pipeline.conclude import Ready, concluded
 from mailwright.providers.protocol import Provider
+from mailwright.providers.route import Route
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, suppressions, tenants
 from mailwright.worker.loop import Worker
@@ -142,8 +144,11 @@ async def a_contact(database: Database, email: str, **fields: Any) -> str:
     return contact_id
 
 
-async def suppress(database: Database, email: str, tenant_id: int = DEFAULT_TENANT) -> None:
-    values = {"tenant_id": tenant_id, "email": email, "reason": "unsubscribed", "source": "test", "created_at": 0}
+async def suppress(
+    database: Database, email: str, tenant_id: int = DEFAULT_TENANT, list_key: str = suppressed.ALL_MAIL
+) -> None:
+    who = {"tenant_id": tenant_id, "email": email, "list_key": list_key}
+    values = {**who, "reason": "unsubscribed", "source": "test", "created_at": 0}
     async with database.write() as tx:
         await tx.execute(insert(suppressions).values(**values))
 
@@ -202,12 +207,12 @@ class Bench:
     async def accept(self, *messages: NewMessage) -> list[str]:
         return [accepted.outbox_id for accepted in await self.engine.intake.accept(messages)]
 
-    async def worker(self, provider: Provider | None = None, name: str | None = None, **pace: Any) -> Worker:
+    async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
         """Its housekeeping comes round every few milliseconds, so that no test waits for it."""
         worker = await make_worker(self.engine, provider, name)
         return Worker(worker._parts, replace(worker._pace, **{"keep_seconds": 0.005, **pace}))
 
-    async def drain(self, provider: Provider | None = None, **pace: Any) -> None:
+    async def drain(self, provider: Provider | Route | None = None, **pace: Any) -> None:
         await (await self.worker(provider, **pace)).run(drain=True)
 
     async def story(self, outbox_id: str) -> Record:

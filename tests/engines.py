@@ -63,6 +63,12 @@ class PostgresServer:
         await self._command(f"CREATE DATABASE {name} TEMPLATE mailwright_template")
         return self.url(name)
 
+    async def create_empty(self) -> str:
+        """The address of a database without any tables, for whoever migrates it."""
+        name = f"empty_{uuid.uuid4().hex[:12]}"
+        await self._command(f"CREATE DATABASE {name}")
+        return self.url(name)
+
     async def drop(self, url: str) -> None:
         """Empties it for the next test: faster than another copy."""
         connection = await asyncpg.connect(url)

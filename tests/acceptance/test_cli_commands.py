@@ -215,6 +215,42 @@ async def test_a_suppressed_address_is_refused_until_it_is_removed(here: Command
     assert (await here.ok("audit", "--json")).json["sent"] == 1
 
 
+@pytest.mark.promise("cli-contacts")
+async def test_lists_are_joined_and_left_and_a_person_is_shown_with_all_of_it(
+    here: Commands, its_database: Database
+) -> None:
+    await here.ok("lists", "create", "news", "--name", "Product news")
+    assert (await here.run("lists", "create", "news")).code == 1
+    assert [entry["listKey"] for entry in (await here.ok("lists", "list", "--json")).json] == ["news"]
+    await here.ok("lists", "subscribe", "news", "Ada@Example.com")
+    outbox_id = await accepted(its_database, to="ada@example.com")
+    await here.ok("lists", "unsubscribe", "news", "ada@example.com")
+    refused = await here.run("lists", "subscribe", "other", "ada@example.com")
+    assert (refused.code, "mailwright lists create other" in refused.err) == (2, True)
+    person = (await here.ok("contacts", "show", "ADA@example.com", "--json")).json
+    assert (person["status"], [entry["listKey"] for entry in person["suppressions"]]) == ("active", ["news"])
+    assert [each["unsubscribedAt"] is not None for each in person["lists"]] == [True]
+    assert [message["outboxId"] for message in person["messages"]] == [outbox_id]
+    await here.ok("lists", "unsubscribe", "general", "ada@example.com")
+    assert "unsubscribed" in (await here.ok("contacts", "show", "ada@example.com")).out
+    [left] = (await here.ok("contacts", "list", "--status", "unsubscribed", "--json")).json
+    assert left["email"] == "ada@example.com"
+    await here.ok("contacts", "activate", "ada@example.com")
+    assert (await here.ok("contacts", "show", "ada@example.com", "--json")).json["status"] == "active"
+    assert (await here.run("contacts", "show", "nobody@example.com")).code == 1
+
+
+@pytest.mark.promise("cli-suppressions")
+async def test_a_suppression_may_be_of_one_list(here: Commands) -> None:
+    await here.ok("lists", "create", "news")
+    await here.ok("suppressions", "add", "ada@example.com", "--list", "news")
+    await here.ok("suppressions", "add", "ada@example.com", "--list", "general")
+    assert (await here.run("suppressions", "add", "ada@example.com", "--list", "other")).code == 2
+    await here.ok("suppressions", "remove", "ada@example.com", "--list", "general")
+    [entry] = (await here.ok("suppressions", "list", "--json")).json
+    assert entry["listKey"] == "news"
+
+
 @pytest.mark.promise("cli-templates")
 async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: Commands) -> None:
     (here.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")

@@ -171,7 +171,7 @@ async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
     await bench.drain()
 
     record = await bench.story(message.outbox_id)
-    assert steps(record) == attempt_steps(E.FAILED)
+    assert steps(record) == [*attempt_steps(E.FAILED), E.BOUNCED]
     assert the_event(record, E.FAILED).metadata == {
         "attempt": 1,
         "errorCode": "SMTP_RECIPIENT_REJECTED",

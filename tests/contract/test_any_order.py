@@ -23,8 +23,10 @@ from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Claimed
+from mailwright.domain.report import Report
 from mailwright.domain.results import SendResult
 from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.events.reports import REPORTABLE, Reports
 from mailwright.outbox.audit import audit
 from mailwright.outbox.operate import Operations
 from mailwright.pipeline.conclude import is_poison, poisoned, refused
@@ -55,6 +57,8 @@ T = TypeVar("T")
 
 READERS = [f"reader{n}@example.com" for n in range(6)]
 KEYS = ["key-1", "key-2"]
+LISTS = ["general", "news", "tips"]
+SCOPES = ["*", *LISTS]
 # More often an answer after which it goes on than one that ends it.
 RESULTS = [UNKNOWN, FAULT, SENT, THROTTLE, UNKNOWN, MISCONFIGURED, FAULT, REFUSAL]
 # After these the provider has the mail, or may have it; after the others it surely has not.
@@ -76,7 +80,7 @@ DEEDS = [
     *["begin"] * 4,
     *["settle"] * 4,
     *["stall", "stall", "crash", "wait", "wait"],
-    *["accept", "accept", "leave", "cancel"],
+    *["accept", "accept", "leave", "leave", "cancel", "report", "report"],
     *["give_back", "give_back_what_the_provider_never_began", "look_after_the_dead"],
 ]
 
@@ -93,11 +97,20 @@ class Model:
 
     email: str
     on_doubt: OnDoubt
+    list_key: str | None
     attempts: list[Attempt] = field(default_factory=list)  # every time that a provider was handed the mail
+
+    is_reported: bool = False  # the provider has said that it has the mail, while nobody was sending it
 
     @property
     def may_have_left(self) -> int:
         return sum(attempt.result in MAY_HAVE_LEFT for attempt in self.attempts)
+
+    @property
+    def stopped_by(self) -> set[tuple[str, str]]:
+        """Of these who have left, any one keeps this mail from being sent."""
+        scopes = ["*"] if self.list_key is None else ["*", "general", self.list_key]
+        return {(self.email, scope) for scope in scopes}
 
 
 class Outbox(RuleBasedStateMachine):
@@ -111,7 +124,7 @@ class Outbox(RuleBasedStateMachine):
         self.asked = 0
         self.messages: dict[str, Model] = {}
         self.known_keys: set[str] = set()
-        self.left: set[str] = set()
+        self.left: set[tuple[str, str]] = set()
         self.stock: list[Claimed] = []  # of all workers, claimed and not yet marked
         self.in_flight: list[Attempt] = []
         self.ended: dict[int, str] = {}
@@ -146,25 +159,38 @@ class Outbox(RuleBasedStateMachine):
         self.asked += 1
         # The id decides the jitter of delays: the same one at every replay of these steps.
         outbox_id = uuid7(self.asked, lambda size: self.asked.to_bytes(size, "big"))
-        build = a_newsletter if is_bulk else a_message
-        message = build(outbox_id=outbox_id, to=email, dedupe_key=key, body_digest="same")
+        changes: dict[str, Any] = {"outbox_id": outbox_id, "to": email, "dedupe_key": key, "body_digest": "same"}
+        list_key = LISTS[self.asked % len(LISTS)]
+        message = a_newsletter(**changes, list_key=list_key) if is_bulk else a_message(**changes)
         (answer,) = self.run(an_intake(self.database, self.clock).accept([message]))
         assert answer.is_replay == (key in self.known_keys)
         if key is not None:
             self.known_keys.add(key)
         if not answer.is_replay:
-            self.messages[answer.outbox_id] = Model(email, message.on_doubt)
+            self.messages[answer.outbox_id] = Model(email, message.on_doubt, message.list_key)
 
     def leave(self, which: int) -> None:
-        email = READERS[which % len(READERS)]
-        if email not in self.left:
-            self.run(suppress(self.database, email))
-            self.left.add(email)
+        email, scope = READERS[which % len(READERS)], SCOPES[which // 10 % len(SCOPES)]
+        if (email, scope) not in self.left:
+            self.run(suppress(self.database, email, list_key=scope))
+            self.left.add((email, scope))
 
     def cancel(self, which: int) -> None:
         outbox_id = list(self.messages)[which % len(self.messages)]
         with contextlib.suppress(NotPossibleNow):
             self.run(Operations(self.database, self.clock).cancel(outbox_id, tenant_id=DEFAULT_TENANT))
+
+    def report(self, which: int) -> None:
+        """The provider tells, once or twice, of a mail that it may have."""
+        told = [outbox_id for outbox_id, message in self.messages.items() if message.may_have_left]
+        if not told:
+            return
+        outbox_id = told[which % len(told)]
+        type_ = sorted(REPORTABLE)[which % len(REPORTABLE)]
+        report = Report(f"{outbox_id}-{type_}", "ses", type_, self.clock.now(), outbox_id=outbox_id)
+        self.run(Reports(self.database, self.clock).receive([report] * (1 + which % 2)))
+        if not any(attempt.claimed.outbox_id == outbox_id for attempt in self.in_flight):
+            self.messages[outbox_id].is_reported = True
 
     # What workers do.
 
@@ -185,7 +211,8 @@ class Outbox(RuleBasedStateMachine):
 
     def _hand_over(self, claimed: Claimed) -> None:
         message = self.messages[claimed.outbox_id]
-        assert message.email not in self.left, "sent to someone who had left"
+        assert not message.stopped_by & self.left, "sent to someone who had left"
+        assert not message.is_reported, "sent again though the provider had said that it has it"
         under_way = [attempt for attempt in self.in_flight if attempt.claimed.outbox_id == claimed.outbox_id]
         now = self.clock.now()
         assert all(attempt.claimed.locked_until <= now for attempt in under_way), "begun twice at once"
@@ -257,7 +284,7 @@ class Outbox(RuleBasedStateMachine):
     def rows_and_events_tell_the_same_story(self) -> None:
         rows, story = self.run(self._read())
         for row in rows:
-            told = story.get(row.message_key, [])
+            told = [event for event in story.get(row.message_key, []) if event.type not in REPORTABLE]
             if expected := LAST_EVENTS.get(row.status):
                 assert told[-1].type == expected, (row.status, [event.type for event in told])
             assert row.attempts == sum(map(_completes_an_attempt, told)), "attempts"
@@ -267,7 +294,10 @@ class Outbox(RuleBasedStateMachine):
             assert row.resends <= 1
             assert 0 <= row.claims <= 6
             assert row.claims > 0 or row.locked_by is None
-            assert self.ended.get(row.message_key, row.status) == row.status, "an end that was none"
+            # A report comes at any time: what was closed as unknown is then known.
+            is_proven = bool(told) and "settledBy" in told[-1].metadata
+            ends = {row.status, Status.CLOSED_UNKNOWN} if is_proven else {row.status}
+            assert self.ended.get(row.message_key, row.status) in ends, "an end that was none"
             if row.status in FOR_EVER:
                 self.ended[row.message_key] = row.status
 
@@ -284,7 +314,7 @@ class Outbox(RuleBasedStateMachine):
 def _completes_an_attempt(event: Any) -> bool:
     """Whether a provider's answer stands behind this event, and one that counts."""
     if event.type == EventType.SENT:
-        return True
+        return "settledBy" not in event.metadata
     if event.type == EventType.FAILED:
         return not any(code in event.metadata for code in ("POISON_MESSAGE", "RECIPIENT_SUPPRESSED"))
     if event.type == EventType.RETRY_SCHEDULED:

@@ -13,6 +13,7 @@ import uvicorn
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.outbox import records
 from mailwright.outbox.queue import FRESH
+from mailwright.outbox.workers import Presence, Roster
 from mailwright.storage.database import Database
 from mailwright.web import health
 from tests.api import Api, a_request, an_api
@@ -89,7 +90,7 @@ async def test_ready_when_the_database_answers_in_its_newest_form(api: Api) -> N
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
-        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}},
+        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}, "providers": {}},
     )
 
 
@@ -99,7 +100,7 @@ async def test_not_ready_before_the_newest_migration_has_run(api: Api, monkeypat
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         503,
-        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}},
+        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}, "providers": {}},
     )
 
 
@@ -122,6 +123,20 @@ async def test_a_worker_in_the_same_process_counts(
     async with an_api(database, clock, is_worker_alive=lambda: is_alive) as api:
         answer = await api.anonymous.get("/readyz")
         assert (answer.status_code, answer.json()["parts"]["worker"]) == (status, word), answer.text
+
+
+@pytest.mark.promise("route-shown")
+async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_api_unready(
+    api: Api, clock: ManualClock
+) -> None:
+    """Mail is accepted all the same: it waits, or goes through another. Why is for operators' eyes."""
+    database, until = api.parts.database, clock.now() + MINUTE
+    left_alone = Presence("ses", until, "SES_AUTH: a secret reason")
+    await Roster(database, clock, "worker-1").report(left_alone, Presence("smtp", until))
+    await Roster(database, clock, "worker-2").report(left_alone, Presence("smtp"))
+    answer = await api.anonymous.get("/readyz")
+    assert (answer.status_code, answer.json()["providers"]) == (200, {"ses": "left_alone", "smtp": "ok"})
+    assert "secret" not in answer.text
 
 
 @pytest.mark.promise("metrics-queue")

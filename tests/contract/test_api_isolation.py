@@ -20,7 +20,14 @@ BODIES: dict[str, Any] = {
     "BatchRequest": {"messages": [a_request()]},
     "ResolveRequest": {"as": "close"},
     "SuppressRequest": {"email": "theirs@example.com"},
+    "ListRequest": {"listKey": "theirs"},
+    "MembershipRequest": {"email": "theirs@example.com"},
+    "TemplateRequest": {"subject": "Hello", "html": "<p>Hello</p>"},
+    "PreviewRequest": {},
 }
+
+# Under a name that another tenant uses as well, one makes something of one's own.
+MAKES_ONES_OWN = [("PUT", "/v1/templates/{templateId}")]
 
 
 @pytest.fixture
@@ -36,13 +43,14 @@ def operations(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def body_of(operation: dict[str, Any]) -> Any:
-    if "requestBody" not in operation:
+    if "application/json" not in operation.get("requestBody", {}).get("content", {}):
         return None
     return BODIES[operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
 
 
 def is_open_to_all(path: str) -> bool:
-    return path in {"/healthz", "/readyz", "/metrics"}
+    """Webhooks are known by their signatures: test_inbound.py."""
+    return path in {"/healthz", "/readyz", "/metrics", "/ses-events", "/sendgrid-events"}
 
 
 @pytest.mark.promise("api-key-needed")
@@ -63,15 +71,19 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
     ours = {
         "outboxId": [await a_failed_one(database, clock), (await a_doubtful_one(database, clock))[0], waiting],
         "email": [OURS],
+        "listKey": ["only-ours"],
+        "templateId": ["only-ours"],
     }
     await api.client.post("/v1/suppressions", json={"email": OURS})
+    await api.client.post("/v1/lists", json={"listKey": "only-ours"})
+    await api.client.put("/v1/templates/only-ours", json={"subject": OURS, "html": f"<p>{OURS}</p>"})
     before = await everything(api)
-    for method, path, operation in operations(api):
+    for method, path, operation in sorted(operations(api), key=lambda each: each[:2] in MAKES_ONES_OWN):
         name = path.partition("{")[2].partition("}")[0]
         for value in ours[name] if name else [""]:
             address = path.replace("{" + name + "}", quote(value, safe=""))
             answer = await api.stranger.request(method, address, json=body_of(operation))
-            if name:
+            if name and (method, path) not in MAKES_ONES_OWN:
                 assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), (method, path, answer.text)
             assert not any(each in answer.text for each in [OURS, *ours["outboxId"]]), (method, path)
     assert await everything(api) == before

@@ -29,6 +29,7 @@ async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
     assert added.json() == again.json()
     assert added.json() == {
         "email": "reader@xn--exmple-cua.com",
+        "listKey": "*",
         "reason": "asked by phone",
         "source": "api",
         "createdAt": "2027-01-15T08:00:00.000Z",

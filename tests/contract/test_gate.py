@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
+from mailwright.domain.lanes import Lane
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox.audit import audit
 from mailwright.storage.tables import holds
@@ -38,7 +39,7 @@ async def held_lanes(bench: Bench) -> list[tuple[int, str, int]]:
     """Priority, reason, and for how long from now."""
     async with bench.database.read() as tx:
         rows = await tx.execute(select(holds).where(holds.c.deferred_until > bench.clock.now()))
-    return [(row.lane >> 40, row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
+    return [(Lane(row.lane).priority, row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
 
 
 async def under_lock(bench: Bench) -> int:

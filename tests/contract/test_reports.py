@@ -1,28 +1,86 @@
-"""Reports of providers, on both engines: written once, bound to their tenant, and the end of a doubt."""
+"""Reports, on both engines: each counts once, finds its mail by the surest way, ends a doubt and tells of a person."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from mailwright.domain.clock import ManualClock
-from mailwright.domain.errors import NotFound
+from mailwright.audience import contacts, suppressions
+from mailwright.domain.bounce import BounceKind
+from mailwright.domain.clock import DAY, MINUTE, ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.message import NewMessage
+from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType, OnDoubt, Status
-from mailwright.events.reports import Report, Reports
+from mailwright.events.refused import Refusals
+from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces
 from mailwright.outbox.audit import audit
 from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.settle import Settling
 from mailwright.storage.database import Database
-from mailwright.storage.tables import deliveries, events
-from tests.builders import LOCK_TTL, a_message, an_intake, claims_of, settling_of
+from mailwright.storage.tables import deliveries, events, reports
+from tests.builders import (
+    LOCK_TTL,
+    REFUSAL,
+    SENT,
+    a_message,
+    a_result,
+    a_tenant,
+    an_intake,
+    claims_of,
+    settling_of,
+    steps,
+    story_of,
+    the_event,
+)
+
+GRACE = 10 * MINUTE
+
+
+async def begun(database: Database, clock: ManualClock, message: NewMessage) -> Any:
+    """A message between its mark and its answer."""
+    await an_intake(database, clock).accept([message])
+    [claimed] = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], [claimed])
+    return claimed
 
 
 async def a_doubt(database: Database, clock: ManualClock, on_doubt: OnDoubt = OnDoubt.HOLD) -> str:
     """A message whose worker died after the mark."""
     message = a_message(on_doubt=on_doubt)
-    await an_intake(database, clock).accept([message])
-    claimed = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], claimed)
+    await begun(database, clock, message)
     clock.advance(LOCK_TTL)
-    assert await Doubts(database, clock, grace=600_000).take_over() == 1
+    assert await Doubts(database, clock, grace=GRACE).take_over() == 1
     return message.outbox_id
+
+
+async def a_sent_message(
+    database: Database, clock: ManualClock, provider: str = "ses", provider_message_id: str = "id-1", **changes: Any
+) -> NewMessage:
+    message = a_message(**changes)
+    claimed = await begun(database, clock, message)
+    result = replace(SENT, provider=provider, provider_message_id=provider_message_id)
+    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])
+    return message
+
+
+def a_report(clock: ManualClock, type_: EventType = EventType.DELIVERED, **changes: Any) -> Report:
+    defaults: dict[str, Any] = {"key": f"report-{type_}", "source": "ses", "type": type_, "at": clock.now()}
+    return Report(**{**defaults, **changes})
+
+
+def a_bounce(clock: ManualClock, message: NewMessage, **changes: Any) -> Report:
+    defaults: dict[str, Any] = {
+        "outbox_id": message.outbox_id,
+        "recipient": message.to_email,
+        "verdict": Verdict.HARD_BOUNCE,
+        "bounce_type": "Permanent",
+        "bounce_subtype": "General",
+    }
+    return a_report(clock, EventType.BOUNCED, **{**defaults, **changes})
 
 
 async def state(database: Database) -> tuple[str, list[str]]:
@@ -32,12 +90,24 @@ async def state(database: Database) -> tuple[str, list[str]]:
     return row.status, [each.type for each in types]
 
 
+async def status_of_person(database: Database, email: str, tenant_id: int = 1) -> str:
+    return (await contacts.by_email(database, tenant_id, email)).status
+
+
+async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str, str]:
+    async with database.read() as tx:
+        return {entry.list_key: entry.reason for entry in await suppressions.of_address(tx, tenant_id, email)}
+
+
+# Doubts.
+
+
 @pytest.mark.promise("doubt-report-settles")
-@pytest.mark.parametrize("type_", [EventType.DELIVERED, EventType.BOUNCED, EventType.COMPLAINED])
+@pytest.mark.parametrize("type_", [EventType.DELIVERED, EventType.BOUNCED, EventType.COMPLAINED, EventType.ACCEPTED])
 async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock: ManualClock, type_: EventType) -> None:
     outbox_id = await a_doubt(database, clock)
-    report = Report(outbox_id, type_, clock.now(), "queue-1", {"recipient": "ada@example.com"})
-    assert await Reports(database, clock).record(report, tenant_id=1)
+    report = a_report(clock, type_, outbox_id=outbox_id, provider_message_id="queue-1", recipient="ada@example.com")
+    assert await Reports(database, clock).receive([report]) == Received(new=1)
     assert await state(database) == (
         Status.SENT,
         ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "IN_DOUBT", type_, "SENT"],
@@ -45,32 +115,54 @@ async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock:
     found = await audit(database)
     assert found.ok
     assert found.sent == 1
+    assert (await story_of(database, outbox_id)).summary.provider_message_id == "queue-1"
 
 
 @pytest.mark.promise("doubt-report-settles")
-async def test_a_report_stops_a_resend_that_has_not_begun(database: Database, clock: ManualClock) -> None:
+@pytest.mark.parametrize("is_claimed", [False, True])
+async def test_a_report_stops_a_resend_that_has_not_begun(
+    database: Database, clock: ManualClock, is_claimed: bool
+) -> None:
     outbox_id = await a_doubt(database, clock, OnDoubt.RESEND)
-    clock.advance(600_000)
-    assert await Doubts(database, clock, grace=600_000).decide() == 1
-    await Reports(database, clock).record(Report(outbox_id, EventType.DELIVERED, clock.now()), tenant_id=1)
+    clock.advance(GRACE)
+    assert await Doubts(database, clock, grace=GRACE).decide() == 1
+    held = await claims_of(database, clock, "heir").claim(1) if is_claimed else []
+    assert len(held) == is_claimed
+    await Reports(database, clock).receive([a_report(clock, outbox_id=outbox_id)])
+    assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
+    await claims_of(database, clock, "heir").release((each, 0) for each in held)
     assert await claims_of(database, clock).claim(1) == []
+    assert (await state(database))[0] == Status.SENT
 
 
-@pytest.mark.promise("report-once")
-async def test_a_report_that_comes_twice_is_written_once(database: Database, clock: ManualClock) -> None:
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("on_doubt", list(OnDoubt))
+async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
+    database: Database, clock: ManualClock, on_doubt: OnDoubt
+) -> None:
+    message = a_message(on_doubt=on_doubt)
+    await begun(database, clock, message)
+    await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
+    assert (await state(database))[0] == Status.SENT_ATTEMPT  # its own worker may still write the result
+    clock.advance(LOCK_TTL)
+    doubts = Doubts(database, clock, grace=0)
+    await doubts.take_over()
+    assert await doubts.decide() == 1
+    assert (await state(database))[0] == Status.SENT
+    assert await claims_of(database, clock).claim(1) == []
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-certain")
+async def test_an_address_alone_proves_nothing(database: Database, clock: ManualClock) -> None:
+    """The report may be about an older mail to the same reader: the doubt about this one stays."""
     outbox_id = await a_doubt(database, clock)
-    reports = Reports(database, clock)
-    report = Report(outbox_id, EventType.DELIVERED, clock.now(), metadata={"id": "e-1"})
-    assert [await reports.record(report, tenant_id=1) for _ in range(3)] == [True, False, False]
-    assert (await state(database))[1].count("delivered") == 1
-
-
-@pytest.mark.promise("report-tenant")
-async def test_a_report_of_another_tenant_finds_nothing(database: Database, clock: ManualClock) -> None:
-    outbox_id = await a_doubt(database, clock)
-    with pytest.raises(NotFound):
-        await Reports(database, clock).record(Report(outbox_id, EventType.DELIVERED, clock.now()), tenant_id=2)
-    assert (await state(database))[0] == Status.IN_DOUBT
+    async with database.write() as tx:
+        await tx.execute(update(deliveries).values(provider="sendgrid"))
+    email = (await story_of(database, outbox_id)).summary.to_email
+    await Reports(database, clock).receive([a_report(clock, source="sendgrid", recipient=email)])
+    status, story = await state(database)
+    assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
 
 
 @pytest.mark.promise("doubt-late-result")
@@ -86,3 +178,290 @@ async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Databa
     again = await claims_of(database, clock, "heir").claim(1)
     assert [(each.claims, each.attempts) for each in again] == [(1, 0)]
     assert (await audit(database)).ok
+
+
+# Once.
+
+
+@pytest.mark.promise("report-once")
+async def test_a_report_that_comes_again_changes_nothing(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    door = Reports(database, clock)
+    report = a_bounce(clock, message)
+    assert await door.receive([report, report]) == Received(new=1, repeated=1)
+    clock.advance(DAY)
+    assert await door.receive([report]) == Received(repeated=1)
+    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+    await suppressions.remove(database, 1, message.to_email)  # an operator knows better
+    await door.receive([report])
+    assert await scopes(database, message.to_email) == {}
+
+
+@pytest.mark.promise("report-once")
+async def test_many_doors_told_the_same_at_once_count_it_once(database: Database, clock: ManualClock) -> None:
+    messages = [await a_sent_message(database, clock, provider_message_id=f"id-{n}") for n in range(6)]
+    told = [a_bounce(clock, message, key=f"k{n}") for n, message in enumerate(messages)]
+    orders = [told, told[::-1], told[3:] + told[:3], told]
+    answers = await asyncio.gather(*(Reports(database, clock).receive(order) for order in orders))
+    assert sum(answer.new for answer in answers) == 6
+    assert sum(answer.repeated for answer in answers) == 18
+    for message in messages:
+        assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+
+
+@pytest.mark.promise("report-once")
+async def test_callers_that_come_together_share_commits(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    door = Reports(database, clock)
+    told = [a_report(clock, EventType.OPENED, key=f"k{n % 30}", outbox_id=message.outbox_id) for n in range(60)]
+    answers = await asyncio.gather(*(door.receive([report]) for report in told))
+    await door.close()
+    assert [sum(answer.new for answer in answers), sum(answer.repeated for answer in answers)] == [30, 30]
+
+
+@pytest.mark.promise("report-once")
+async def test_a_call_may_bring_more_than_one_commit_holds(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    count = LARGEST_COMMIT + 10
+    told = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
+    assert await Reports(database, clock).receive(told) == Received(new=count)
+
+
+async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: ManualClock) -> None:
+    with pytest.raises(InvalidInput):
+        await Reports(database, clock).receive([a_report(clock, EventType.SENT)])
+    assert await Reports(database, clock).receive([]) == Received()
+
+
+# Finding the mail.
+
+
+@pytest.mark.promise("report-finds")
+async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: ManualClock) -> None:
+    ada = "ada@example.com"
+    first = await a_sent_message(database, clock, "sendgrid", "x-1", to=ada)
+    clock.advance(1_000)
+    second = await a_sent_message(database, clock, "sendgrid", "x-2", to=ada)
+    clock.advance(1_000)
+    other = await a_sent_message(database, clock, "ses", "x-3", to=ada)
+    door = Reports(database, clock)
+    by = {"source": "sendgrid", "recipient": "Ada@Example.com"}
+    told = [
+        a_report(clock, key="by id", outbox_id=first.outbox_id, provider_message_id="x-2", **by),
+        a_report(clock, EventType.OPENED, key="by provider", provider_message_id="x-1", **by),
+        a_report(clock, EventType.CLICKED, key="by recipient", **by),
+        a_report(clock, EventType.DEFERRED, key="of another provider", provider_message_id="x-3", **by),
+        a_report(clock, EventType.OPENED, key="of others", outbox_id="0190a000-0000-7000-8000-000000000000", **by),
+        a_report(clock, EventType.OPENED, key="of nobody", source="sendgrid", recipient="who@example.com"),
+        a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
+    ]
+    assert await door.receive(told) == Received(new=4, unknown=3)
+    assert steps(await story_of(database, first.outbox_id))[4:] == ["delivered", "open"]
+    assert steps(await story_of(database, second.outbox_id))[4:] == ["click", "deferred"]
+    assert steps(await story_of(database, other.outbox_id))[4:] == []
+
+
+@pytest.mark.promise("report-finds")
+async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_it(
+    database: Database, clock: ManualClock
+) -> None:
+    first = await a_sent_message(database, clock, "sendgrid", "x-1", to="ada@example.com")
+    clock.advance(MINUTE)
+    report = a_report(clock, EventType.BOUNCED, source="sendgrid", recipient="ada@example.com")
+    clock.advance(MINUTE)
+    await a_sent_message(database, clock, "sendgrid", "x-2", to="ada@example.com")
+    await Reports(database, clock).receive([report])
+    assert steps(await story_of(database, first.outbox_id))[-1] == "bounce"
+
+
+@pytest.mark.promise("report-finds")
+async def test_one_request_with_several_mails_leads_to_the_recipients_own(
+    database: Database, clock: ManualClock
+) -> None:
+    mails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
+    report = a_report(clock, source="sendgrid", provider_message_id="x-1", recipient="R1@example.com")
+    await Reports(database, clock).receive([report])
+    assert [len(steps(await story_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
+
+
+@pytest.mark.promise("report-tenant")
+async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Database, clock: ManualClock) -> None:
+    other = await a_tenant(database, "other")
+    ada = "ada@example.com"
+    await a_sent_message(database, clock, provider_message_id="id-1", to=ada)
+    theirs = await a_sent_message(database, clock, provider_message_id="id-2", to=ada, tenant_id=other)
+    await Reports(database, clock).receive([a_bounce(clock, theirs)])
+    assert [await status_of_person(database, ada, tenant) for tenant in (1, other)] == ["active", "bounced"]
+    assert [await scopes(database, ada, tenant) for tenant in (1, other)] == [{}, {"*": "bounce"}]
+
+
+@pytest.mark.promise("report-without-mail")
+async def test_without_a_mail_the_only_tenant_is_meant_and_among_several_nobody(
+    database: Database, clock: ManualClock
+) -> None:
+    door = Reports(database, clock)
+    lost = {"recipient": "ada@example.com", "verdict": Verdict.HARD_BOUNCE}
+    bounce = a_report(clock, EventType.BOUNCED, key="k1", **lost)
+    assert await door.receive([bounce, bounce]) == Received(new=1, repeated=1)
+    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
+    await a_tenant(database, "other")
+    lost["recipient"] = "bob@example.com"
+    assert await door.receive([a_report(clock, EventType.BOUNCED, key="k2", **lost)]) == Received(unknown=1)
+    with pytest.raises(NotFound):
+        await contacts.by_email(database, 1, "bob@example.com")
+
+
+# What it says on the timeline.
+
+
+@pytest.mark.promise("report-event")
+async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
+    database: Database, clock: ManualClock
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    told = a_bounce(clock, message, metadata={"diagnosticCode": "550 no\0 such user \ud800", "recipient": "x"})
+    await Reports(database, clock).receive([replace(told, bounce_subtype="No\0Email")])
+    event = the_event(await story_of(database, message.outbox_id), EventType.BOUNCED)
+    assert event.metadata == {
+        "diagnosticCode": "550 no such user ?",
+        "recipient": "a***@e***.com",
+        "source": "ses",
+        "bounceType": "Permanent",
+        "bounceSubtype": "NoEmail",
+    }
+
+
+# Whom it changes.
+
+
+@pytest.mark.promise("report-standing")
+@pytest.mark.parametrize(
+    ("type_", "verdict", "status", "expected"),
+    [
+        (EventType.BOUNCED, Verdict.HARD_BOUNCE, "bounced", {"*": "bounce"}),
+        (EventType.BOUNCED, Verdict.SOFT_BOUNCE, "active", {}),
+        (EventType.COMPLAINED, Verdict.COMPLAINT, "unsubscribed", {"*": "complaint"}),
+        (EventType.COMPLAINED, Verdict.NOTHING, "active", {}),
+        (EventType.UNSUBSCRIBED, Verdict.LEAVES, "unsubscribed", {"general": "unsubscribed"}),
+        (EventType.DELIVERED, Verdict.NOTHING, "active", {}),
+    ],
+)
+async def test_each_verdict_has_its_own_end(
+    database: Database,
+    clock: ManualClock,
+    type_: EventType,
+    verdict: Verdict,
+    status: str,
+    expected: dict[str, str],
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    await Reports(database, clock).receive([replace(a_bounce(clock, message), type=type_, verdict=verdict)])
+    assert await status_of_person(database, "ada@example.com") == status
+    assert await scopes(database, "ada@example.com") == expected
+
+
+@pytest.mark.promise("report-recipient")
+async def test_only_the_mails_own_recipients_are_changed(database: Database, clock: ManualClock) -> None:
+    payload = {
+        "to": "ada@example.com",
+        "subject": "s",
+        "html": "<p>h</p>",
+        "cc": ["Bob@example.com"],
+        "bcc": ["c@d.eu"],
+    }
+    message = await a_sent_message(database, clock, to="ada@example.com", payload=payload)
+    door = Reports(database, clock)
+    told = [
+        a_bounce(clock, message, key=f"k{n}", recipient=recipient)
+        for n, recipient in enumerate(["bob@EXAMPLE.com", "C@d.eu", "eve@example.com", "not an address", None])
+    ]
+    assert await door.receive(told) == Received(new=5)
+    assert [await scopes(database, email) for email in ("bob@example.com", "c@d.eu")] == [{"*": "bounce"}] * 2
+    assert [await scopes(database, email) for email in ("ada@example.com", "eve@example.com")] == [{}, {}]
+    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 5
+
+
+@pytest.mark.promise("report-recipient")
+async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
+    database: Database, clock: ManualClock
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=Verdict.COMPLAINT)
+    await Reports(database, clock).receive([told])
+    assert await scopes(database, "ada@example.com") == {"*": "complaint"}
+
+
+@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [([0, 1], {}), ([0, 15, 30], {"*": "soft_bounces"}), ([0, 15, 31], {}), ([31, 0, 15, 20], {"*": "soft_bounces"})],
+)
+async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
+    database: Database, clock: ManualClock, days: Sequence[int], expected: dict[str, str]
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    start = clock.now()
+    door = Reports(database, clock)
+    for number, day in enumerate(days):
+        told = a_bounce(clock, message, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE, at=start + day * DAY)
+        assert await door.receive([told, told]) == Received(new=1, repeated=1)
+    assert await scopes(database, "ada@example.com") == expected
+    assert await status_of_person(database, "ada@example.com") == ("bounced" if expected else "active")
+
+
+@pytest.mark.promise("reports-any-order")
+async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock: ManualClock) -> None:
+    orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
+    ends = []
+    for number, order in enumerate(orders):
+        message = await a_sent_message(database, clock, to=f"reader{number}@example.com")
+        for day in order:
+            told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=Verdict.SOFT_BOUNCE, at=day * DAY)
+            await Reports(database, clock).receive([told])
+        person = await contacts.portrait(database, 1, message.to_email)
+        [entry] = person.suppressions
+        ends.append((person.contact.status, person.contact.status_updated_at, entry.created_at))
+    assert ends == [("bounced", 25 * DAY, 20 * DAY)] * 3
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_how_many_soft_bounces_are_too_many_is_a_setting(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    door = Reports(database, clock, SoftBounces(count=1, days=1))
+    await door.receive([a_bounce(clock, message, verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("refused-address")
+async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
+    database: Database, clock: ManualClock
+) -> None:
+    first, second = a_message(to="ada@example.com"), a_message(to="ada@example.com")
+    claimed = await begun(database, clock, first)
+    await an_intake(database, clock).accept([second])
+    next_up = await claims_of(database, clock).claim(1)
+    settling = Settling(database, clock, Refusals())
+    refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
+    # The answer to the first commit may have been lost: it is written again.
+    marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]
+    assert marked == [frozenset(), frozenset()]
+    assert steps(await story_of(database, first.outbox_id))[-2:] == ["FAILED", "bounce"]
+    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
+    assert await status_of_person(database, "ada@example.com") == "bounced"
+    assert (await audit(database)).ok
+
+
+async def test_reports_are_kept_as_they_were_told(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    told_at = clock.now()
+    clock.advance(MINUTE)
+    await Reports(database, clock).receive([a_bounce(clock, message, at=told_at)])
+    async with database.read() as tx:
+        [row] = await tx.execute(select(reports))
+    assert (row.key, row.email, row.type, row.verdict) == (
+        "ses:report-bounce",
+        "ada@example.com",
+        "bounce",
+        "hard_bounce",
+    )
+    assert (row.at, row.received_at) == (told_at, told_at + MINUTE)

@@ -264,8 +264,10 @@ async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
     ids = await bench.accept(*(a_message() for _ in range(3)))
     provider, other = ScriptedProvider(), ScriptedProvider()
     provider.hold()
-    async with running(await bench.worker(provider, "slow", window=2)):
+    slow = await bench.worker(provider, "slow", window=2)
+    async with running(slow):
         await provider.has(2)
+        await until(lambda: slow._stock)  # the third is in its hands too
         for _ in range(6):
             before = bench.clock.advance(LOCK_TTL // 3)
 

@@ -14,8 +14,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mailwright.ops import logs
 from tests.engines import postgresql, sqlite_template, valkey_server
-from tests.faults import disks, drains, freezes, kills, outages, phases, poison, same_key
+from tests.faults import (
+    disks,
+    drains,
+    freezes,
+    http_answers,
+    http_phases,
+    kills,
+    outages,
+    phases,
+    poison,
+    same_key,
+    webhooks,
+)
 from tests.faults.figures import Figures
 from tests.faults.stage import a_stage
 
@@ -72,6 +85,17 @@ async def lost_valkey(engine: str, **sizes: Any) -> Figures:
             return await outages.without_valkey(stage, valkey, **sizes)
 
 
+async def many_webhooks(engine: str, **sizes: Any) -> Figures:
+    logs.configure("WARNING")  # half of the work is done in this process
+    async with (
+        a_database(engine) as first,
+        a_database(engine) as second,
+        a_stage(first) as in_order,
+        a_stage(second) as shuffled,
+    ):
+        return await webhooks.run(in_order, shuffled, **sizes)
+
+
 async def small_disk(_engine: str) -> Figures:
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="mwdisk") as folder:
@@ -97,6 +121,20 @@ RUNS = (
     Run("phases", "cut at every step", staged(phases.cuts), {}, {}),
     Run("phases", "cut amid a large mail", staged(phases.cut_amid_a_large_mail), {}, {}),
     Run("phases", "claimed and not marked", staged(phases.claimed_only), {"messages": 1_000}, {}),
+    Run(
+        "http-phases",
+        "killed at every step of a request",
+        staged(http_phases.kills),
+        long={},
+        quick={"moments": (http_phases.AMID_A_LARGE_BODY, http_phases.AFTER_THE_BODY)},
+    ),
+    Run(
+        "http-answers",
+        "a provider that answers anything",
+        staged(http_answers.run),
+        long={},
+        quick={"statuses": http_answers.SOME_STATUSES, "large_answers": 5},
+    ),
     Run("drains", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
     Run("freezes", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
     Run("outages", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
@@ -119,6 +157,7 @@ RUNS = (
         {"innocents": 150},
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
+    Run("webhooks", "repeated, shuffled, malformed", many_webhooks, {"webhooks": 20_000}, {"webhooks": 2_000}),
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import Engine
 from tests.engines import Valkey, postgresql, sqlite_template, valkey_server
-from tests.faults import disks, drains, freezes, kills, outages, phases, poison, same_key
+from tests.faults import disks, drains, freezes, http_answers, http_phases, kills, outages, phases, poison, same_key
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage, a_stage
 from tests.standins.smtp_sink import Step
@@ -53,6 +53,30 @@ async def test_a_worker_killed_after_the_last_byte_leaves_a_doubt_and_the_source
 @pytest.mark.promise("provider-phase")
 async def test_a_connection_cut_after_the_last_byte_is_a_doubt_for_the_living_worker_too(file_stage: Stage) -> None:
     every_bar_is_reached(await phases.cuts(file_stage, steps=[Step.DOT]))
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+async def test_a_worker_killed_after_the_last_byte_of_a_request_leaves_a_doubt_that_waits_for_a_report(
+    stage: Stage,
+) -> None:
+    every_bar_is_reached(await http_phases.kills(stage, carriers=["ses"], moments=[http_phases.AFTER_THE_BODY]))
+
+
+@pytest.mark.promise("never-doubled")
+async def test_a_worker_killed_amid_the_answer_leaves_a_doubt_whoever_carries_the_mail(file_stage: Stage) -> None:
+    every_bar_is_reached(
+        await http_phases.kills(file_stage, carriers=["sendgrid"], moments=[http_phases.IN_THE_ANSWER])
+    )
+
+
+@pytest.mark.promise("provider-any-answer")
+@pytest.mark.parametrize("carrier", ["ses", "sendgrid"])
+async def test_whatever_a_provider_answers_to_one_mail_the_others_do_not_notice(
+    file_stage: Stage, carrier: str
+) -> None:
+    some = {"statuses": http_answers.SOME_STATUSES, "large_answers": 3}
+    every_bar_is_reached(await http_answers.run(file_stage, carriers=[carrier], **some))
 
 
 @pytest.mark.promise("claim-take-over")

@@ -14,9 +14,8 @@ Answer = SendResult | Exception | Callable[[Outgoing], SendResult]
 class ScriptedProvider:
     """The answers are given in order; when none is left, every mail is taken."""
 
-    name = "scripted"
-
-    def __init__(self, *answers: Answer, reports_events: bool = False) -> None:
+    def __init__(self, *answers: Answer, reports_events: bool = False, name: str = "scripted") -> None:
+        self.name = name
         self.reports_events = reports_events
         self.mails: list[Outgoing] = []  # in the order in which they were handed over
         self.under_way = 0

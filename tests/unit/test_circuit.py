@@ -1,4 +1,4 @@
-"""The circuit: a provider that is down or refuses us is left alone for a while."""
+"""The circuit: a provider that is down, refuses us or is asked too much of is left alone for a while."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.permits import Held
-from mailwright.providers.circuit import Circuit
+from mailwright.providers.circuit import Circuit, State
 from tests.builders import FAULT, MISCONFIGURED, REFUSAL, SENT, THROTTLE
 
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
@@ -89,3 +89,72 @@ def test_after_a_success_the_pauses_begin_anew(circuit: Circuit, clock: ManualCl
     circuit.record(SENT)
     circuit.record(MISCONFIGURED)
     assert circuit.held_until() == clock.now() + 10 * SECOND
+
+
+# Throttling: nobody failed, so the pauses are short and grow by themselves.
+
+ASKED_TO_WAIT = replace(THROTTLE, retry_after=7 * SECOND)
+
+
+@pytest.mark.promise("route-throttled")
+def test_a_throttle_that_says_how_long_is_obeyed_at_once(circuit: Circuit, clock: ManualClock) -> None:
+    circuit.record(ASKED_TO_WAIT)
+    assert circuit.objection() == Held(clock.now() + 7 * SECOND, "provider_throttled")
+    assert circuit.explanation == "THROTTLED: slower"
+
+
+@pytest.mark.promise("route-throttled")
+def test_a_wish_of_hours_is_tried_again_within_minutes(circuit: Circuit, clock: ManualClock) -> None:
+    circuit.record(replace(THROTTLE, retry_after=4 * 60 * MINUTE))
+    assert circuit.objection() == Held(clock.now() + 5 * MINUTE, "provider_throttled")
+
+
+@pytest.mark.promise("route-throttled")
+def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: Circuit, clock: ManualClock) -> None:
+    for _ in range(10):
+        circuit.record(THROTTLE)
+        circuit.record(THROTTLE)
+        circuit.record(SENT)
+        assert circuit.objection() is None
+    for _ in range(3):
+        circuit.record(THROTTLE)
+    assert circuit.objection() == Held(clock.now() + SECOND, "provider_throttled")
+
+
+@pytest.mark.promise("route-throttled")
+def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: Circuit, clock: ManualClock) -> None:
+    for _ in range(3):
+        circuit.record(THROTTLE)
+    clock.advance(SECOND // 2)
+    for answer in (SENT, THROTTLE, SENT, ASKED_TO_WAIT, REFUSAL):
+        circuit.record(answer)
+    assert circuit.held_until() == clock.now() + SECOND // 2
+
+
+@pytest.mark.promise("route-throttled")
+def test_a_throttled_try_doubles_the_pause_up_to_a_minute_and_a_success_ends_that(
+    circuit: Circuit, clock: ManualClock
+) -> None:
+    for _ in range(3):
+        circuit.record(THROTTLE)
+    pauses = []
+    for _ in range(8):
+        pauses.append(circuit.held_until() - clock.now())
+        clock.advance(pauses[-1])
+        assert circuit.is_probing
+        circuit.record(THROTTLE)
+    assert pauses == [SECOND * 2**n for n in range(6)] + [MINUTE] * 2
+    clock.advance(MINUTE)
+    circuit.record(SENT)
+    assert circuit.state is State.CLOSED
+    for _ in range(3):
+        circuit.record(THROTTLE)
+    assert circuit.held_until() == clock.now() + SECOND
+
+
+@pytest.mark.promise("circuit-configuration")
+def test_a_wrong_password_found_while_throttled_opens_it_for_longer(circuit: Circuit, clock: ManualClock) -> None:
+    for _ in range(3):
+        circuit.record(THROTTLE)
+    circuit.record(MISCONFIGURED)
+    assert circuit.objection() == Held(clock.now() + 10 * SECOND, "provider_unavailable")

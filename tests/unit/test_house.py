@@ -63,10 +63,10 @@ def test_there_is_one_picture() -> None:
     assert _picture(README) == _picture(ARCHITECTURE)
 
 
-def test_the_life_of_a_message_has_seven_steps_and_each_names_its_file() -> None:
+def test_the_life_of_a_message_has_eight_steps_and_each_names_its_file() -> None:
     life = ARCHITECTURE.read_text(encoding="utf-8").partition("## The life of a message")[2].partition("\n## ")[0]
     steps = re.split(r"^\d\. ", life, flags=re.MULTILINE)[1:]
-    assert len(steps) == 7
+    assert len(steps) == 8
     for step in steps:
         assert re.search(r"`[\w/]+\.py`", step), f"names no file: {step}"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.domain.lanes import Lane, lane_number, shares
+from mailwright.domain.lanes import Lane, lane_number, place_of, shares
 from mailwright.domain.states import Priority
 
 tenants = st.integers(1, 50)
@@ -21,7 +21,7 @@ lanes = st.lists(
 
 
 @pytest.mark.promise("claim-fair")
-@given(lanes=lanes, limit=st.integers(0, 600), start_after=st.integers(0, 2**45))
+@given(lanes=lanes, limit=st.integers(0, 600), start_after=st.integers(0, 2**55))
 def test_no_more_is_given_than_there_is(lanes: list[Lane], limit: int, start_after: int) -> None:
     given_ = shares(lanes, limit, start_after)
     assert sum(share for _, share in given_) <= limit
@@ -31,7 +31,7 @@ def test_no_more_is_given_than_there_is(lanes: list[Lane], limit: int, start_aft
 
 
 @pytest.mark.promise("claim-fair")
-@given(lanes=lanes, start_after=st.integers(0, 2**45))
+@given(lanes=lanes, start_after=st.integers(0, 2**55))
 def test_with_room_enough_nobody_of_the_best_priority_goes_away_empty(lanes: list[Lane], start_after: int) -> None:
     best = min((lane.priority for lane in lanes), default=0)
     equals = [lane for lane in lanes if lane.priority == best]
@@ -68,8 +68,21 @@ def test_equals_share_by_weight(weights: list[int]) -> None:
     assert [given_[lane] for lane in equals] == [10 * weight for weight in weights]
 
 
-@given(priority=st.sampled_from([Priority.TRANSACTIONAL, Priority.BULK]), tenant=st.integers(1, 2**39))
-def test_a_lane_number_holds_its_priority_and_tenant(priority: int, tenant: int) -> None:
-    lane = Lane(lane_number(priority, tenant))
-    assert (lane.priority, lane.tenant_id) == (priority, tenant)
+@pytest.mark.promise("campaign-order")
+@given(places=st.lists(st.integers(0, 2**28 - 1), min_size=1, max_size=10, unique=True), other=st.integers(0, 100))
+def test_campaigns_of_a_tenant_go_one_after_another_beside_other_tenants(places: list[int], other: int) -> None:
+    mine = [Lane(lane_number(Priority.BULK, 7, place)) for place in places]
+    theirs = Lane(lane_number(Priority.BULK, 9, other))
+    given_ = dict(shares([*mine, theirs], 100))
+    assert given_ == {Lane(lane_number(Priority.BULK, 7, min(places))): 50, theirs: 50}
+
+
+@given(
+    priority=st.sampled_from([Priority.TRANSACTIONAL, Priority.BULK]),
+    tenant=st.integers(1, 2**24 - 1),
+    place=st.integers(0, 2**28 - 1),
+)
+def test_a_lane_number_holds_its_priority_tenant_and_place(priority: int, tenant: int, place: int) -> None:
+    lane = Lane(lane_number(priority, tenant, place))
+    assert (lane.priority, lane.tenant_id, place_of(lane.number)) == (priority, tenant, place)
     assert lane.number < 2**63

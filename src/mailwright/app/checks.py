@@ -6,9 +6,10 @@ from pathlib import Path
 from redis.exceptions import RedisError
 from sqlalchemy import delete, insert
 
+from mailwright.app.carriers import make_route
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.sender_dns import check_sender
-from mailwright.app.wiring import make_provider, valkey_client
+from mailwright.app.wiring import valkey_client
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.ids import uuid7
@@ -27,7 +28,8 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
     if settings.redis_url is not None:
         yield await _valkey(settings.redis_url)
-    yield await _provider(settings, clock)
+    async for finding in _providers(settings, clock):
+        yield finding
     async for finding in check_sender(settings):
         yield finding
 
@@ -80,12 +82,14 @@ async def _workers(database: Database, clock: Clock) -> Finding:
     found = await present(database, now)
     if not found:
         return warning("workers", "none is running, so nothing is sent", "`mailwright serve` or `mailwright worker`")
-    for worker in found:
-        if worker.unavailable_until is not None and worker.unavailable_until > now:
-            why = worker.unavailable_reason or "it does not answer"
-            return problem("workers", f"leave {worker.provider} alone for a while: {why}", "see the provider below")
-    providers = ", ".join(sorted({worker.provider for worker in found}))
-    return ok("workers", f"{len(found)} running, with the provider {providers}")
+    for presence in found:
+        if presence.unavailable_until is not None and presence.unavailable_until > now:
+            why = presence.unavailable_reason or "it does not answer"
+            return problem("workers", f"leave {presence.provider} alone for a while: {why}", "see the provider below")
+    providers = sorted({presence.provider for presence in found})
+    word = "provider" if len(providers) == 1 else "providers"
+    count = len({presence.worker for presence in found})
+    return ok("workers", f"{count} running, with the {word} {', '.join(providers)}")
 
 
 async def _valkey(url: str) -> Finding:
@@ -100,16 +104,19 @@ async def _valkey(url: str) -> Finding:
     return ok("redis", "answers")
 
 
-async def _provider(settings: Settings, clock: Clock) -> Finding:
+async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     try:
-        provider = make_provider(settings, clock)
+        route = make_route(settings, clock)
     except MailwrightError as error:
-        return problem("provider", str(error), "correct it")
+        yield problem("provider", str(error), "correct it")
+        return
+    advice = "mail waits until this is put right"
+    if len(route.members) > 1:
+        advice = "mail goes through the others of the route until this is put right"
     try:
-        probe = await provider.check()
+        for member in route.members:
+            probe = await member.provider.check()
+            summary = f"{member.name}: {probe.summary}"
+            yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
     finally:
-        await provider.close()
-    summary = f"{provider.name}: {probe.summary}"
-    return (
-        ok("provider", summary) if probe.is_ok else problem("provider", summary, "mail waits until this is put right")
-    )
+        await route.close()

@@ -12,6 +12,8 @@ from typing import Any
 
 import uvicorn
 
+from mailwright.app.inbound import attend_all
+from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.logs import logger
@@ -67,6 +69,7 @@ async def serve(
     _keep_what_is_loaded()
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
+        _attend(engine, tasks, shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         server.config.app = application(engine, (lambda: not working.done()) if working else None)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
@@ -78,7 +81,31 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     """A worker alone, until it is told to stop; with `drain`, until nothing is due."""
     _hear_library_logs()
     _keep_what_is_loaded()
-    await _work(await make_worker(engine), shutdown, drain=drain)
+    worker = await make_worker(engine)
+    async with asyncio.TaskGroup() as tasks:
+        attending = None if drain else _attend(engine, tasks, shutdown)
+        await _work(worker, shutdown, drain=drain)
+        if attending:
+            attending.cancel()
+
+
+def _attend(engine: Engine, tasks: asyncio.TaskGroup, shutdown: Shutdown) -> asyncio.Task[None]:
+    """What is found after the first signal is found again by whoever looks next."""
+    attending = tasks.create_task(_beside_the_mail(engine), name="attending")
+
+    def stop() -> None:
+        attending.cancel()
+
+    shutdown.calls(stop)
+    return attending
+
+
+async def _beside_the_mail(engine: Engine) -> None:
+    """What came back, and what the providers still take."""
+    await asyncio.gather(
+        attend_all(engine.settings, engine.reports, engine.clock),
+        keep_synced(engine.settings, engine.database, engine.clock),
+    )
 
 
 async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> None:

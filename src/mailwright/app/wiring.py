@@ -3,38 +3,48 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from redis.asyncio import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from mailwright.app.carriers import make_route, providers_of, verify_providers
+from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
+from mailwright.audience.standing import SoftBounces
 from mailwright.content.dkim import DkimKey, DkimSigner
 from mailwright.content.headers import Mailbox
+from mailwright.content.images import ImageStore
 from mailwright.content.store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.events.refused import Refusals
+from mailwright.events.reports import Reports
+from mailwright.events.webhooks import Webhooks
 from mailwright.ops.settings import Settings
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.intake import Intake
 from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger
+from mailwright.outbox.limits import Defaults
 from mailwright.outbox.settle import Settling
 from mailwright.outbox.workers import Roster
 from mailwright.pipeline.road import Identity, Road, mailbox_of
-from mailwright.providers.circuit import Circuit
-from mailwright.providers.mailbox import MailboxProvider
+from mailwright.policies.domains import DomainLimits, parse_domain_limits
+from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
-from mailwright.providers.smtp import Smtp, SmtpSettings, parse_smtp_url
+from mailwright.providers.route import Route
+from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.storage.database import Database, parse_url
+from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Duties, Keeper
 from mailwright.worker.loop import Pace, Parts, Worker
@@ -60,6 +70,8 @@ class Engine:
     ledger: Ledger
     ground: DatabaseLedger
     threads: ThreadPoolExecutor
+    reports: Reports
+    webhooks: Webhooks
 
 
 @asynccontextmanager
@@ -70,6 +82,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
     ground = DatabaseLedger(database, clock)
+    reports = make_reports(settings, database, clock)
     engine = Engine(
         settings=settings,
         clock=clock,
@@ -77,15 +90,19 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
         valkey=valkey,
         wake=wake,
         intake=Intake(database, clock, wake.announce),
-        templates=TemplateStore(database, clock),
+        templates=TemplateStore(database, clock, ImageStore(database, clock, settings.images), settings.public_url),
         ledger=ground if valkey is None else ValkeyLedger(valkey, ground, clock),
         ground=ground,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
+        reports=reports,
+        webhooks=make_webhooks(settings, reports, clock),
     )
     try:
         yield engine
     finally:
         await engine.intake.close()
+        await engine.webhooks.close()
+        await reports.close()
         await wake.close()
         if valkey is not None:
             await valkey.aclose()
@@ -96,7 +113,16 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
 def verify(settings: Settings) -> None:
     """What only the parts themselves can tell of a setting, all of it at once, before anything is opened."""
     problems: list[str] = []
-    for part in (_database_address, _valkey_address, make_signer, sender_of, _provider_address):
+    parts = (
+        _database_address,
+        _valkey_address,
+        make_signer,
+        sender_of,
+        verify_providers,
+        domain_limits,
+        verify_inbound,
+    )
+    for part in parts:
         try:
             part(settings)
         except ConfigurationInvalid as error:
@@ -105,20 +131,23 @@ def verify(settings: Settings) -> None:
         raise ConfigurationInvalid(*problems)
 
 
-async def make_worker(engine: Engine, provider: Provider | None = None, worker_id: str | None = None) -> Worker:
+async def make_worker(engine: Engine, provider: Provider | Route | None = None, worker_id: str | None = None) -> Worker:
     settings, clock, database = engine.settings, engine.clock, engine.database
-    provider = provider or make_provider(settings, clock)
+    route = _route(provider, settings, clock)
     lock_ttl = settings.lock_ttl_seconds * SECOND
-    doubt_grace = REPORT_GRACE if provider.reports_events else 0
+    silent = [member.name for member in route.members if not member.provider.reports_events]
+    doubt_grace = REPORT_GRACE if len(silent) < len(route.members) else 0
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     claims = Claims(database, clock, name, lock_ttl)
     duties = Duties(
-        database, claims, Doubts(database, clock, doubt_grace), engine.ground, Roster(database, clock, name)
+        database, claims, Doubts(database, clock, doubt_grace, silent), engine.ground, Roster(database, clock, name)
     )
     parts = Parts(
         clock=clock,
         claims=claims,
-        settling=Settling(database, clock),
+        settling=Settling(
+            database, clock, Refusals(SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days))
+        ),
         road=Road(
             database,
             engine.templates,
@@ -126,10 +155,16 @@ async def make_worker(engine: Engine, provider: Provider | None = None, worker_i
             signer=make_signer(settings),
             threads=engine.threads,
         ),
-        gate=Gate(database, clock, engine.ledger, default_limits(settings)),
-        provider=provider,
-        circuit=Circuit(clock),
+        gate=Gate(
+            database,
+            clock,
+            engine.ledger,
+            defaults_of(settings, [member.name for member in route.members]),
+            Destinations(clock, engine.ledger, domains) if (domains := domain_limits(settings)) else None,
+        ),
+        route=route,
         keeper=Keeper(clock, duties, lock_ttl),
+        conductor=Conductor(database, clock),
         wake=engine.wake,
     )
     pace = Pace(
@@ -143,23 +178,14 @@ async def make_worker(engine: Engine, provider: Provider | None = None, worker_i
     return Worker(parts, pace)
 
 
-def make_provider(settings: Settings, clock: Clock) -> Provider:
-    """The entry for a new provider: its name in the settings, its class here."""
-    match settings.provider:
-        case "mailbox":
-            return MailboxProvider(settings.mailbox, clock)
-        case "smtp":
-            return Smtp(smtp_settings(settings), clock=clock)
-
-
-def smtp_settings(settings: Settings) -> SmtpSettings:
-    if settings.smtp_url is None:
-        raise ConfigurationInvalid("MAILWRIGHT_SMTP_URL: is needed when MAILWRIGHT_PROVIDER is smtp")
-    try:
-        parsed = parse_smtp_url(settings.smtp_url.get_secret_value())
-    except ConfigurationInvalid as error:
-        raise ConfigurationInvalid(*(f"MAILWRIGHT_SMTP_URL: {problem}" for problem in error.problems)) from error
-    return parsed if settings.smtp_connections is None else replace(parsed, connections=settings.smtp_connections)
+def _route(given: Provider | Route | None, settings: Settings, clock: Clock) -> Route:
+    match given:
+        case None:
+            return make_route(settings, clock)
+        case Route():
+            return given
+        case _:
+            return Route.of(given, clock)
 
 
 def make_signer(settings: Settings) -> DkimSigner | None:
@@ -198,17 +224,44 @@ async def make_identity(engine: Engine) -> Identity:
         if settings.unsubscribe_secret is not None
         else await kept_secret(engine.database, UNSUBSCRIBE_SECRET)
     )
-    return Identity(sender_of(settings), settings.bounce_address, settings.unsubscribe_url, UnsubscribeTokens(secret))
+    return Identity(
+        sender_of(settings),
+        settings.bounce_address,
+        settings.unsubscribe_url,
+        UnsubscribeTokens(secret),
+        settings.postal_address or "",
+    )
+
+
+def defaults_of(settings: Settings, providers: Collection[str]) -> Defaults:
+    return Defaults(default_limits(settings), providers, settings.quota_sync_seconds * SECOND)
 
 
 def default_limits(settings: Settings) -> Limits:
     return Limits(
         rate_per_second=settings.rate_per_second,
-        rate_per_hour=settings.rate_per_hour,
+        rate_per_hour=settings.rate_per_hour or _tariff(settings),
         daily_limit=settings.daily_limit,
         working_hours=settings.working_hours,
         timezone=settings.timezone,
+        sliding_hour=settings.sliding_hour,
+        warmup_since=settings.warmup_since,
+        warmup_start=settings.warmup_start,
+        warmup_factor=settings.warmup_factor,
     )
+
+
+def _tariff(settings: Settings) -> int | None:
+    """A provider's usual limit per hour, where it carries all the mail."""
+    match list(providers_of(settings)):
+        case [only]:
+            return TARIFFS.get(only)
+        case _:
+            return None
+
+
+def domain_limits(settings: Settings) -> DomainLimits | None:
+    return None if settings.domain_limits is None else parse_domain_limits(settings.domain_limits)
 
 
 def _database_address(settings: Settings) -> None:
@@ -217,11 +270,6 @@ def _database_address(settings: Settings) -> None:
 
 def _valkey_address(settings: Settings) -> None:
     valkey_client(settings.redis_url)
-
-
-def _provider_address(settings: Settings) -> None:
-    if settings.provider == "smtp":
-        smtp_settings(settings)
 
 
 def valkey_client(url: str | None) -> "Redis | None":

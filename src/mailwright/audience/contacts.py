@@ -1,41 +1,145 @@
 """Contacts: the people whom a tenant writes to, found by address or by their own id."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+import orjson
+from sqlalchemy import ColumnElement, Row, insert, select, update
+from sqlalchemy import delete as delete_rows
 
+from mailwright.audience import people, suppressions
+from mailwright.audience.suppressions import Suppression
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
-from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts
+from mailwright.domain.ids import uuid7
+from mailwright.outbox.intake import INSERT_CONTACTS
+from mailwright.outbox.records import Search, Summary, search
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import contact_tags, contacts, subscriptions
+
+NEWEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
+    id: int
     contact_id: str
     email: str
     name: str | None
     status: str
     created_at: Instant
     deleted_at: Instant | None
+    status_updated_at: Instant | None
+    status_source: str | None
+    bounce_type: str | None
+    bounce_subtype: str | None
+    locale: str | None
+    timezone: str | None
+    attributes: dict[str, Any]
 
     @property
     def is_deleted(self) -> bool:
         return self.deleted_at is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    list_key: str
+    subscribed_at: Instant | None
+    unsubscribed_at: Instant | None
+    is_pending: bool = False  # asked to confirm, and has not yet
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """All that is known of one person: status, lists, what is not sent to them, and their latest mails."""
+
+    contact: Contact
+    lists: tuple[Membership, ...]
+    suppressions: tuple[Suppression, ...]
+    messages: tuple[Summary, ...]
+    tags: tuple[str, ...] = ()
+
+
 async def by_email(database: Database, tenant_id: int, email: str) -> Contact:
     """Any spelling of an address finds the contact; one that is no address finds nobody."""
-    try:
-        return await _find(database, tenant_id, contacts.c.email == address.normal(email))
-    except address.InvalidAddress as error:
-        raise NotFound from error
+    async with database.read() as tx:
+        return await _find(tx, tenant_id, contacts.c.email == _normal(email))
 
 
 async def by_id(database: Database, tenant_id: int, contact_id: str) -> Contact:
-    return await _find(database, tenant_id, contacts.c.contact_id == contact_id)
+    async with database.read() as tx:
+        return await _find(tx, tenant_id, contacts.c.contact_id == contact_id)
+
+
+async def portrait(database: Database, tenant_id: int, email: str, *, messages: int = 10) -> Portrait:
+    """With so many of the latest messages."""
+    async with database.read() as tx:
+        contact = await _find(tx, tenant_id, contacts.c.email == _normal(email))
+        rows: Any = await tx.execute(
+            select(*(subscriptions.c[name] for name in Membership.__slots__))
+            .where(subscriptions.c.contact_key == contact.id)
+            .order_by(subscriptions.c.list_key)
+        )
+        entries = await suppressions.of_address(tx, tenant_id, contact.email)
+        mine = contact_tags.c.contact_key == contact.id
+        tags = await tx.execute(select(contact_tags.c.tag).where(mine).order_by(contact_tags.c.tag))
+    latest = await search(database, tenant_id, Search(to_email=contact.email), limit=messages)
+    memberships = tuple(Membership(**row._mapping) for row in rows)
+    return Portrait(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
+
+
+async def list_some(
+    database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
+) -> list[Contact]:
+    """The latest first; the next page begins before the last id of this one."""
+    conditions = [contacts.c.tenant_id == tenant_id, contacts.c.id < before, contacts.c.deleted_at.is_(None)]
+    if status is not None:
+        conditions.append(contacts.c.status == status)
+    async with database.read() as tx:
+        rows = await tx.execute(select(*columns_of()).where(*conditions).order_by(contacts.c.id.desc()).limit(limit))
+    return [contact_of(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is told anew of a person; None leaves it as it is, and so does an attribute that is not named."""
+
+    name: str | None = None
+    locale: str | None = None
+    timezone: str | None = None
+    attributes: Mapping[str, Any] | None = None  # a value of None takes the attribute away
+    tags: Sequence[str] | None = None  # all of them: others are taken away
+
+
+async def put(database: Database, clock: Clock, tenant_id: int, email: str, change: Change) -> None:
+    """Whoever is not known becomes a contact. Whether they may be written to is not decided here."""
+    address_, now = people.email(email), clock.now()
+    given = people.attributes(change.attributes or {})
+    values: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("name", None if change.name is None else people.name(change.name)),
+            ("locale", None if change.locale is None else people.locale(change.locale)),
+            ("timezone", None if change.timezone is None else people.timezone(change.timezone)),
+        )
+        if getattr(change, name) is not None
+    }
+    tags = None if change.tags is None else people.tags(change.tags)
+    async with database.write() as tx:
+        row = {"tenant_id": tenant_id, "email": address_, "contact_id": uuid7(now), "name": None}
+        await tx.count(INSERT_CONTACTS, contacts=[row], now=now)
+        mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == address_)
+        [found] = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*mine).with_for_update())
+        merged = people.merged(orjson.loads(found.attributes), given)
+        values["attributes"] = orjson.dumps(people.attributes(merged)).decode()
+        await tx.execute(update(contacts).where(contacts.c.id == found.id).values(**values))
+        if tags is not None:
+            await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == found.id))
+            for tag in tags:
+                await tx.execute(insert(contact_tags).values(contact_key=found.id, tag=tag, tenant_id=tenant_id))
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:
@@ -46,10 +150,23 @@ async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: s
     return await by_id(database, tenant_id, contact_id)
 
 
-async def _find(database: Database, tenant_id: int, condition: ColumnElement[bool]) -> Contact:
-    columns = [contacts.c[name] for name in Contact.__slots__]
-    async with database.read() as tx:
-        rows: Any = await tx.execute(select(*columns).where(contacts.c.tenant_id == tenant_id, condition))
+async def _find(tx: Transaction, tenant_id: int, condition: ColumnElement[bool]) -> Contact:
+    rows = await tx.execute(select(*columns_of()).where(contacts.c.tenant_id == tenant_id, condition))
     if not rows:
         raise NotFound
-    return Contact(**rows[0]._mapping)
+    return contact_of(rows[0])
+
+
+def columns_of() -> list[ColumnElement[Any]]:
+    return [contacts.c[name] for name in Contact.__slots__]
+
+
+def contact_of(row: Row[Any]) -> Contact:
+    return Contact(**{**row._mapping, "attributes": orjson.loads(row.attributes)})
+
+
+def _normal(email: str) -> str:
+    try:
+        return address.normal(email)
+    except address.InvalidAddress as error:
+        raise NotFound from error

@@ -1,15 +1,21 @@
-"""Suppressions: addresses that a tenant does not write to, whoever asks. One normal form decides."""
+"""Suppressions: addresses that a tenant does not write to, whoever asks. One normal form decides.
+
+Each has a scope: no mail at all, no bulk mail, or no mail of one list. This is the table that a claim and the mark
+before a send look at.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Select, delete, select
 
+from mailwright.audience import lists
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import suppressions
 
@@ -17,6 +23,9 @@ ADD_SUPPRESSIONS = statement(__package__, "add_suppressions")
 SUPPRESSED_AMONG = statement(__package__, "suppressed_among")
 
 NEWEST = 2**63 - 1
+
+# The scope of whoever gets no mail at all, whatever its kind.
+ALL_MAIL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +35,61 @@ class Suppression:
     reason: str
     source: str
     created_at: Instant
+    list_key: str = ALL_MAIL  # `general`: no bulk mail; any other: no mail of that list
 
 
 async def add(
-    database: Database, clock: Clock, tenant_id: int, email: str, *, reason: str, source: str
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    email: str,
+    *,
+    reason: str,
+    source: str,
+    list_key: str = ALL_MAIL,
 ) -> tuple[Suppression, bool]:
     """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays."""
     wanted = _normal(email)
     async with database.write() as tx:
-        is_new = await add_all(tx, tenant_id, [wanted], reason=reason, source=source, now=clock.now())
-        rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == wanted))
+        if list_key != ALL_MAIL:
+            await lists.require(tx, tenant_id, list_key)
+        is_new = await add_all(
+            tx, tenant_id, [wanted], reason=reason, source=source, now=clock.now(), list_key=list_key
+        )
+        entry = (suppressions.c.email == wanted, suppressions.c.list_key == list_key)
+        rows = await tx.execute(_entries(tenant_id).where(*entry))
     return Suppression(**rows[0]._mapping), bool(is_new)
 
 
 async def add_all(
-    tx: Transaction, tenant_id: int, emails: Iterable[str], *, reason: str, source: str, now: Instant
+    tx: Transaction,
+    tenant_id: int,
+    emails: Iterable[str],
+    *,
+    reason: str,
+    source: str,
+    now: Instant,
+    list_key: str = ALL_MAIL,
 ) -> set[str]:
     """Inside the caller's transaction, addresses in normal form; answers which of them are new."""
     rows = [{"email": email} for email in sorted(set(emails))]
-    added = await tx.run(ADD_SUPPRESSIONS, tenant_id=tenant_id, emails=rows, reason=reason, source=source, now=now)
+    added = await tx.run(
+        ADD_SUPPRESSIONS,
+        tenant_id=tenant_id,
+        emails=rows,
+        list_key=list_key,
+        reason=reason,
+        source=source,
+        now=now,
+    )
     return {row.email for row in added}
 
 
-async def remove(database: Database, tenant_id: int, email: str) -> None:
-    condition = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == _normal(email))
+async def remove(database: Database, tenant_id: int, email: str, *, list_key: str | None = None) -> None:
+    """All entries of the address, or the one of that scope."""
+    condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == _normal(email)]
+    if list_key is not None:
+        condition.append(suppressions.c.list_key == list_key)
     async with database.write() as tx:
         removed = await tx.execute(delete(suppressions).where(*condition).returning(suppressions.c.id))
     if not removed:
@@ -64,17 +104,27 @@ async def list_some(database: Database, tenant_id: int, *, limit: int, before: i
     return [Suppression(**row._mapping) for row in rows]
 
 
-async def is_suppressed(database: Database, tenant_id: int, email: str) -> bool:
+async def of_address(tx: Transaction, tenant_id: int, email: str) -> list[Suppression]:
+    """All that is not sent to this address, given in normal form; the widest scope first."""
+    rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == email))
+    found = [Suppression(**row._mapping) for row in rows]
+    return sorted(
+        found, key=lambda entry: (entry.list_key != ALL_MAIL, entry.list_key != lists.GENERAL, entry.list_key)
+    )
+
+
+async def is_suppressed(database: Database, tenant_id: int, email: str, list_key: str | None = None) -> bool:
     async with database.read() as tx:
-        return bool(await suppressed_among(tx, tenant_id, [_normal(email)]))
+        return bool(await suppressed_among(tx, tenant_id, [_normal(email)], list_key))
 
 
-async def suppressed_among(tx: Transaction, tenant_id: int, emails: Iterable[str]) -> set[str]:
-    """Which of these addresses, given in normal form, must not be written to."""
+async def suppressed_among(tx: Runner, tenant_id: int, emails: Iterable[str], list_key: str | None = None) -> set[str]:
+    """Which of these addresses, given in normal form, must not get a mail of this list; none: transactional mail."""
     rows = [{"email": email} for email in emails]
     if not rows:
         return set()
-    return {row.email for row in await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows)}
+    found = await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows, list_key=list_key)
+    return {row.email for row in found}
 
 
 def _entries(tenant_id: int) -> Select[Any]:

@@ -7,14 +7,16 @@ import typer
 import uvloop
 from fastapi import FastAPI
 
+from mailwright.app.carriers import providers_of
 from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, listen
 from mailwright.app.serving import serve as serve_until_stopped
-from mailwright.app.wiring import Engine, open_engine
+from mailwright.app.wiring import Engine, defaults_of, open_engine, sender_of
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
 from mailwright.ops.settings import Settings
 from mailwright.web.app import ApiParts, create_app
+from mailwright.web.parts import PublicPages
 
 app = command()
 
@@ -47,12 +49,24 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
 
 
 def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> FastAPI:
+    settings = engine.settings
     return create_app(
         ApiParts(
             database=engine.database,
             clock=engine.clock,
             intake=engine.intake,
-            public_url=engine.settings.public_url,
+            public_url=settings.public_url,
             is_worker_alive=is_worker_alive,
+            webhooks=engine.webhooks,
+            defaults=defaults_of(settings, list(providers_of(settings))),
+            images_folder=settings.images,
+            imports_folder=settings.imports,
+            import_bytes=settings.import_bytes,
+            postal_address=settings.postal_address,
+            public_pages=PublicPages(
+                secret=secret.get_secret_value() if (secret := settings.unsubscribe_secret) else None,
+                asks_first=settings.unsubscribe_confirm,
+                sender=sender_of(settings).name,
+            ),
         )
     )

@@ -30,6 +30,12 @@ Hours = Annotated[
     typer.Option(metavar="HH:MM-HH:MM|none", help="When bulk mail may go, as 09:00-18:00.", show_default=False),
 ]
 Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
+Warmup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE|none", help="Its first day, as 2027-01-15: its mail grows from then on.", show_default=False
+    ),
+]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit")
 
@@ -45,6 +51,7 @@ def create(
     daily_limit: PerDay = None,
     working_hours: Hours = None,
     timezone: Zone = None,
+    warmup_since: Warmup = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -55,6 +62,7 @@ def create(
         daily_limit=daily_limit,
         working_hours=working_hours,
         timezone=timezone,
+        warmup_since=warmup_since,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -114,6 +122,7 @@ def set_command(
     daily_limit: PerDay = None,
     working_hours: Hours = None,
     timezone: Zone = None,
+    warmup_since: Warmup = None,
 ) -> None:
     """Change a tenant's weight and limits: what is named changes, the rest stays. Workers follow within a second."""
     changes = _changes(
@@ -124,6 +133,7 @@ def set_command(
         daily_limit=daily_limit,
         working_hours=working_hours,
         timezone=timezone,
+        warmup_since=warmup_since,
     )
     if not changes:
         raise typer.BadParameter("name what to change, as in --rate-per-hour 500 or --rate-per-hour none")
@@ -165,6 +175,7 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
         ("per day", tenant.daily_limit),
         ("working hours", tenant.working_hours),
         ("time zone", tenant.timezone),
+        ("warm-up since", tenant.warmup_since),
     ):
         made.add_row(label, "as in the settings" if value is None else str(value))
     made.add_row("created", f"{clock_time(tenant.created_at)} UTC")

@@ -148,6 +148,12 @@ def list_unsubscribe(unsubscribe: Unsubscribe) -> str:
     return f"{line}\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click"
 
 
+def list_id(list_key: str, sender: str, tenant: str | None = None) -> str:
+    """`<weekly.example.com>` (RFC 2919): the same for every mail of a list, so that readers can sort by it."""
+    domain = _ascii_domain(addresses.domain_of(sender))
+    return f"<{list_key}.{domain}>" if tenant is None else f"<{list_key}.{tenant}.{domain}>"
+
+
 def message_id(outbox_id: str, domain: str) -> str:
     """`<outbox_id@domain>`: the same for every attempt, so that a mail sent twice is seen as one."""
     return f"<{outbox_id}@{_ascii_domain(domain)}>"

@@ -44,7 +44,7 @@ def objection(html: str) -> str | None:
     size = len(html) if html.isascii() else len(html.encode("utf-8", "replace"))
     if size > MAX_BYTES:
         return f"the HTML has {size} bytes, at most {MAX_BYTES} are allowed"
-    if _is_nested_too_deeply(html):
+    if is_nested_too_deeply(html):
         return f"the HTML leaves more than {MAX_OPEN_ELEMENTS} elements open at once"
     lowered = html.lower()
     if _is_suspicious(html, lowered) and (found := _active_content(html)):
@@ -235,7 +235,7 @@ def _is_blank(html: str, lowered: str) -> bool:
     return not _INVISIBLE.sub("", tree.body.text())
 
 
-def _is_nested_too_deeply(html: str) -> bool:
+def is_nested_too_deeply(html: str) -> bool:
     """Counts elements left open. The parser's time grows with the square of the depth: 100,000 deep take 40 seconds."""
     if html.count("<") < MAX_OPEN_ELEMENTS:
         return False

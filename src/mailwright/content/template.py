@@ -74,6 +74,12 @@ class Template:
         sources = [each for each in (self.subject, self.html, self.text) if each is not None]
         return frozenset[str]().union(*[each.variables for each in sources])
 
+    @property
+    def required_variables(self) -> frozenset[str]:
+        """Those that must be given: one with a default, or that is only asked after, may be missing."""
+        sources = [each for each in (self.subject, self.html, self.text) if each is not None]
+        return frozenset[str]().union(*[each.required_variables for each in sources])
+
     def render(self, values: Values) -> Rendered:
         """What a reader will get. A text is derived where the template has none."""
         subject = self.subject.render(values)
@@ -109,6 +115,22 @@ class Source:
             declared = self._environment.undeclared_variables_in_str(source)
         self.variables = frozenset(declared) - {"range"}
         self.flat = self._flatten(outputs) if outputs is not None else None
+
+    @property
+    def required_variables(self) -> frozenset[str]:
+        """Found by trying: what the engine misses when it is not there."""
+        if self.flat is not None:
+            return frozenset(path[0] for path in self.flat.paths)
+        given: dict[str, Any] = dict.fromkeys(self.variables, "")
+        required = set()
+        for name in self.variables:
+            try:
+                self.render({other: value for other, value in given.items() if other != name})
+            except MissingVariable:
+                required.add(name)
+            except TemplateFailed:
+                continue  # an empty text is not what this template expects elsewhere; that says nothing of this name
+        return frozenset(required)
 
     def render(self, values: Values) -> str:
         _budget.left = MAX_CHARACTERS

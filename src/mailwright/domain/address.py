@@ -1,5 +1,6 @@
 """Email addresses: one linear-time parser, one normal form for sending, comparing and suppressing."""
 
+import re
 from functools import lru_cache
 
 import idna
@@ -8,6 +9,10 @@ MAX_LENGTH = 254
 MAX_LOCAL = 64
 
 _ATEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.")
+
+
+# Linear: no character can be matched in two ways.
+_PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
 
 
 class InvalidAddress(ValueError):
@@ -34,6 +39,12 @@ def deliverable(text: str) -> str:
 
 def normal(text: str) -> str:
     """The form in which addresses are compared: dedupe, suppression and contacts all use this one."""
+    if text.isascii() and len(text) <= MAX_LENGTH:
+        # Nearly all of a large file's addresses: known to be good at one glance, but for the domain.
+        plain = _PLAIN.fullmatch(lowered := text.lower())
+        if plain is not None and plain.end(1) <= MAX_LOCAL:
+            _ascii_domain(plain[2])
+            return lowered
     local, domain = parse(text)
     return f"{local.lower()}@{domain}"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 from mailwright.domain.results import Category
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
@@ -45,6 +46,7 @@ class NewMessage:
     on_doubt: OnDoubt = OnDoubt.RESEND
     priority: int = Priority.TRANSACTIONAL
     is_bulk: bool = False
+    list_key: str | None = None  # whose mail it is; None for transactional mail
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
 
@@ -89,6 +91,13 @@ class Claimed:
     locked_until: Instant
     received_at: Instant
     tenant_limit: int | None = None  # how many of the tenant's mails may be under way at once
+    list_key: str | None = None  # None for transactional mail
+    copies: tuple[str, ...] = ()  # who gets a copy, in normal form; known once the mail was looked up
+    only_provider: str | None = None  # it may have the mail already: no other may be handed it
+    failed_provider: str | None = None  # it could not take the mail last time: another goes first
+    provider: str | None = None  # who is to carry it; known before the mark
+    domain_limit: int | None = None  # how many mails to its domain may be under way at once; known at the gate
+    reader_zone: str | None = None  # where the reader of a campaign lives, as far as anybody told
 
     @property
     def attempt(self) -> int:
@@ -147,6 +156,7 @@ class Settlement:
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
+    bounce: BounceKind | None = None  # what the refusal says about the address itself
 
 
 Outcome = Delivered | Settlement

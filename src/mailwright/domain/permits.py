@@ -1,19 +1,60 @@
 """Permits: the right to send so many mails between two moments."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
 
 from mailwright.domain.clock import Instant
 
 
+class DeferReason(StrEnum):
+    """Why a single message waits although it was due. The rules that hold whole lanes have names of their own."""
+
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    PROVIDER_THROTTLED = "provider_throttled"
+    PROVIDER_MISSING = "provider_missing"  # only one provider may send it, and the route no longer has that one
+    DOMAIN_RATE = "domain_rate"
+    DOMAIN_CONCURRENCY = "domain_concurrency"
+    TENANT_CONCURRENCY = "max_in_flight"
+    RESEND_TURN = "resend_turn"  # mails that were in doubt go one at a time
+    READERS_HOURS = "outside_hours"  # it is night where this reader lives; others of the campaign may go
+
+
+QUOTA_EXHAUSTED = "quota_exhausted"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant may send, and when. None means that there is no such limit."""
+    """What a tenant or a campaign may send, and when. None means that there is no such limit."""
 
     rate_per_second: int | None = None
     rate_per_hour: int | None = None
     daily_limit: int | None = None
     working_hours: str = "00:00-24:00"
     timezone: str = "UTC"
+    sliding_hour: bool = False  # any sixty minutes, instead of each hour of the clock
+    # A new sender begins small: so many on its first day, so many times more on each next one.
+    warmup_since: date | None = None
+    warmup_start: int = 50
+    warmup_factor: float = 2.0
+    in_readers_zone: bool = False  # the hours are those of each reader's own clock
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Limits, and whose: a tenant and a campaign of it have counters of their own."""
+
+    owner: str
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another counter whose permits count in a window as well."""
+
+    name: str
+    until: Instant  # when it counts no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +66,37 @@ class Window:
     ends_at: Instant
     reason: str
     deferred_until: Instant  # when mail may go again once the window is used up
+    beside: tuple[Beside, ...] = ()
+    # Whoever counts several counters together takes this one first, so that nobody counts while another adds.
+    turn: str | None = None
+    # Counted for each mail and never bought ahead: what is bought and not used would be missing elsewhere.
+    is_exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the providers of a route said they still take, together, and when they said so."""
+
+    providers: tuple[str, ...]
+    remaining: int  # as told, without what was already on its way to them
+    synced_at: Instant
+    sync_every: Instant
+    per_day: int | None = None  # what they take in a whole day, where they tell
+    previous_sync: Instant | None = None
+    counted_before: int = 0  # what the counter of the previous sync stood at when they were asked
+
+    @property
+    def turn(self) -> str:
+        return quota_turn(self.providers)
+
+
+def quota_turn(providers: Iterable[str]) -> str:
+    """Begins the name of every counter of these providers' quota; the moment of the sync follows."""
+    return "mailer:quota:" + "+".join(sorted(providers))
+
+
+def quota_counter(turn: str, synced_at: Instant) -> str:
+    return f"{turn}:{synced_at}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 
 
@@ -36,6 +37,8 @@ class SendResult:
     retry_after: Instant | None = None  # a duration in milliseconds
     # The connection or the account failed, not this mail: enough of these in a row open the circuit.
     blames_provider: bool = False
+    # What a refusal says about the address itself; None where it says nothing.
+    bounce: BounceKind | None = None
 
 
 def sent(provider: str, provider_message_id: str | None) -> SendResult:

@@ -37,6 +37,7 @@ class EventType(StrEnum):
     CANCELLED = "CANCELLED"
     REQUEUED = "REQUEUED"
 
+    ACCEPTED = "accepted"
     DELIVERED = "delivered"
     OPENED = "open"
     CLICKED = "click"

@@ -14,6 +14,9 @@ from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 # Stands for the contact as a whole, where a source names no list.
 GENERAL = "general"
 
+# The tenant that every installation begins with. Its links are signed with the secret itself and name no tenant.
+FIRST_TENANT = 1
+
 # Far above the longest address and list key; a longer text is refused before anything is computed from it.
 MAX_TOKEN_LENGTH = 4096
 
@@ -58,7 +61,21 @@ class UnsubscribeTokens:
     def __init__(self, secret: str, *retired: str) -> None:
         if not all((secret, *retired)):
             raise ConfigurationInvalid("the secret for unsubscribe links is empty")
-        self._signers = [_Signer(each.encode()) for each in (secret, *retired)]
+        self._secrets = [each.encode() for each in (secret, *retired)]
+        self._signers = [_Signer(each) for each in self._secrets]
+        self._derived: dict[str, UnsubscribeTokens] = {}
+
+    def of_tenant(self, tenant_id: int) -> "UnsubscribeTokens":
+        """Each tenant's tokens are its own: one of them never acts in another tenant."""
+        return self if tenant_id == FIRST_TENANT else self._for(f"unsubscribe tokens of tenant {tenant_id}")
+
+    def to_return(self) -> "UnsubscribeTokens":
+        """Tokens that undo a leaving: they never make anybody leave, and a token to leave never undoes."""
+        return self._for("tokens to return")
+
+    def to_confirm(self) -> "UnsubscribeTokens":
+        """Tokens that confirm a subscription, and do nothing else."""
+        return self._for("tokens to confirm")
 
     def make(self, email: str, list_key: str = GENERAL) -> str:
         """The same email and list always give the same token."""
@@ -76,6 +93,18 @@ class UnsubscribeTokens:
         if _payload(*leaving) != payload or f"{_encode(payload)}.{_encode(signature)}" != token:
             raise InvalidToken
         return leaving
+
+    def _for(self, purpose: str) -> "UnsubscribeTokens":
+        """With secrets of their own, made from ours. No purpose reads like a payload: no signature is such a secret."""
+        if purpose not in self._derived:
+            secrets = [hmac.digest(each, purpose.encode(), "sha256").hex() for each in self._secrets]
+            self._derived[purpose] = UnsubscribeTokens(*secrets)
+        return self._derived[purpose]
+
+
+def unsubscribe_link(page: str, token: str, tenant: str | None = None) -> str:
+    """The name of the tenant goes along for every tenant but the first."""
+    return f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
 
 
 def _payload(email: str, list_key: str) -> bytes:

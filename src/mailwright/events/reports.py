@@ -1,26 +1,50 @@
-"""Reports: a provider tells what became of a mail. Each is an event on the message's timeline, and ends a doubt."""
+"""Reports: the one door for what is told later about a mail, whoever tells it. Each counts once, in any order.
 
-from collections.abc import Mapping
+A report becomes an event on its message's timeline, ends a doubt about it, and changes the standing of the person whom
+it speaks of. Callers that arrive together share a commit; nobody is answered before it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum, auto
+from typing import Any, Final, assert_never
 
+import orjson
+
+from mailwright.audience import standing
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.standing import Fact, SoftBounces
+from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.errors import InvalidInput, NotDurable
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
+from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
-from mailwright.outbox.operate import LOCK_MESSAGE
+from mailwright.ops.logs import logger
+from mailwright.outbox.doubt import Proof, prove
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
-FIND_REPORT = statement("mailwright.outbox", "find_report")
-PROVE_SENT = statement("mailwright.outbox", "prove_sent")
+__all__ = ["REPORTABLE", "Received", "Report", "Reports", "SoftBounces", "Verdict", "take"]
+
+FIND_BY_OUTBOX_ID = statement("mailwright.outbox", "find_reported")
+FIND_BY_PROVIDER_ID = statement("mailwright.outbox", "find_reported_by_provider_id")
+FIND_BY_RECIPIENT = statement("mailwright.outbox", "find_reported_by_recipient")
+FIND_PAYLOADS = statement("mailwright.outbox", "find_payloads")
+FIND_TENANTS = statement("mailwright.outbox", "find_two_tenants")
+INSERT_REPORTS = statement("mailwright.outbox", "insert_reports")
+
+# One transaction takes at most this many: a commit must stay short while workers wait for their turn.
+LARGEST_COMMIT: Final = 500
 
 # What only a provider can say. Each of them, good or bad, proves that the provider had the mail.
-REPORTABLE = frozenset(
+REPORTABLE: Final = frozenset(
     {
+        EventType.ACCEPTED,
         EventType.DELIVERED,
         EventType.OPENED,
         EventType.CLICKED,
@@ -31,42 +55,378 @@ REPORTABLE = frozenset(
     }
 )
 
+log = logger(__name__)
+
+
+class Effect(Enum):
+    NEW = auto()
+    REPEATED = auto()
+    UNKNOWN = auto()  # about no mail of ours, and nobody's standing follows from it
+
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    outbox_id: str
-    type: EventType
-    at: Instant
-    provider_message_id: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+class Received:
+    """What became of the reports of one call."""
+
+    new: int = 0
+    repeated: int = 0
+    unknown: int = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    reports: Sequence[Report]
+    answer: asyncio.Future[list[Effect]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Reports:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, soft: SoftBounces | None = None) -> None:
         self._database = database
         self._clock = clock
+        self._soft = soft or SoftBounces()
+        self._waiting: list[_Waiting] = []
+        self._committing: asyncio.Task[None] | None = None
 
-    async def record(self, report: Report, *, tenant_id: int) -> bool:
-        """Writes the report once, however often it comes; true when it was new."""
-        if report.type not in REPORTABLE:
-            raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
-        if not is_uuid(report.outbox_id):
-            raise NotFound
-        return await self._database.transact(lambda tx: _record(tx, report, tenant_id, self._clock.now()))
+    async def receive(self, reports: Sequence[Report]) -> Received:
+        """When this returns they are on disk, with all that follows from them. Telling them again is harmless."""
+        for report in reports:
+            if report.type not in REPORTABLE:
+                raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
+        answers = [self._wait_for(_Waiting(portion)) for portion in _portions(reports)]
+        effects = [effect for answer in await asyncio.gather(*answers) for effect in answer]
+        counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
+        return Received(*counts)
+
+    async def close(self) -> None:
+        if self._committing is not None:
+            await self._committing
+
+    def _wait_for(self, waiting: _Waiting) -> asyncio.Future[list[Effect]]:
+        self._waiting.append(waiting)
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all())
+        return waiting.answer
+
+    async def _commit_all(self) -> None:
+        while self._waiting:
+            group = self._next_group()
+            try:
+                effects = await self._commit([report for waiting in group for report in waiting.reports])
+            except NotDurable as error:
+                _tell(group, error)
+            except Exception:  # something about one of them cannot be stored; the others must not pay for it
+                await self._commit_one_by_one(group)
+            else:
+                for waiting in group:
+                    mine, effects = effects[: len(waiting.reports)], effects[len(waiting.reports) :]
+                    if not waiting.answer.done():
+                        waiting.answer.set_result(mine)
+
+    async def _commit_one_by_one(self, group: Sequence[_Waiting]) -> None:
+        for waiting in group:
+            try:
+                effects = await self._commit(waiting.reports)
+            except Exception as error:
+                _tell([waiting], error)
+            else:
+                if not waiting.answer.done():
+                    waiting.answer.set_result(effects)
+
+    async def _commit(self, reports: Sequence[Report]) -> list[Effect]:
+        now = self._clock.now()
+        return await self._database.transact(lambda tx: take(tx, reports, self._soft, now))
+
+    def _next_group(self) -> list[_Waiting]:
+        group = [self._waiting.pop(0)]
+        count = len(group[0].reports)
+        while self._waiting and count + len(self._waiting[0].reports) <= LARGEST_COMMIT:
+            group.append(self._waiting.pop(0))
+            count += len(group[-1].reports)
+        return group
 
 
-async def _record(tx: Runner, report: Report, tenant_id: int, now: Instant) -> bool:
-    rows = await tx.run(LOCK_MESSAGE, outbox_id=report.outbox_id, tenant_id=tenant_id)
+def _portions(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
+    return (reports[start : start + LARGEST_COMMIT] for start in range(0, len(reports), LARGEST_COMMIT))
+
+
+def _tell(group: Iterable[_Waiting], error: Exception) -> None:
+    for waiting in group:
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)
+
+
+# Inside one transaction, all reports at once.
+
+
+@dataclass(frozen=True, slots=True)
+class _Mail:
+    message_key: int
+    tenant_id: int
+    to_email: str
+    is_certain: bool = True  # found by an id, and not by the address alone
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A report with the mail and the person that it is about."""
+
+    report: Report
+    key: str
+    tenant_id: int
+    mail: _Mail | None
+    email: str | None
+    verdict: Verdict
+    is_proof: bool
+
+    @property
+    def name(self) -> tuple[int, str]:
+        return self.tenant_id, self.key
+
+
+async def take(
+    tx: Runner, reports: Sequence[Report], soft: SoftBounces, now: Instant, *, proves: bool = True
+) -> list[Effect]:
+    """Answers, in the order of the reports, what each of them was. `proves`: whether the provider had these mails."""
+    first: dict[str, Report] = {}
+    for report in reports:
+        first.setdefault(_key(report), report)
+    taken = await _understood(tx, first, proves=proves)
+    new = await _insert(tx, taken.values(), now)
+    await _record(tx, new, now)
+    await _change_standing(tx, new, soft, now)
+    effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
+    effects |= {one.key: Effect.NEW for one in new}
+    return _in_order(reports, effects)
+
+
+async def _understood(tx: Runner, reports: Mapping[str, Report], *, proves: bool) -> dict[str, _Taken]:
+    mails = await _mails(tx, reports)
+    people = await _people(tx, reports, mails)
+    without = [key for key, report in reports.items() if key not in mails and _speaks_of_somebody(report)]
+    only_tenant = await _only_tenant(tx) if without else None
+    taken: dict[str, _Taken] = {}
+    for key, report in reports.items():
+        mail = mails.get(key)
+        email = people.get(key)
+        if mail is not None:
+            verdict = report.verdict if email is not None else Verdict.NOTHING
+            is_proof = proves and mail.is_certain
+            taken[key] = _Taken(report, key, mail.tenant_id, mail, email, verdict, is_proof)
+        elif only_tenant is not None and key in without and (email := _normal(report.recipient)):
+            taken[key] = _Taken(report, key, only_tenant, None, email, report.verdict, is_proof=False)
+        else:
+            log.info("report_without_mail", source=report.source, type=report.type, verdict=report.verdict)
+    return taken
+
+
+async def _mails(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+    """The mail that each report is about: the surest way first."""
+    found = await _by_outbox_id(tx, reports)
+    missing = {key: report for key, report in reports.items() if key not in found}
+    found |= await _by_provider_id(tx, missing)
+    # What carries an id of ours that we do not know is about somebody else's mail.
+    missing = {key: report for key, report in missing.items() if key not in found and report.outbox_id is None}
+    return found | await _by_recipient(tx, missing)
+
+
+async def _by_outbox_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+    ids = {report.outbox_id for report in reports.values() if report.outbox_id and is_uuid(report.outbox_id)}
+    if not ids:
+        return {}
+    rows = await tx.run(FIND_BY_OUTBOX_ID, wanted=[{"outbox_id": each} for each in sorted(ids)])
+    mails = {row.outbox_id: _Mail(row.message_key, row.tenant_id, row.to_email) for row in rows}
+    return {key: mails[report.outbox_id] for key, report in reports.items() if report.outbox_id in mails}
+
+
+async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+    wanted = {key: (report.source, _plain(report.provider_message_id)) for key, report in reports.items()}
+    wanted = {key: name for key, name in wanted.items() if name[1]}
+    if not wanted:
+        return {}
+    named = [{"provider": source, "provider_message_id": each} for source, each in sorted(set(wanted.values()))]
+    candidates: dict[tuple[str, str], list[_Mail]] = {}
+    for row in await tx.run(FIND_BY_PROVIDER_ID, wanted=named):
+        mail = _Mail(row.message_key, row.tenant_id, row.to_email)
+        candidates.setdefault((row.provider, row.provider_message_id), []).append(mail)
+    return {
+        key: _best(candidates[name], _normal(reports[key].recipient))
+        for key, name in wanted.items()
+        if name in candidates
+    }
+
+
+async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+    wanted = {
+        key: (report.source, email, report.at)
+        for key, report in reports.items()
+        if (email := _normal(report.recipient)) is not None
+    }
+    if not wanted:
+        return {}
+    rows = [{"provider": source, "email": email, "at": at} for source, email, at in sorted(set(wanted.values()))]
+    latest = {
+        (row.provider, row.email, row.at): _Mail(row.message_key, row.tenant_id, row.to_email, is_certain=False)
+        for row in await tx.run(FIND_BY_RECIPIENT, wanted=rows)
+    }
+    return {key: latest[name] for key, name in wanted.items() if name in latest}
+
+
+def _best(candidates: Sequence[_Mail], email: str | None) -> _Mail:
+    """One request may have carried mails to several people: the recipient's own, the latest of them."""
+    own = [mail for mail in candidates if mail.to_email == email]
+    return max(own or candidates, key=lambda mail: mail.message_key)
+
+
+async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str, _Mail]) -> dict[str, str]:
+    """Whom each report speaks of, where that is one of its mail's own recipients: nobody else's standing follows."""
+    people: dict[str, str] = {}
+    unsure: dict[str, int] = {}
+    for key, mail in mails.items():
+        if reports[key].recipient is not None and _normal(reports[key].recipient) == mail.to_email:
+            people[key] = mail.to_email
+        elif reports[key].verdict is not Verdict.NOTHING:
+            unsure[key] = mail.message_key
+    if unsure:
+        wanted = [{"message_key": key} for key in sorted(set(unsure.values()))]
+        copies = {row.message_key: _copies(row.payload) for row in await tx.run(FIND_PAYLOADS, wanted=wanted)}
+        for key, message_key in unsure.items():
+            if email := _recipient(reports[key], mails[key], copies[message_key]):
+                people[key] = email
+    return people
+
+
+def _recipient(report: Report, mail: _Mail, copies: set[str]) -> str | None:
+    if report.recipient is None:
+        return mail.to_email if not copies else None  # it can only have been the one
+    email = _normal(report.recipient)
+    return email if email in copies else None
+
+
+def _copies(payload: str) -> set[str]:
+    said = orjson.loads(payload)
+    emails = (_normal(each) for kind in ("cc", "bcc") for each in said.get(kind, ()))
+    return {email for email in emails if email is not None}
+
+
+def _speaks_of_somebody(report: Report) -> bool:
+    return report.verdict is not Verdict.NOTHING and report.recipient is not None
+
+
+async def _only_tenant(tx: Runner) -> int | None:
+    rows = await tx.run(FIND_TENANTS)
+    return rows[0].id if len(rows) == 1 else None
+
+
+async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Taken]:
+    rows = [_report_row(one) for one in taken]
     if not rows:
-        raise NotFound
-    key = rows[0].message_key
-    row = event_row(key, tenant_id, Event(report.type, report.at, report.metadata))
-    if await tx.run(FIND_REPORT, message_key=key, type=report.type, metadata=row["metadata"]):
-        return False
-    entries = [row]
-    proven = await tx.run(PROVE_SENT, message_key=key, provider_message_id=report.provider_message_id, now=now)
-    if proven:
-        evidence = {"settledBy": report.type, "providerMessageId": report.provider_message_id}
-        entries.append(event_row(key, tenant_id, Event(EventType.SENT, now, evidence)))
-    await tx.run(APPEND_EVENTS, events=entries)
-    return True
+        return []
+    inserted = {(row.tenant_id, row.key) for row in await tx.run(INSERT_REPORTS, reports=rows, now=now)}
+    return [one for one in taken if one.name in inserted]
+
+
+async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
+    """On the timeline of each mail, and at the end of a doubt about it."""
+    events, proofs = [], []
+    for one in new:
+        if one.mail is None:
+            continue
+        event = Event(one.report.type, one.report.at, _metadata(one))
+        events.append(event_row(one.mail.message_key, one.tenant_id, event))
+        if one.is_proof:
+            message_id = _plain(one.report.provider_message_id)
+            proofs.append(Proof(one.mail.message_key, one.tenant_id, one.report.type, message_id))
+    if events:
+        await tx.count(APPEND_EVENTS, events=events)
+    await prove(tx, proofs, now)
+
+
+async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
+    facts = [fact for one in new if one.email is not None and (fact := _fact(one, one.email)) is not None]
+    softly = [(one.tenant_id, one.email) for one in new if one.email and one.verdict is Verdict.SOFT_BOUNCE]
+    if softly:
+        facts += await standing.repeated_soft_bounces(tx, softly, soft)
+    await standing.apply(tx, facts, now)
+
+
+def _fact(one: _Taken, email: str) -> Fact | None:
+    """What follows for the person; soft bounces have to be counted first."""
+    report = one.report
+    match one.verdict:
+        case Verdict.NOTHING | Verdict.SOFT_BOUNCE:
+            return None
+        case Verdict.HARD_BOUNCE:
+            return standing.bounced(
+                one.tenant_id,
+                email,
+                source=report.source,
+                at=report.at,
+                bounce_type=_plain(report.bounce_type),
+                bounce_subtype=_plain(report.bounce_subtype),
+            )
+        case Verdict.COMPLAINT:
+            return standing.complained(one.tenant_id, email, source=report.source, at=report.at)
+        case Verdict.LEAVES:
+            return standing.left(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
+        case _:
+            assert_never(one.verdict)
+
+
+def _key(report: Report) -> str:
+    """Nobody else's reports are taken for copies of these."""
+    return f"{report.source}:{_plain(report.key)}"
+
+
+def _report_row(one: _Taken) -> dict[str, Any]:
+    return {
+        "tenant_id": one.tenant_id,
+        "key": one.key,
+        "message_key": one.mail.message_key if one.mail else None,
+        "email": one.email,
+        "type": one.report.type,
+        "verdict": one.verdict,
+        "at": one.report.at,
+        "is_proof": int(one.is_proof),
+    }
+
+
+def _metadata(one: _Taken) -> dict[str, Any]:
+    report = one.report
+    said = {
+        "source": report.source,
+        "recipient": address.mask(report.recipient) if report.recipient else None,
+        "providerMessageId": report.provider_message_id,
+        "bounceType": report.bounce_type,
+        "bounceSubtype": report.bounce_subtype,
+    }
+    known = {name: value for name, value in said.items() if value is not None}
+    plain: dict[str, Any] = _plain({**report.metadata, **known})
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Words from outside, without what no database takes: NUL, and characters that are none."""
+    if isinstance(value, str):
+        return value.replace("\0", "").encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_plain(str(name)): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _normal(text: str | None) -> str | None:
+    try:
+        return None if text is None else address.normal(text.strip())
+    except address.InvalidAddress:
+        return None
+
+
+def _in_order(reports: Sequence[Report], effects: dict[str, Effect]) -> list[Effect]:
+    told: list[Effect] = []
+    for report in reports:
+        key = _key(report)
+        told.append(effects[key])
+        if effects[key] is Effect.NEW:
+            effects[key] = Effect.REPEATED  # the next copy among these
+    return told

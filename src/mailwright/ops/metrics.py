@@ -24,6 +24,12 @@ FINAL_STATES = Counter(
     "pipeline_final_state_total", "Messages that reached a final state.", ["state"], registry=REGISTRY
 )
 SEND_RATE = Gauge("mailwright_send_rate", "Messages that this worker settled in the last second.", registry=REGISTRY)
+CIRCUIT_STATE = Gauge(
+    "mailwright_circuit_state",
+    "What this worker thinks of a provider: 0 takes mail, 1 is tried with one mail, 2 is left alone.",
+    ["provider"],
+    registry=REGISTRY,
+)
 
 QUEUE_DEPTH = Gauge("mailwright_queue_depth", "Messages that wait to be sent.", ["state"], registry=REGISTRY)
 OLDEST_DUE_AGE = Gauge(

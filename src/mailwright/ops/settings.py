@@ -2,12 +2,19 @@
 
 import os
 import re
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from mailwright.domain.errors import ConfigurationInvalid
 
@@ -16,6 +23,7 @@ CONFIG_FILE = "mailwright.toml"
 _HOURS = re.compile(r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")
 
 PositiveInt = Annotated[int, Field(gt=0)]
+ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz"]
 
 
 class Settings(BaseSettings):
@@ -45,9 +53,21 @@ class Settings(BaseSettings):
         Field(alias="UNSUBSCRIBE_BASE_URL", description="the page of those links; MAILWRIGHT_BASE_URL/unsubscribe"),
     ] = None
 
-    provider: Annotated[
-        Literal["mailbox", "smtp"], Field(alias="MAILWRIGHT_PROVIDER", description="who carries the mail")
-    ] = "mailbox"
+    unsubscribe_confirm: Annotated[
+        bool,
+        Field(alias="UNSUBSCRIBE_CONFIRM", description="ask before leaving: for readers behind link scanners"),
+    ] = False
+
+    provider: Annotated[ProviderName, Field(alias="MAILWRIGHT_PROVIDER", description="who carries the mail")] = (
+        "mailbox"
+    )
+    route: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_ROUTE",
+            description="several providers instead of one: `ses, smtp` in that order, or `ses=3, smtp=1` by weight",
+        ),
+    ] = None
     mailbox: Annotated[
         Path, Field(alias="MAILWRIGHT_MAILBOX", description="the maildir that the mailbox provider writes to")
     ] = Path("var/mailbox")
@@ -62,6 +82,35 @@ class Settings(BaseSettings):
     smtp_connections: Annotated[
         PositiveInt | None,
         Field(alias="MAILWRIGHT_SMTP_CONNECTIONS", description="most connections per worker; 10 if not set anywhere"),
+    ] = None
+    aws_region: Annotated[
+        str | None,
+        Field(alias="AWS_REGION", description="where SES and SQS are; keys come from the AWS credential chain"),
+    ] = None
+    ses_configuration_set: Annotated[
+        str | None, Field(alias="SES_CONFIGURATION_SET", description="the one that publishes events of our mails")
+    ] = None
+    ses_url: Annotated[
+        str | None,
+        Field(alias="MAILWRIGHT_SES_URL", description="another SES, for a rehearsal; the region's if not set"),
+    ] = None
+    sendgrid_api_key: Annotated[
+        SecretStr | None, Field(alias="SENDGRID_API_KEY", description="a key that may send mail")
+    ] = None
+    sendgrid_url: Annotated[
+        str, Field(alias="MAILWRIGHT_SENDGRID_URL", description="api.eu.sendgrid.com for the EU, or a rehearsal")
+    ] = "https://api.sendgrid.com"
+    smtpbz_api_key: Annotated[
+        SecretStr | None, Field(alias="SMTPBZ_API_KEY", description="asks smtp.bz for the quota that is left")
+    ] = None
+    smtpbz_url: Annotated[
+        str, Field(alias="MAILWRIGHT_SMTPBZ_URL", description="the API of smtp.bz, or of a rehearsal")
+    ] = "https://api.smtp.bz/v1"
+    smtpbz_smtp_url: Annotated[
+        SecretStr | None,
+        Field(
+            alias="SMTPBZ_SMTP_URL", description="smtp://user:pw@connect.smtp.bz:587?tls=starttls with your own login"
+        ),
     ] = None
 
     sender: Annotated[
@@ -86,6 +135,25 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    postal_address: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_POSTAL_ADDRESS",
+            max_length=500,
+            description="where you can be reached by post, for {{ postal_address }} in templates",
+        ),
+    ] = None
+    images: Annotated[
+        Path, Field(alias="MAILWRIGHT_IMAGES", description="the folder of uploaded images, the same for all processes")
+    ] = Path("var/images")
+
+    imports: Annotated[
+        Path, Field(alias="MAILWRIGHT_IMPORTS", description="the folder of uploaded files of contacts and reports")
+    ] = Path("var/imports")
+    import_limit_mb: Annotated[
+        PositiveInt, Field(alias="MAILWRIGHT_IMPORT_LIMIT_MB", description="the largest file of contacts")
+    ] = 1024
+
     rate_per_second: Annotated[
         PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_SECOND", description="per tenant; none if not set")
     ] = None
@@ -99,6 +167,66 @@ class Settings(BaseSettings):
         str, Field(alias="MAILWRIGHT_WORKING_HOURS", description="09:00-18:00; bulk mail waits outside them")
     ] = "00:00-24:00"
     timezone: Annotated[str, Field(alias="MAILWRIGHT_TIMEZONE", description="an IANA name, as Europe/Lisbon")] = "UTC"
+
+    sliding_hour: Annotated[
+        bool,
+        Field(alias="MAILWRIGHT_SLIDING_HOUR", description="limits per hour hold for any 60 minutes, not clock hours"),
+    ] = False
+    warmup_since: Annotated[
+        date | None,
+        Field(alias="MAILWRIGHT_WARMUP_SINCE", description="the first day of new senders: their mail grows from then"),
+    ] = None
+    warmup_start: Annotated[
+        PositiveInt, Field(alias="MAILWRIGHT_WARMUP_START", description="mails per tenant on the first day")
+    ] = 50
+    warmup_factor: Annotated[
+        float, Field(alias="MAILWRIGHT_WARMUP_FACTOR", ge=1, le=100, description="so many times more on each next day")
+    ] = 2.0
+    quota_sync_seconds: Annotated[
+        PositiveInt,
+        Field(alias="MAILWRIGHT_QUOTA_SYNC_SECONDS", description="how often providers are asked what quota is left"),
+    ] = 300
+
+    domain_limits: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_DOMAIN_LIMITS",
+            description="per recipient domain, over all workers: `gmail.com=20/s, yahoo.com=5/s 10c, *=100/s`",
+        ),
+    ] = None
+
+    sns_topic_arns: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(alias="SNS_TOPIC_ARNS", description="topics whose events are ours, with commas; needed to subscribe"),
+    ] = ()
+    sns_certs: Annotated[
+        Path | None,
+        Field(
+            alias="MAILWRIGHT_SNS_CERTS",
+            description="a folder of certificates used instead of Amazon's: for rehearsals",
+        ),
+    ] = None
+    sqs_queue_url: Annotated[
+        str | None, Field(alias="MAILWRIGHT_SQS_QUEUE_URL", description="a queue to poll for SES events")
+    ] = None
+    sendgrid_webhook_public_key: Annotated[
+        str | None,
+        Field(alias="SENDGRID_WEBHOOK_PUBLIC_KEY", description="from SendGrid's signed event webhook settings"),
+    ] = None
+    bounce_mailbox: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_BOUNCE_MAILBOX",
+            description="where bounces arrive: maildir:/path or imaps://user:pw@host/INBOX",
+        ),
+    ] = None
+    soft_bounce_limit: Annotated[
+        PositiveInt, Field(alias="MAILWRIGHT_SOFT_BOUNCE_LIMIT", description="so many soft bounces count as a hard one")
+    ] = 3
+    soft_bounce_days: Annotated[
+        PositiveInt, Field(alias="MAILWRIGHT_SOFT_BOUNCE_DAYS", description="within so many days")
+    ] = 30
 
     lock_ttl_seconds: Annotated[
         PositiveInt,
@@ -158,6 +286,11 @@ class Settings(BaseSettings):
             raise ValueError("set it together with MAILWRIGHT_DKIM_SELECTOR, or neither")
         return value
 
+    @field_validator("sns_topic_arns", mode="before")
+    @classmethod
+    def _with_commas(cls, value: Any) -> Any:
+        return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
+
     @field_validator("working_hours")
     @classmethod
     def _hours(cls, value: str) -> str:
@@ -180,6 +313,10 @@ class Settings(BaseSettings):
         if value is not None and len(value.get_secret_value()) < 16:
             raise ValueError("must have at least 16 characters")
         return value
+
+    @property
+    def import_bytes(self) -> int:
+        return self.import_limit_mb * 1024**2
 
     @property
     def public_url(self) -> str:

@@ -124,7 +124,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         source=row.source or "",
         request_id=row.request_id or "",
         to_email=row.to_email or "",
-        payload=orjson.loads(row.payload or "{}"),
+        payload=_payload(row),
         template_key=row.template_key,
         retry_policy=row.retry_policy or "",
         is_bulk=bool(row.is_bulk),
@@ -137,4 +137,17 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         locked_until=locked_until,
         received_at=now,
         tenant_limit=row.max_in_flight,
+        list_key=row.list_key,
+        only_provider=row.only_provider,
+        failed_provider=row.failed_provider,
+        reader_zone=row.contact_timezone,
     )
+
+
+def _payload(row: Any) -> dict[str, Any]:
+    """A campaign's messages share one payload; what is the reader's own is in their contact."""
+    payload: dict[str, Any] = orjson.loads(row.payload or "{}")
+    if row.attributes is None:
+        return payload
+    variables = {**payload.get("variables", {}), **orjson.loads(row.attributes)}
+    return {**payload, "to": row.to_email, "toName": row.contact_name, "variables": variables}

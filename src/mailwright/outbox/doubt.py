@@ -1,5 +1,6 @@
 """Doubt: a mail that may or may not have left is never silently sent again and never silently dropped."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +9,13 @@ from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 DOUBT_EXPIRED = statement(__package__, "doubt_expired")
 DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
 DECIDE_DOUBTS = statement(__package__, "decide_doubts")
+PROVE_SENT = statement(__package__, "prove_sent")
 
 # How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
 HOLD: Instant = DAY
@@ -31,18 +34,29 @@ class Decision:
         return self.status is Status.RETRY_SCHEDULED
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A report that names the mail by its id: the provider has it, whatever became of it."""
+
+    message_key: int
+    tenant_id: int
+    settled_by: str = "report"
+    provider_message_id: str | None = None
+
+
 class Doubts:
-    def __init__(self, database: Database, clock: Clock, grace: Instant) -> None:
-        """`grace`: how long a provider's own report may take to come; none where the provider reports nothing."""
+    def __init__(self, database: Database, clock: Clock, grace: Instant, silent: Iterable[str] = ()) -> None:
+        """`grace`: how long a provider's own report may take to come; `silent` are those that report nothing."""
         self._database = database
         self._clock = clock
         self._grace = grace
+        self._silent = [{"provider": name} for name in silent]
 
     async def take_over(self) -> int:
         """Attempts whose worker died become doubts, with the events that the dead worker could not write."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            rows = await tx.run(DOUBT_EXPIRED, now=now, decide_at=now + self._grace, limit=BATCH)
+            rows = await tx.run(DOUBT_EXPIRED, now=now, decide_at=now + self._grace, silent=self._silent, limit=BATCH)
             events = [event_row(row.message_key, row.tenant_id, event) for row in rows for event in _lost(row, now)]
             if events:
                 await tx.run(APPEND_EVENTS, events=events)
@@ -55,7 +69,8 @@ class Doubts:
             rows = await tx.run(DOUBTS_TO_DECIDE, now=now, limit=BATCH)
             if not rows:
                 return 0
-            decisions = {row.message_key: (row, decide(row, now)) for row in rows}
+            await prove(tx, [Proof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
+            decisions = {row.message_key: (row, decide(row, now)) for row in rows if not row.is_reported}
             changed = await tx.run(
                 DECIDE_DOUBTS,
                 decisions=[
@@ -76,7 +91,19 @@ class Doubts:
                     events.append(event_row(key, row.tenant_id, decision.event))
             if events:
                 await tx.run(APPEND_EVENTS, events=events)
-        return len(changed)
+        return len(rows) - len(decisions) + len(changed)
+
+
+async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
+    """Ends, inside a transaction, the doubts about mails that a provider is known to have; answers how many."""
+    if not proofs:
+        return 0
+    by_key = {proof.message_key: proof for proof in proofs}
+    rows = [{"message_key": key, "provider_message_id": by_key[key].provider_message_id} for key in sorted(by_key)]
+    proven = [by_key[row.message_key] for row in await tx.run(PROVE_SENT, proofs=rows, now=now)]
+    if proven:
+        await tx.count(APPEND_EVENTS, events=[_proven(proof, now) for proof in proven])
+    return len(proven)
 
 
 def decide(row: Any, now: Instant) -> Decision:
@@ -102,6 +129,11 @@ def decide(row: Any, now: Instant) -> Decision:
         return Decision(Status.IN_DOUBT, closes_at)
     metadata = {"heldHours": HOLD // 3_600_000, "message": "No report came; it is unknown whether the mail was sent."}
     return Decision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
+
+
+def _proven(proof: Proof, now: Instant) -> Mapping[str, Any]:
+    evidence = {"settledBy": proof.settled_by, "providerMessageId": proof.provider_message_id}
+    return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 
 
 def _lost(row: Any, now: Instant) -> tuple[Event, ...]:

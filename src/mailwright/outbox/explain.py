@@ -3,13 +3,17 @@
 The same answer in two forms: one sentence for a person, and the fields that it was made of for a program.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mailwright.domain.address import domain_of
+from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import OnDoubt, Status
 from mailwright.outbox.doubt import HOLD
@@ -38,7 +42,9 @@ class State(StrEnum):
     SCHEDULED = "scheduled"
     RETRYING = "retrying"
     PROVIDER_UNAVAILABLE = "provider_unavailable"
+    PROVIDER_MISSING = "provider_missing"
     THROTTLED = "throttled"
+    DOMAIN_LIMIT = "domain_limit"
     TENANT_BUSY = "tenant_busy"
     HELD = "held"
     EXPIRED = "expired"
@@ -77,14 +83,10 @@ class Facts:
     ahead: int
 
     def at(self, instant: Instant) -> str:
-        """`at 15:00:00 UTC (in 12 minutes)`"""
-        day = "" if _is_same_day(instant, self.now) else f"on {_date(instant)} "
-        return f"{day}at {_time(instant)} ({distance(instant, self.now)})"
+        return at_moment(instant, self.now)
 
     def until(self, instant: Instant) -> str:
-        """`15:00:00 UTC (in 12 minutes)`"""
-        day = "" if _is_same_day(instant, self.now) else f"{_date(instant)}, "
-        return f"{day}{_time(instant)} ({distance(instant, self.now)})"
+        return moment(instant, self.now)
 
 
 async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> Explanation:
@@ -219,11 +221,8 @@ def _not_yet_due(facts: Facts) -> Explanation:
     message = facts.message
     if message.locked_by is not None:
         return _claimed(facts)
-    match message.defer_reason:
-        case "provider_unavailable":
-            return _deferred(facts, State.PROVIDER_UNAVAILABLE, "The provider does not take our mail")
-        case "provider_throttled":
-            return _deferred(facts, State.THROTTLED, "The provider asked us to slow down")
+    if message.defer_reason in _DEFERRED:
+        return _DEFERRED[message.defer_reason](facts)
     if message.scheduled_at is not None and message.scheduled_at > facts.now:
         return _answer(
             facts,
@@ -251,16 +250,74 @@ def _claimed(facts: Facts) -> Explanation:
     )
 
 
-def _deferred(facts: Facts, state: State, what: str) -> Explanation:
+def _provider_deferred(facts: Facts, state: State, what: str) -> Explanation:
     message = facts.message
+    provider = f"The provider {message.provider}" if message.provider else "The provider"
     return _answer(
         facts,
         state,
-        f"{what} ({_error(message)}); it is tried again {facts.at(message.claimable_at)}, "
+        f"{provider} {what} ({_error(message)}); it is tried again {facts.at(message.claimable_at)}, "
         f"and this does not count as an attempt.",
         reason=message.error_code,
         until=message.claimable_at,
         change="The provider taking mail again: `mailwright check` tells whether it does.",
+    )
+
+
+def _provider_missing(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.PROVIDER_MISSING,
+        f"The provider {message.provider} may already have it, so no other is handed it, and no worker has that "
+        f"provider any more; it is looked at again {facts.at(message.claimable_at)}.",
+        reason=message.defer_reason,
+        until=message.claimable_at,
+        change=f"{message.provider} in MAILWRIGHT_ROUTE again, or `mailwright message cancel {message.outbox_id}`.",
+    )
+
+
+_DOMAIN_RULES = {
+    DeferReason.DOMAIN_RATE: "has had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now",
+    DeferReason.DOMAIN_CONCURRENCY: "has as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows at once",
+}
+
+
+def _domain_limit(facts: Facts) -> Explanation:
+    message = facts.message
+    rule = _DOMAIN_RULES[DeferReason(message.defer_reason)]
+    return _answer(
+        facts,
+        State.DOMAIN_LIMIT,
+        f"The domain {domain_of(message.to_email)} {rule}; its place in that line comes "
+        f"{facts.at(message.claimable_at)}, and this does not count as an attempt.",
+        reason=message.defer_reason,
+        until=message.claimable_at,
+        change=_start_worker(facts) or "That moment; for later mail, a higher limit in MAILWRIGHT_DOMAIN_LIMITS.",
+    )
+
+
+def _resend_turn(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.IN_LINE,
+        f"It was in doubt and is sent once more; such mails go one at a time, and its turn is looked for "
+        f"{facts.at(facts.message.claimable_at)}.",
+        reason=facts.message.defer_reason,
+        until=facts.message.claimable_at,
+        change=_cancel(facts.message),
+    )
+
+
+def _readers_hours(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.HELD,
+        f"It is outside working hours by its reader's own clock; it goes {facts.at(message.claimable_at)}.",
+        reason=message.defer_reason,
+        until=message.claimable_at,
+        change=_start_worker(facts) or _cancel(message),
     )
 
 
@@ -291,6 +348,19 @@ def _tenant_busy(facts: Facts) -> Explanation:
     )
 
 
+_DEFERRED: Mapping[str, Callable[[Facts], Explanation]] = {
+    DeferReason.PROVIDER_UNAVAILABLE: lambda facts: _provider_deferred(
+        facts, State.PROVIDER_UNAVAILABLE, "does not take our mail"
+    ),
+    DeferReason.PROVIDER_THROTTLED: lambda facts: _provider_deferred(facts, State.THROTTLED, "asked us to slow down"),
+    DeferReason.PROVIDER_MISSING: _provider_missing,
+    DeferReason.DOMAIN_RATE: _domain_limit,
+    DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
+    DeferReason.RESEND_TURN: _resend_turn,
+    DeferReason.READERS_HOURS: _readers_hours,
+}
+
+
 # What is due.
 
 
@@ -314,38 +384,127 @@ def _due(facts: Facts) -> Explanation:
             reason="no_worker",
             change=_start_worker(facts),
         )
-    if all(_is_unavailable(worker, facts.now) for worker in facts.workers):
-        return _provider_unavailable(facts)
+    carriers = _carriers(facts)
+    if carriers and all(_is_unavailable(carrier, facts.now) for carrier in carriers):
+        return _provider_unavailable(facts, carriers)
     if message.locked_by is not None:
         return _suspect(facts)
     return _in_line(facts)
 
 
-_RULES = {
+# The rules that hold whole lanes, in words that fit after "by".
+RULES: Mapping[str, str] = {
     "rate_per_second": "the limit per second",
     "rate_per_hour": "the hourly limit",
     "daily_limit": "the daily limit",
     "outside_hours": "the working hours",
+    "warmup": "the warm-up",
+}
+# What a person changes to let mail of such a rule go, as an option of `tenant set` and `campaign limits`.
+OPTIONS: Mapping[str, str] = {
+    "rate_per_second": "--rate-per-second N",
+    "rate_per_hour": "--rate-per-hour N",
+    "daily_limit": "--daily-limit N",
+    "outside_hours": "--working-hours 00:00-24:00",
+    "warmup": "--warmup-since none",
 }
 
 
 def _held(facts: Facts) -> Explanation:
     message, reason = facts.message, facts.message.hold_reason
-    option = "--working-hours" if reason == "outside_hours" else f"--{reason.replace('_', '-')}"
+    if reason in _HELD_BY_OTHERS:
+        return _HELD_BY_OTHERS[reason](facts)
+    option = OPTIONS.get(reason, f"--{reason.replace('_', '-')} …")
+    whose = f"the tenant {message.tenant}"
+    change = f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option}`."
+    if message.campaign is not None:
+        whose = f"its campaign {message.campaign} or of {whose}"
+        change = f"That moment, or another limit; `mailwright campaign explain {message.campaign_id}` tells which."
     return _answer(
         facts,
         State.HELD,
-        f"It is held by {_RULES.get(reason, reason)} of the tenant {message.tenant} until "
-        f"{facts.until(message.held_until)}.",
+        f"It is held by {RULES.get(reason, reason)} of {whose} until {facts.until(message.held_until)}.",
         reason=reason,
         until=message.held_until,
-        change=_start_worker(facts)
-        or f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option} …`.",
+        change=_start_worker(facts) or change,
     )
 
 
-def _provider_unavailable(facts: Facts) -> Explanation:
-    first = min(facts.workers, key=lambda worker: worker.unavailable_until or 0)
+def _quota_used_up(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.HELD,
+        f"The providers have no quota left for it; they are asked again {facts.at(facts.message.held_until)}.",
+        reason=facts.message.hold_reason,
+        until=facts.message.held_until,
+        change="More quota with the provider; `mailwright quota --sync` asks at once.",
+    )
+
+
+def _campaign_paused(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.HELD,
+        f"Its campaign {facts.message.campaign} is paused, until somebody resumes it.",
+        reason=facts.message.hold_reason,
+        change=f"`mailwright campaign resume {facts.message.campaign_id}`.",
+    )
+
+
+def _campaign_cancelled(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.HELD,
+        f"Its campaign {facts.message.campaign} was cancelled; a worker cancels it in a moment.",
+        reason=facts.message.hold_reason,
+        change=_start_worker(facts) or "Nothing; it is not sent any more.",
+    )
+
+
+def _campaign_scheduled(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.SCHEDULED,
+        f"Its campaign {message.campaign} is scheduled: it begins {facts.at(message.held_until)}.",
+        reason=message.hold_reason,
+        until=message.held_until,
+        change=f"`mailwright campaign cancel {message.campaign_id}` withdraws it; nothing sends it earlier.",
+    )
+
+
+def _waits_for_winner(facts: Facts) -> Explanation:
+    message = facts.message
+    return _answer(
+        facts,
+        State.HELD,
+        f"Its campaign {message.campaign} tries its versions on some readers first; the better one is chosen "
+        f"{facts.at(message.held_until)}.",
+        reason=message.hold_reason,
+        until=message.held_until,
+        change="That moment, or your own choice of the winner.",
+    )
+
+
+_HELD_BY_OTHERS: Mapping[str, Callable[[Facts], Explanation]] = {
+    QUOTA_EXHAUSTED: _quota_used_up,
+    PAUSED: _campaign_paused,
+    CANCELLED: _campaign_cancelled,
+    SCHEDULED: _campaign_scheduled,
+    WAITS_FOR_WINNER: _waits_for_winner,
+}
+
+
+def _carriers(facts: Facts) -> list[Presence]:
+    """Who may be handed it: every provider of every worker, or the one that may have it already."""
+    message = facts.message
+    if message.resends == 0 or message.provider is None:
+        return facts.workers
+    return [presence for presence in facts.workers if presence.provider == message.provider]
+
+
+def _provider_unavailable(facts: Facts, carriers: list[Presence]) -> Explanation:
+    first = min(carriers, key=lambda worker: worker.unavailable_until or 0)
     until = first.unavailable_until or facts.now
     why = f" because {first.unavailable_reason.rstrip('.')}" if first.unavailable_reason else ""
     return _answer(
@@ -376,6 +535,8 @@ def _in_line(facts: Facts) -> Explanation:
         place = f"{facts.ahead:,} of its lane {'is' if facts.ahead == 1 else 'are'} due before it"
     else:
         place = "it is the next of its lane"
+    if facts.message.goes_after is not None:
+        place += f", and the campaign {facts.message.goes_after} goes before its own"
     return _answer(
         facts,
         State.IN_LINE,
@@ -420,6 +581,18 @@ def _is_expired(facts: Facts) -> bool:
 
 def _is_unavailable(worker: Presence, now: Instant) -> bool:
     return worker.unavailable_until is not None and worker.unavailable_until > now
+
+
+def at_moment(instant: Instant, now: Instant) -> str:
+    """`at 15:00:00 UTC (in 12 minutes)`"""
+    day = "" if _is_same_day(instant, now) else f"on {_date(instant)} "
+    return f"{day}at {_time(instant)} ({distance(instant, now)})"
+
+
+def moment(instant: Instant, now: Instant) -> str:
+    """`15:00:00 UTC (in 12 minutes)`"""
+    day = "" if _is_same_day(instant, now) else f"{_date(instant)}, "
+    return f"{day}{_time(instant)} ({distance(instant, now)})"
 
 
 def distance(instant: Instant, now: Instant) -> str:

@@ -17,6 +17,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.states import Status
+from mailwright.domain.unsubscribe import GENERAL
 from mailwright.ops import metrics
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -220,6 +221,8 @@ def _delivery_row(message: NewMessage, now: Instant) -> dict[str, object]:
 
 
 def _message_row(message: NewMessage, position: int) -> dict[str, object]:
+    # Bulk mail that names no list is of the general one, which everybody can leave.
+    list_key = message.list_key or (GENERAL if message.is_bulk else None)
     return {
         "outbox_id": message.outbox_id,
         "tenant_id": message.tenant_id,
@@ -235,7 +238,8 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
         "payload": orjson.dumps(message.payload).decode(),
         "retry_policy": message.retry_policy,
         "on_doubt": message.on_doubt.value,
-        "is_bulk": int(message.is_bulk),
+        "is_bulk": int(list_key is not None),
+        "list_key": list_key,
         "expires_at": message.expires_at,
         "scheduled_at": message.scheduled_at,
         "position": position,  # the order in which they were given is the order of their keys

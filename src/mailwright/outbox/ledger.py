@@ -5,8 +5,8 @@ at once and handed out from Valkey, so that many workers do not queue for one ro
 slow, flushed), a limit is never exceeded: at worst the rest of one block goes unused until its window ends.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
@@ -21,9 +21,18 @@ from mailwright.storage.statements import statement
 OPEN_COUNTER = statement(__package__, "open_counter")
 READ_COUNTER = statement(__package__, "read_counter")
 ADD_TO_COUNTER = statement(__package__, "add_to_counter")
+OPEN_COUNTERS = statement(__package__, "open_counters")
+READ_COUNTERS = statement(__package__, "read_counters")
+ADD_TO_COUNTERS = statement(__package__, "add_to_counters")
+LOOK_AT_COUNTERS = statement(__package__, "look_at_counters")
 FORGET_COUNTERS = statement(__package__, "forget_counters")
 
 log = logger(__name__)
+
+# A counter is kept for so long past the end of its window: what is given back late still finds it, and a clock that was
+# set back finds what was sent in the hour that it comes to again.
+KEPT: Instant = 2 * HOUR
+NEVER: Instant = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,10 @@ class Grant:
 
 class Ledger(Protocol):
     async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant: ...
+
+    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+        """As many of each as its own window allows, whatever the others do."""
+        ...
 
     async def give_back(self, windows: Sequence[Window], count: int) -> None: ...
 
@@ -50,12 +63,29 @@ class DatabaseLedger:
         if not windows:
             return Grant(wanted)
         async with self._database.write() as tx:
-            free = {window.name: await self._free(tx, window) for window in _in_order(windows)}
-            tightest = min(windows, key=lambda window: free[window.name])
-            count = max(0, min(wanted, free[tightest.name]))
+            await self._take_turns(tx, windows)
+            states = {window.name: await self._state(tx, window) for window in _in_order(windows)}
+            tightest = min(windows, key=lambda window: states[window.name].free)
+            count = max(0, min(wanted, states[tightest.name].free))
             if count:
                 await self._add(tx, windows, count)
-        return Grant(count, tightest if count < wanted else None)
+        if count == wanted:
+            return Grant(count)
+        return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
+
+    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+        """A claim can have a hundred domains: their counters are read and written together."""
+        if not wanted:
+            return {}
+        names = [{"name": window.name, "expires_at": window.ends_at + KEPT} for window in wanted]
+        async with self._database.write() as tx:
+            await tx.run(OPEN_COUNTERS, wanted=names)
+            used = {row.name: row.used for row in await tx.run(READ_COUNTERS, wanted=names)}
+            granted = {window: max(0, min(count, window.limit - used[window.name])) for window, count in wanted.items()}
+            added = [{"name": window.name, "count": count} for window, count in granted.items() if count]
+            if added:
+                await tx.run(ADD_TO_COUNTERS, added=added)
+        return granted
 
     async def give_back(self, windows: Sequence[Window], count: int) -> None:
         async with self._database.write() as tx:
@@ -65,20 +95,45 @@ class DatabaseLedger:
         async with self._database.write() as tx:
             await tx.run(FORGET_COUNTERS, now=self._clock.now())
 
-    async def _free(self, tx: Transaction, window: Window) -> int:
-        # Kept for an hour past its end, so that what is given back late still finds its counter.
-        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + HOUR)
-        rows = await tx.run(READ_COUNTER, name=window.name)
-        return window.limit - int(rows[0].used)
+    async def _take_turns(self, tx: Transaction, windows: Sequence[Window]) -> None:
+        """A counter that another transaction has just opened cannot be seen, and so not be waited for; a turn can."""
+        for name in sorted({window.turn for window in windows if window.turn is not None}):
+            await tx.run(OPEN_COUNTER, name=name, expires_at=NEVER)
+            await tx.run(READ_COUNTER, name=name)
+
+    async def _state(self, tx: Transaction, window: Window) -> "_State":
+        await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + KEPT)
+        used = int((await tx.run(READ_COUNTER, name=window.name))[0].used)
+        if not window.beside:
+            return _State(window.limit - used, window.deferred_until)
+        names = [{"name": beside.name} for beside in window.beside]
+        found = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
+        return state_of(window, used, found)
 
     async def _add(self, tx: Transaction, windows: Sequence[Window], count: int) -> None:
         for window in _in_order(windows):
             await tx.run(ADD_TO_COUNTER, name=window.name, count=count)
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    free: int
+    opens_at: Instant  # when there is room again once it is used up
+
+
+def state_of(window: Window, used: float, beside: Mapping[str, float]) -> _State:
+    """The first of the counters beside it that counts no more makes room."""
+    counted = [other for other in window.beside if beside.get(other.name, 0) > 0]
+    free = window.limit - int(used + sum(beside[other.name] for other in counted))
+    return _State(free, min([window.deferred_until, *(other.until for other in counted)]))
+
+
 def _in_order(windows: Sequence[Window]) -> list[Window]:
-    """Whoever takes several counters takes them in this order, or two workers would wait for each other."""
-    return sorted(windows, key=lambda window: window.name)
+    """Whoever takes several counters takes them in this order, or two workers would wait for each other.
+
+    A window that two rules share is counted once.
+    """
+    return sorted({window.name: window for window in windows}.values(), key=lambda window: window.name)
 
 
 # A block belongs to one run of the server: after a restart from a snapshot, or on a replica that takes over, it could
@@ -118,8 +173,8 @@ class ValkeyLedger:
         self._is_down = False
 
     async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant:
-        if not windows:
-            return Grant(wanted)
+        if not windows or any(window.is_exact for window in windows):
+            return await self._ground.reserve(windows, wanted)
         name = block_name(windows)
         count = await self._from_block(name, wanted)
         if count == wanted:
@@ -129,6 +184,10 @@ class ValkeyLedger:
         used = min(bought.count, wanted - count)
         await self._keep(name, bought.count - used, min(window.ends_at for window in windows))
         return Grant(count + used, bought.blocked_by if count + used < wanted else None)
+
+    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+        """Straight from the database: one turn there for many windows is cheaper than a block for each."""
+        return await self._ground.reserve_each(wanted)
 
     async def give_back(self, windows: Sequence[Window], count: int) -> None:
         """Straight to the database: whoever is at the limit next finds them there."""

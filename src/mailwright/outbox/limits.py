@@ -1,15 +1,67 @@
-"""The limits of each tenant: its own where it has one, the settings' elsewhere."""
+"""The rules in force: limits of tenants and campaigns, their own or the settings', and what providers still take."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import orjson
 from sqlalchemy import select
 
-from mailwright.domain.permits import Limits
+from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.permits import Allowance, Level, Limits
+from mailwright.outbox.quotas import allowance
 from mailwright.storage.database import Database
-from mailwright.storage.tables import tenants
+from mailwright.storage.tables import queue_entries, tenants
 
-LIMITED = ("rate_per_second", "rate_per_hour", "daily_limit", "working_hours", "timezone")
+LIMITED = ("rate_per_second", "rate_per_hour", "daily_limit", "working_hours", "timezone", "warmup_since")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the settings say, for everyone who has no limit of their own."""
+
+    limits: Limits
+    providers: Collection[str] = ()  # who carries the mail: their quota is everybody's
+    quota_sync_every: Instant = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    default: Limits
+    tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
+    campaigns: Mapping[int, Level] = field(default_factory=dict)  # by lane
+    quota: Allowance | None = None
+
+    def levels(self, tenant_id: int, lane: int) -> tuple[Level, ...]:
+        """Whose limits a mail of this lane must keep: its tenant's and, where it has one, its campaign's."""
+        tenant = Level(str(tenant_id), self.tenants.get(tenant_id, self.default))
+        campaign = self.campaigns.get(lane)
+        return (tenant,) if campaign is None else (tenant, campaign)
+
+
+async def rules_in_force(database: Database, defaults: Defaults) -> Rules:
+    default = defaults.limits
+    own = await limits_of_tenants(database, default)
+    started = select(
+        queue_entries.c.campaign_key,
+        queue_entries.c.tenant_id,
+        queue_entries.c.lane,
+        queue_entries.c.limits,
+        queue_entries.c.created_at,
+    ).where(queue_entries.c.completed_at.is_(None))
+    async with database.read() as tx:
+        rows = await tx.execute(started)
+    campaigns = {
+        row.lane: Level(
+            f"campaign-{row.campaign_key}",
+            limits_of_campaign(row.limits, own.get(row.tenant_id, default), row.created_at),
+        )
+        for row in rows
+    }
+    quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
+    return Rules(default, own, campaigns, quota)
 
 
 async def limits_of_tenants(database: Database, default: Limits) -> Mapping[int, Limits]:
@@ -17,12 +69,30 @@ async def limits_of_tenants(database: Database, default: Limits) -> Mapping[int,
     columns = [tenants.c[name] for name in LIMITED]
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.id, *columns))
-    return {
-        row.id: Limits(**{name: _own_or(getattr(row, name), getattr(default, name)) for name in LIMITED})
-        for row in rows
-        if any(getattr(row, name) is not None for name in LIMITED)
-    }
+    own = {row.id: {name: value for name in LIMITED if (value := getattr(row, name)) is not None} for row in rows}
+    return {tenant_id: replace(default, **_typed(limits)) for tenant_id, limits in own.items() if limits}
 
 
-def _own_or(own: Any, default: Any) -> Any:
-    return default if own is None else own
+def limits_of_campaign(text: str, tenant: Limits, started_at: Instant) -> Limits:
+    """What a queue entry's `limits` say, for the campaign alone; its tenant's limits hold besides.
+
+    Its days and hours are its tenant's where it names none of its own. A warm-up begins on the day of its start.
+    """
+    own: dict[str, Any] = orjson.loads(text)
+    zone = own.get("timezone") or tenant.timezone
+    since = datetime.fromtimestamp(started_at / 1000, UTC).astimezone(ZoneInfo(zone)).date()
+    return replace(
+        tenant,
+        rate_per_second=own.get("rate_per_second"),
+        rate_per_hour=own.get("rate_per_hour"),
+        daily_limit=own.get("daily_limit"),
+        working_hours=own.get("working_hours") or tenant.working_hours,
+        timezone=zone,
+        warmup_since=since if own.get("warmup") else None,
+        in_readers_zone=bool(own.get("in_readers_time_zone")),
+    )
+
+
+def _typed(limits: dict[str, Any]) -> dict[str, Any]:
+    since = limits.get("warmup_since")
+    return limits if since is None else {**limits, "warmup_since": date.fromisoformat(since)}

@@ -1,12 +1,13 @@
 """Settling: results and their events in one transaction, and the durable mark before the next sends."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.address import domain_of
+from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.states import EventType, Status
@@ -16,6 +17,9 @@ from mailwright.storage.statements import statement
 
 ATTEMPTS_UNDER_WAY = statement(__package__, "attempts_under_way")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
+ATTEMPTS_TO_DOMAINS = statement(__package__, "attempts_to_domains")
+LOCK_DOMAINS = statement(__package__, "lock_domains")
+COPIES_LEFT = statement(__package__, "copies_left")
 LOCK_TENANTS = statement(__package__, "lock_tenants")
 SETTLE = statement(__package__, "settle")
 SETTLE_SENT = statement(__package__, "settle_sent")
@@ -37,35 +41,52 @@ class Begun:
     message_keys: frozenset[int]
     over_limit: frozenset[int]  # their tenant has as many under way as it may
     attempted_at: Instant
+    over_domain_limit: frozenset[int] = frozenset()  # there are as many on their way to their domain as may be
+
+
+# What follows, in the same transaction, where servers refuse an address: somebody above this box knows.
+Consequences = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
 
 
 class Settling:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, consequences: Consequences | None = None) -> None:
         self._database = database
         self._clock = clock
+        self._consequences = consequences
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> Begun:
         """Records what is done and marks what goes next, in one commit: a worker's heartbeat under load."""
         now = self._clock.now()
-        return await self._database.transact(lambda tx: exchange(tx, outcomes, next_up, now))
+        return await self._database.transact(lambda tx: exchange(tx, outcomes, next_up, now, self._consequences))
 
 
-async def exchange(tx: Runner, outcomes: Sequence[Outcome], next_up: Sequence[Claimed], now: Instant) -> Begun:
+async def exchange(
+    tx: Runner,
+    outcomes: Sequence[Outcome],
+    next_up: Sequence[Claimed],
+    now: Instant,
+    consequences: Consequences | None = None,
+) -> Begun:
     delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
     settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
-    if delivered:
-        await settle_delivered(tx, delivered, now)
+    for provider in {each.provider for each in delivered}:
+        await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
     if settlements:
         await settle(tx, settlements, now)
+    if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
+        await consequences(tx, bounces, now)
     if not next_up:
         return Begun(frozenset(), frozenset(), now)
     over_limit = await _over_limit(tx, next_up, now)
-    marks = [_mark(claimed) for claimed in next_up if claimed.message_key not in over_limit]
-    return Begun(await _begin(tx, marks, now), over_limit, now)
+    within_limit = [claimed for claimed in next_up if claimed.message_key not in over_limit]
+    over_domain_limit = await _over_domain_limit(tx, within_limit, now)
+    not_now = over_domain_limit | await _copies_left(tx, within_limit)
+    marks = [_mark(claimed) for claimed in within_limit if claimed.message_key not in not_now]
+    return Begun(await _begin(tx, marks, now), over_limit, now, over_domain_limit)
 
 
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
-    """Writes what was sent inside a transaction; answers how many were still the caller's to settle."""
+    """Writes what one provider took inside a transaction; answers how many were still the caller's to settle."""
     settlement = token()
     rows = [
         (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms)
@@ -119,14 +140,42 @@ async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> f
     await tx.run(LOCK_TENANTS, tenants=tenants)
     under_way = {row.tenant_id: row.under_way for row in await tx.run(ATTEMPTS_UNDER_WAY, tenants=tenants, now=now)}
     room = {tenant_id: limit - under_way.get(tenant_id, 0) for tenant_id, limit in limits.items()}
+    return _without_room([(claimed.message_key, claimed.tenant_id) for claimed in next_up], room)
+
+
+async def _over_domain_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+    """Those for which there are as many on their way to their domain as may be, whichever worker sends them."""
+    limited = [claimed for claimed in next_up if claimed.domain_limit is not None]
+    if not limited:
+        return frozenset()
+    limits = {domain_of(claimed.to_email): claimed.domain_limit or 0 for claimed in limited}
+    locks = [{"name": f"mailer:domain:{domain}"} for domain in limits]
+    await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
+    domains = [{"domain": domain} for domain in limits]
+    rows = await tx.run(ATTEMPTS_TO_DOMAINS, domains=domains, now=now)
+    under_way = {row.domain: row.under_way for row in rows}
+    room = {domain: limit - under_way.get(domain, 0) for domain, limit in limits.items()}
+    return _without_room([(claimed.message_key, domain_of(claimed.to_email)) for claimed in limited], room)
+
+
+def _without_room(wanted: Sequence[tuple[int, Hashable]], room: Mapping[Any, int]) -> frozenset[int]:
+    """Those that come after the last free place of their group; groups that have no number have places for all."""
+    left = dict(room)
     over: set[int] = set()
-    for claimed in next_up:
-        if claimed.tenant_id not in room:
-            continue
-        room[claimed.tenant_id] -= 1
-        if room[claimed.tenant_id] < 0:
-            over.add(claimed.message_key)
+    for message_key, group in wanted:
+        if group in left:
+            left[group] -= 1
+            if left[group] < 0:
+                over.add(message_key)
     return frozenset(over)
+
+
+async def _copies_left(tx: Runner, next_up: Sequence[Claimed]) -> frozenset[int]:
+    """Those with a copy to someone who has just left: given back, they are built anew without it."""
+    copies = [{**_mark(claimed), "email": email} for claimed in next_up if claimed.copies for email in claimed.copies]
+    if not copies:
+        return frozenset()
+    return frozenset([row.message_key for row in await tx.run(COPIES_LEFT, copies=copies)])
 
 
 def event_row(message_key: int, tenant_id: int, event: Event) -> dict[str, Any]:
@@ -145,6 +194,8 @@ def _mark(claimed: Claimed) -> dict[str, Any]:
         "claim_token": claimed.claim_token,
         "tenant_id": claimed.tenant_id,
         "email": claimed.to_email,
+        "list_key": claimed.list_key,
+        "provider": claimed.provider,
     }
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, TypedDict, Unpack
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -45,6 +46,7 @@ class Tenant:
     working_hours: str | None
     timezone: str | None
     created_at: Instant
+    warmup_since: str | None = None  # a date
 
 
 class TenantChanges(TypedDict, total=False):
@@ -55,6 +57,7 @@ class TenantChanges(TypedDict, total=False):
     daily_limit: int | None
     working_hours: str | None
     timezone: str | None
+    warmup_since: str | None
 
 
 async def create(database: Database, clock: Clock, name: str, **limits: Unpack[TenantChanges]) -> Tenant:
@@ -113,12 +116,21 @@ def _check(changes: TenantChanges) -> None:
         _check_hours(hours)
     if (zone := changes.get("timezone")) is not None:
         _check_zone(zone)
+    if (since := changes.get("warmup_since")) is not None:
+        _check_date(since)
 
 
 def _check_hours(text: str) -> None:
     hours = _HOURS.fullmatch(text)
     if not hours or hours["opens"] >= hours["closes"]:
         raise InvalidInput("working hours look like 09:00-18:00, the end after the beginning", field="working_hours")
+
+
+def _check_date(text: str) -> None:
+    try:
+        date.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput("a warm-up begins on a date, as 2027-01-15", field="warmup_since") from error
 
 
 def _check_zone(text: str) -> None:

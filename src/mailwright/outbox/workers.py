@@ -1,10 +1,10 @@
-"""Who works: each worker reports its presence, so that anyone can tell why nothing moves."""
+"""Who works: each worker reports its presence and its providers, so that anyone can tell why nothing moves."""
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
-from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import workers
@@ -18,39 +18,68 @@ FORGET_AFTER: Instant = 10 * MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Presence:
+    """One provider, as one worker sees it."""
+
     provider: str
     unavailable_until: Instant | None = None
     unavailable_reason: str | None = None
+    worker: str = ""  # whoever reads the roster is told
+    sent: int = 0  # as many as it took from this worker so far; whoever reads the roster is not told
 
 
 class Roster:
+    """A worker has a row for each of its providers, under its own name and the provider's."""
+
     def __init__(self, database: Database, clock: Clock, worker: str) -> None:
         self._database = database
         self._clock = clock
         self._worker = worker
+        self._rows: set[str] = set()
+        self._told: dict[str, tuple[Instant, int]] = {}  # by provider: when it was last told of, and what it had taken
 
-    async def report(self, presence: Presence) -> None:
+    async def report(self, *providers: Presence) -> None:
+        now = self._clock.now()
         async with self._database.write() as tx:
-            await tx.run(
-                REPORT_PRESENCE,
-                worker=self._worker,
-                provider=presence.provider,
-                now=self._clock.now(),
-                unavailable_until=presence.unavailable_until,
-                unavailable_reason=presence.unavailable_reason,
-            )
+            for presence in providers:
+                self._rows.add(row := f"{self._worker}/{presence.provider}")
+                await tx.run(
+                    REPORT_PRESENCE,
+                    worker=row,
+                    provider=presence.provider,
+                    now=now,
+                    unavailable_until=presence.unavailable_until,
+                    unavailable_reason=presence.unavailable_reason,
+                    per_second=self._per_second(presence, now),
+                )
+        self._told = {presence.provider: (now, presence.sent) for presence in providers}
 
     async def leave(self) -> None:
         async with self._database.write() as tx:
-            await tx.execute(delete(workers).where(workers.c.worker_id == self._worker))
+            await tx.execute(delete(workers).where(workers.c.worker_id.in_(self._rows)))
 
     async def forget_lost(self) -> None:
         async with self._database.write() as tx:
             await tx.execute(delete(workers).where(workers.c.seen_at < self._clock.now() - FORGET_AFTER))
 
+    def _per_second(self, presence: Presence, now: Instant) -> float:
+        """Since the provider was last told of."""
+        last, taken = self._told.get(presence.provider, (now, presence.sent))
+        return (presence.sent - taken) * SECOND / (now - last) if now > last else 0.0
+
 
 async def present(database: Database, now: Instant) -> list[Presence]:
-    """The workers that were heard of lately."""
+    """The providers of the workers that were heard of lately."""
     async with database.read() as tx:
-        rows = await tx.execute(select(workers).where(workers.c.seen_at >= now - SILENCE))
-    return [Presence(row.provider, row.unavailable_until, row.unavailable_reason) for row in rows]
+        rows = await tx.execute(select(workers).where(workers.c.seen_at >= now - SILENCE).order_by(workers.c.worker_id))
+    return [
+        Presence(row.provider, row.unavailable_until, row.unavailable_reason, row.worker_id.rpartition("/")[0])
+        for row in rows
+    ]
+
+
+async def sending_rate(database: Database, now: Instant) -> float:
+    """Mails per second, all workers together, as they were sent lately."""
+    lately = workers.c.seen_at >= now - SILENCE
+    async with database.read() as tx:
+        rows = await tx.execute(select(func.coalesce(func.sum(workers.c.per_second), 0)).where(lately))
+    return float(rows[0][0])

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.permits import DeferReason
 from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
@@ -13,8 +14,6 @@ from mailwright.outbox.claim import MOST_CLAIMS
 from mailwright.pipeline.validate import Objection
 from mailwright.providers.protocol import Sending
 
-UNAVAILABLE = "provider_unavailable"
-THROTTLED = "provider_throttled"
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 
 
@@ -35,8 +34,19 @@ class Ready:
         self.outgoing.send_before = locked_until
 
 
-def concluded(ready: Ready, result: SendResult, now: Instant, *, held_until: Instant, doubt_until: Instant) -> Outcome:
-    """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided."""
+def concluded(
+    ready: Ready,
+    result: SendResult,
+    now: Instant,
+    *,
+    held_until: Instant,
+    doubt_until: Instant,
+    fails_over: bool = False,
+) -> Outcome:
+    """`held_until`: when an unavailable provider is tried again; `doubt_until`: when a doubt is decided.
+
+    `fails_over`: another provider takes at once what this one could not.
+    """
     match result.kind:
         case ResultKind.SENT:
             return Delivered(
@@ -51,13 +61,11 @@ def concluded(ready: Ready, result: SendResult, now: Instant, *, held_until: Ins
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)
         case ResultKind.FAILED if result.category is Category.CONFIGURATION:
-            return _deferred(ready, result, now, held_until, UNAVAILABLE)
+            return _deferred(ready, result, now, held_until, DeferReason.PROVIDER_UNAVAILABLE)
         case ResultKind.FAILED:
             return _failed(ready, result, now)
-        case ResultKind.RETRYABLE if result.category is Category.QUOTA:
-            return _deferred(ready, result, now, now + _patience(ready.claimed, result, now), THROTTLED)
         case ResultKind.RETRYABLE:
-            return _retry(ready, result, now)
+            return _not_now(ready, result, now, fails_over=fails_over)
         case _:
             assert_never(result.kind)
 
@@ -137,7 +145,17 @@ def _failed(ready: Ready, result: SendResult, now: Instant) -> Settlement:
             reason=result.message,
             original_code=result.original_code,
         ),
+        bounce=result.bounce,
     )
+
+
+def _not_now(ready: Ready, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
+    if result.category is Category.QUOTA:
+        until = now if fails_over else now + _patience(ready.claimed, result, now)
+        return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
+    if fails_over and result.blames_provider:
+        return _deferred(ready, result, now, now, DeferReason.PROVIDER_UNAVAILABLE)
+    return _retry(ready, result, now)
 
 
 def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
@@ -169,7 +187,7 @@ def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
     return _with_error(ready, result, now, Status.RETRY_SCHEDULED, event, due_at=now + delay)
 
 
-def _deferred(ready: Ready, result: SendResult, now: Instant, until: Instant, reason: str) -> Settlement:
+def _deferred(ready: Ready, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
     """Not the recipient's fault: the message waits, and the attempt does not count."""
     event = _retry_event(ready.claimed, result, now, until - now, next_attempt=ready.claimed.attempt, reason=reason)
     return _with_error(

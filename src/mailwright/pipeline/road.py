@@ -3,14 +3,14 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, message_id
+from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, list_id, message_id
 from mailwright.content.layout import Addressed, Frame, Layout, Layouts
 from mailwright.content.mime import Attachment, Letter, compose
 from mailwright.content.store import StoredTemplate, TemplateStore
@@ -19,7 +19,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Settlement
 from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.unsubscribe import GENERAL, UnsubscribeTokens
+from mailwright.domain.unsubscribe import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.logs import logger
 from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
 from mailwright.pipeline.validate import Kind, Objection, objection
@@ -38,6 +38,7 @@ class Identity:
     bounce_address: str | None
     unsubscribe_url: str
     tokens: UnsubscribeTokens
+    postal_address: str = ""
 
 
 class Road:
@@ -65,9 +66,22 @@ class Road:
         for claimed in with_copies:
             wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
             async with self._database.read() as tx:
-                self._no_copies[claimed.message_key] = await suppressed_among(tx, claimed.tenant_id, wanted)
+                left = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
+            self._no_copies[claimed.message_key] = left
+            claimed.copies = tuple(sorted(wanted - left))
+
+    def forget(self, claims: Iterable[Claimed]) -> None:
+        """What was looked up for messages that are given back: whoever has left by then is asked anew."""
+        for claimed in claims:
+            self._no_copies.pop(claimed.message_key, None)
 
     def prepare(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+        try:
+            return self._prepared(claimed, now)
+        finally:
+            self._no_copies.pop(claimed.message_key, None)
+
+    def _prepared(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
         if is_poison(claimed):
             return poisoned(claimed, now)
         if claimed.expires_at is not None and now >= claimed.expires_at:
@@ -121,7 +135,7 @@ class Road:
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
         """Whoever has left gets no copy either; the mail itself goes on to the others."""
-        left = self._no_copies.pop(claimed.message_key)
+        left = self._no_copies[claimed.message_key]
         cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
         return cc, bcc
 
@@ -132,7 +146,7 @@ class Road:
     def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
         reply_to = _optional_mailbox(payload.get("replyTo"))
-        frame = Frame(sender, reply_to, payload.get("headers", {}), _feedback_id(claimed))
+        frame = Frame(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
         return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
 
     def _composed(self, claimed: Claimed, sender: Mailbox, addressed: Addressed, cc: tuple[Mailbox, ...]) -> bytes:
@@ -154,7 +168,7 @@ class Road:
                 text=text,
                 reply_to=_optional_mailbox(payload.get("replyTo")),
                 cc=cc,
-                headers=payload.get("headers", {}),
+                headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
                 outbox_id=claimed.outbox_id,
                 unsubscribe=Unsubscribe(url) if url else None,
@@ -174,14 +188,15 @@ class Road:
             "email": payload["to"],
             "name": payload.get("toName") or "",
             "unsubscribe_url": unsubscribe_url or "",
+            "postal_address": self._identity.postal_address,
         }
         return {**standard, **payload.get("variables", {})}
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
             return None
-        list_key = claimed.payload.get("listKey", GENERAL)
-        return f"{self._identity.unsubscribe_url}?token={self._identity.tokens.make(claimed.to_email, list_key)}"
+        token = self._identity.tokens.of_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
+        return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
 
 
 def mailbox_of(value: Any) -> Mailbox:
@@ -220,10 +235,26 @@ def _attachment(value: Mapping[str, Any]) -> Attachment:
 def _look(claimed: Claimed) -> tuple[Any, ...]:
     """What one layout can serve: the same template, and nothing else about the mail's looks that differs."""
     payload = claimed.payload
-    look = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"))
+    look = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
     if "from" in payload or "replyTo" in payload or "headers" in payload:
         return (*look, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
     return look
+
+
+def _list_key(claimed: Claimed) -> str:
+    return claimed.list_key or GENERAL
+
+
+def _other_tenant(claimed: Claimed) -> str | None:
+    return None if claimed.tenant_id == FIRST_TENANT else claimed.company
+
+
+def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
+    """The sender's own; mail of a list also says which, unless the sender does."""
+    own: Mapping[str, str] = claimed.payload.get("headers", {})
+    if not claimed.is_bulk or _list_key(claimed) == GENERAL or any(name.lower() == "list-id" for name in own):
+        return own
+    return {**own, "List-Id": list_id(_list_key(claimed), sender.address, _other_tenant(claimed))}
 
 
 def _feedback_id(claimed: Claimed) -> str:

@@ -1,10 +1,13 @@
 """Working hours: bulk mail waits for the tenant's own morning; a receipt or a password reset never waits."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mailwright.domain.clock import Instant, instant_of
-from mailwright.domain.permits import Held, Limits
+from mailwright.domain.clock import MINUTE, Instant, instant_of
+from mailwright.domain.permits import Held, Level, Limits
 
 ALWAYS = "00:00-24:00"
 # Where mail may go at any hour, a used-up day still reopens in the morning and not at midnight.
@@ -25,6 +28,49 @@ def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Held | None
     return Held(until, "outside_hours")
 
 
+def lane_outside_hours(levels: Sequence[Level], *, is_bulk: bool, now: Instant) -> Held | None:
+    """A tenant's hours and its campaign's: both must be open. Where each reader's own clock counts, no lane waits."""
+    if any(level.limits.in_readers_zone for level in levels):
+        return None
+    return _latest(outside_hours(level.limits, is_bulk=is_bulk, now=now) for level in levels)
+
+
+def reader_outside_hours(levels: Sequence[Level], zone: str | None, now: Instant) -> Held | None:
+    """One mail waits for its reader's own morning; a reader whose zone is not known has the sender's."""
+    if not any(level.limits.in_readers_zone for level in levels):
+        return None
+    known = zone if zone is not None and is_zone(zone) else None
+    theirs = [replace(level.limits, timezone=known or level.limits.timezone) for level in levels]
+    return _latest(outside_hours(limits, is_bulk=True, now=now) for limits in theirs)
+
+
+def closes_at(limits: Limits, now: Instant) -> Instant | None:
+    """When the hours that are open now end; None where they never do."""
+    if limits.working_hours == ALWAYS:
+        return None
+    local, closes = _local(now, limits), _hours(limits.working_hours)[1]
+    day = local.date() if closes is not None else local.date() + timedelta(days=1)
+    closing = datetime.combine(day, closes or time())
+    moments = [_instant(closing.replace(fold=fold), limits) for fold in (0, 1)]
+    found = min((moment for moment in moments if moment > now), default=max(moments) + MINUTE)
+    if local.utcoffset() == _local(found, limits).utcoffset():
+        return found
+    # The clocks change before that, and may skip the closing time: the first minute outside the hours is the end.
+    minutes = range(now // MINUTE + 1, found // MINUTE + 1)
+    outside = (minute * MINUTE for minute in minutes if outside_hours(limits, is_bulk=True, now=minute * MINUTE))
+    return next(outside, found)
+
+
+@lru_cache(maxsize=1_024)
+def is_zone(name: str) -> bool:
+    """Zones come from imports and web forms: what is none is treated as not given."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
 def next_opening(limits: Limits, now: Instant) -> Instant:
     """Tomorrow's opening time, in the tenant's own zone."""
     opens = DEFAULT_OPENING if limits.working_hours == ALWAYS else _hours(limits.working_hours)[0]
@@ -35,6 +81,10 @@ def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
     """The tenant's own date, and when it ends: 23 or 25 hours after it began on the days when clocks change."""
     date = _local(now, limits).date()
     return date.isoformat(), _instant(datetime.combine(date + timedelta(days=1), time()), limits)
+
+
+def _latest(holds: Iterable[Held | None]) -> Held | None:
+    return max((held for held in holds if held is not None), key=lambda held: held.until, default=None)
 
 
 def _hours(text: str) -> tuple[time, time | None]:

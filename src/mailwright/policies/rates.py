@@ -1,26 +1,67 @@
 """Rates: how many mails fit between now and the end of the second, the hour and the day."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
-from mailwright.domain.clock import HOUR, SECOND, Instant
-from mailwright.domain.permits import Limits, Window
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.permits import Allowance, Beside, Level, Limits, Window
+from mailwright.policies import quota as provider_quota
+from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
 
+# What a provider's usual tariff allows a tenant in an hour, where nobody has set another limit.
+TARIFFS = {"smtpbz": 100}
 
-def windows(limits: Limits, tenant_id: int, now: Instant) -> tuple[Window, ...]:
-    """The counters that this tenant's next mail must find room in; none where nothing is limited."""
+_MINUTES_OF_AN_HOUR = HOUR // MINUTE
+
+
+def windows(limits: Limits, owner: int | str, now: Instant, quota: Allowance | None = None) -> tuple[Window, ...]:
+    """The counters that the owner's next mail must find room in; none where nothing is limited.
+
+    Each owner, a tenant or a campaign, has counters of its own; `quota` is everybody's.
+    """
     found = []
     if limits.rate_per_second is not None:
         ends = (now // SECOND + 1) * SECOND
-        name = f"mailer:rate:second:{tenant_id}:{now // SECOND}"
+        name = f"mailer:rate:second:{owner}:{now // SECOND}"
         found.append(Window(name, limits.rate_per_second, ends, "rate_per_second", ends))
     if limits.rate_per_hour is not None:
-        ends = (now // HOUR + 1) * HOUR
-        moment = datetime.fromtimestamp(now / 1000, UTC)
-        name = f"mailer:rate:hour:{tenant_id}:{moment:%Y-%m-%d:%H}"
-        found.append(Window(name, limits.rate_per_hour, ends, "rate_per_hour", ends))
+        hour = _sliding_hour if limits.sliding_hour else _clock_hour
+        found.append(hour(limits.rate_per_hour, owner, now))
     if limits.daily_limit is not None:
         day, ends = local_day(limits, now)
-        name = f"mailer:rate:day:{tenant_id}:{day}"
+        name = f"mailer:rate:day:{owner}:{day}"
         found.append(Window(name, limits.daily_limit, ends, "daily_limit", next_opening(limits, now)))
-    return tuple(found)
+    return (*found, *warmup.windows(limits, owner, now), *provider_quota.windows(quota, now))
+
+
+def windows_of(levels: Sequence[Level], now: Instant, quota: Allowance | None = None) -> tuple[Window, ...]:
+    """All that a lane's next mail must find room in: its tenant's, its campaign's and everybody's."""
+    own = [window for level in levels for window in windows(level.limits, level.owner, now)]
+    return (*own, *provider_quota.windows(quota, now))
+
+
+def _clock_hour(limit: int, owner: int | str, now: Instant) -> Window:
+    ends = (now // HOUR + 1) * HOUR
+    moment = datetime.fromtimestamp(now / 1000, UTC)
+    return Window(f"mailer:rate:hour:{owner}:{moment:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
+
+
+def _sliding_hour(limit: int, owner: int | str, now: Instant) -> Window:
+    """Mail is counted by the minute, and this minute may use what the sixty before it have left.
+
+    Sixty and not fifty-nine: a mail at the end of the oldest and one at the beginning of this are not an hour apart.
+    Minutes that are still to come count too. Who has mail there has a clock that is ahead, or had one.
+    """
+    minute = now // MINUTE
+    turn = f"mailer:rate:sliding:{owner}"
+    ends = (minute + 1) * MINUTE
+    beside = _minutes_beside(turn, minute)
+    return Window(f"{turn}:{minute}", limit, ends, "rate_per_hour", ends + HOUR, beside, turn)
+
+
+@lru_cache(maxsize=1_024)
+def _minutes_beside(turn: str, minute: int) -> tuple[Beside, ...]:
+    around = range(minute - _MINUTES_OF_AN_HOUR, minute + _MINUTES_OF_AN_HOUR + 1)
+    return tuple(Beside(f"{turn}:{other}", (other + 1) * MINUTE + HOUR) for other in around if other != minute)

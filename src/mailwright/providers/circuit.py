@@ -1,61 +1,116 @@
-"""The circuit: a provider that is down or refuses us is left alone for a while, and no message pays for it."""
+"""The circuit: a provider that is down, refuses us or is asked too much of is left alone for a while.
+
+No message pays for it: what meets an open circuit waits, and its attempt does not count.
+"""
+
+from enum import Enum
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
-from mailwright.domain.permits import Held
+from mailwright.domain.permits import DeferReason, Held
 from mailwright.domain.results import Category, ResultKind, SendResult
 
-REASON = "provider_unavailable"
 # So many failures of the provider itself in a row open the circuit; a configuration error opens it at once.
 FAILURES_TO_OPEN = 5
 SHORTEST: Instant = 10 * SECOND
 LONGEST: Instant = 5 * MINUTE
 
+# So many throttled mails in a row slow everything down. One or two may be about their recipients and not about us.
+THROTTLES_TO_PAUSE = 3
+SHORTEST_THROTTLE: Instant = SECOND
+LONGEST_THROTTLE: Instant = MINUTE
+
+
+class State(Enum):
+    """The values are those of the metric."""
+
+    CLOSED = 0  # mail flows
+    PROBING = 1  # the pause is over and nothing has succeeded since: one mail at a time
+    OPEN = 2  # nothing is handed over
+
 
 class Circuit:
-    """Closed: mail flows. Open: nothing is claimed. When the time is over, one mail goes first to try."""
+    """Closed: mail flows. Open: nothing is handed over. When the time is over, one mail goes first to try."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures = 0
+        self._throttles = 0
         self._pause = SHORTEST
+        self._throttle_pause = SHORTEST_THROTTLE
         self._open_until: Instant | None = None
+        self._reason = DeferReason.PROVIDER_UNAVAILABLE
         self.explanation: str | None = None
 
     def record(self, result: SendResult) -> None:
         if result.category is Category.CONFIGURATION:
-            self._open(result)
+            self._fail(result)
+        elif result.category is Category.QUOTA:
+            self._throttle(result)
         elif result.blames_provider and result.kind is not ResultKind.SENT:
             self._failures += 1
+            self._throttles = 0
             if self._failures >= FAILURES_TO_OPEN or self.is_probing:
-                self._open(result)
+                self._fail(result)
         elif result.kind is ResultKind.SENT or result.code is not None:
-            self._close()
+            self._answer()
+
+    @property
+    def state(self) -> State:
+        if self._open_until is None:
+            return State.CLOSED
+        return State.OPEN if self._clock.now() < self._open_until else State.PROBING
+
+    @property
+    def is_probing(self) -> bool:
+        return self._open_until is not None and self._clock.now() >= self._open_until
 
     def objection(self) -> Held | None:
         if self._open_until is None or self._clock.now() >= self._open_until:
             return None
-        return Held(self._open_until, REASON)
-
-    @property
-    def is_probing(self) -> bool:
-        """The pause is over and nothing has succeeded since: one mail at a time."""
-        return self._open_until is not None and self._clock.now() >= self._open_until
+        return Held(self._open_until, self._reason)
 
     def held_until(self) -> Instant:
         """When a message that met the open circuit is due again."""
         return self._open_until or self._clock.now() + SHORTEST
 
-    def _open(self, result: SendResult) -> None:
+    def _fail(self, result: SendResult) -> None:
         now = self._clock.now()
-        if self._open_until is not None and now < self._open_until:
-            return  # more of what was in flight when it opened
-        if self._open_until is not None:
+        is_throttled = self._reason is DeferReason.PROVIDER_THROTTLED
+        if self._open_until is not None and not is_throttled:
+            if now < self._open_until:
+                return  # more of what was in flight when it opened
             self._pause = min(2 * self._pause, LONGEST)
-        self._open_until = now + self._pause
+        self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
+
+    def _throttle(self, result: SendResult) -> None:
+        self._failures = 0
+        self._throttles += 1
+        if self._open_until is not None and self._clock.now() < self._open_until:
+            return
+        if result.retry_after is None and self._throttles < THROTTLES_TO_PAUSE and not self._is_slowed:
+            self._close()  # it answers: whatever it was left alone for is over
+            return
+        # A wish of hours is about one mail as often as about all: the next to try finds out.
+        pause = max(self._throttle_pause, min(result.retry_after or 0, LONGEST))
+        self._throttle_pause = min(2 * self._throttle_pause, LONGEST_THROTTLE)
+        self._open(self._clock.now() + pause, DeferReason.PROVIDER_THROTTLED, result)
+
+    def _answer(self) -> None:
+        self._failures = self._throttles = 0
+        if self._is_slowed and not self.is_probing:
+            return  # it was in flight when the others were throttled: the pause is for those who come next
+        self._throttle_pause = SHORTEST_THROTTLE
+        self._close()
+
+    @property
+    def _is_slowed(self) -> bool:
+        return self._open_until is not None and self._reason is DeferReason.PROVIDER_THROTTLED
+
+    def _open(self, until: Instant, reason: DeferReason, result: SendResult) -> None:
+        self._open_until, self._reason = until, reason
         self.explanation = f"{result.code}: {result.message}" if result.message else result.code
 
     def _close(self) -> None:
-        self._failures = 0
         self._pause = SHORTEST
         self._open_until = None
         self.explanation = None

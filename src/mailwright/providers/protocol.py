@@ -18,6 +18,20 @@ class Probe:
     code: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What an account may send, as its provider counts it. None: not told, or without a limit."""
+
+    limit_per_day: float | None
+    sent_today: float | None
+    rate_per_second: float | None
+    remaining: float | None
+    limit_per_hour: int | None = None
+    sent_this_hour: int | None = None
+    is_sending_enabled: bool = True
+    detail: str = ""
+
+
 Answered = Callable[[SendResult], None]
 
 

@@ -6,6 +6,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from mailwright.audience.contacts import Contact, Portrait
+from mailwright.audience.importing.imports import Import
+from mailwright.audience.importing.plans import Plan, Preview
+from mailwright.audience.importing.rows import Person
+from mailwright.audience.lists import List
+from mailwright.audience.segments import Segment
 from mailwright.audience.suppressions import Suppression
 from mailwright.domain.clock import isoformat
 from mailwright.domain.message import Accepted
@@ -133,7 +139,10 @@ class DeadLetterList(Answer):
 
 
 class SuppressionAnswer(Answer):
+    """`listKey` says what is not sent: `*` nothing at all, `general` no bulk mail, any other no mail of that list."""
+
     email: str
+    list_key: str
     reason: str
     source: str
     created_at: Time
@@ -141,6 +150,114 @@ class SuppressionAnswer(Answer):
 
 class SuppressionList(Answer):
     suppressions: list[SuppressionAnswer]
+    next_cursor: str | None
+
+
+class ListAnswer(Answer):
+    list_key: str
+    name: str
+    description: str | None
+    is_public: bool
+    requires_confirmation: bool
+    created_at: Time
+
+
+class ListList(Answer):
+    lists: list[ListAnswer]
+
+
+class SegmentAnswer(Answer):
+    """A saved question about people, and how many answer to it now."""
+
+    segment_key: str
+    name: str
+    filter: dict[str, Any]
+    sentence: str
+    created_at: Time
+    updated_at: Time
+
+
+class SegmentCount(SegmentAnswer):
+    count: int
+
+
+class SegmentList(Answer):
+    segments: list[SegmentAnswer]
+
+
+class ColumnAnswer(Answer):
+    title: str
+    target: str
+
+
+class ImportAnswer(Answer):
+    """A file of contacts, and how far it has come."""
+
+    import_id: str
+    file_name: str
+    list_key: str | None
+    columns: list[ColumnAnswer]
+    warnings: list[str]
+    size_bytes: int
+    read_bytes: int
+    rows: int
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    created_at: Time
+    finished_at: Time | None
+
+
+class ImportList(Answer):
+    imports: list[ImportAnswer]
+
+
+class PreviewAnswer(Answer):
+    """The first rows of a file, as an import would read them."""
+
+    encoding: str
+    delimiter: str
+    warnings: list[str]
+    columns: list[ColumnAnswer]
+    rows: list[dict[str, Any]]
+
+
+class ContactLine(Answer):
+    """A person, and whether they may be written to."""
+
+    contact_id: str
+    email: str
+    name: str | None
+    status: str
+    status_updated_at: Time | None
+    status_source: str | None
+    bounce_type: str | None
+    bounce_subtype: str | None
+    locale: str | None
+    timezone: str | None
+    attributes: dict[str, Any]
+    created_at: Time
+
+
+class MembershipAnswer(Answer):
+    list_key: str
+    subscribed_at: Time | None
+    unsubscribed_at: Time | None
+    is_pending: bool
+
+
+class ContactAnswer(ContactLine):
+    """All that is known of a person, with their latest mails."""
+
+    lists: list[MembershipAnswer]
+    tags: list[str]
+    suppressions: list[SuppressionAnswer]
+    messages: list[MessageLine]
+
+
+class ContactList(Answer):
+    contacts: list[ContactLine]
     next_cursor: str | None
 
 
@@ -220,7 +337,113 @@ def dead_letter(letter: DeadLetter) -> Mapping[str, Any]:
 def suppression(entry: Suppression) -> Mapping[str, Any]:
     return {
         "email": entry.email,
+        "listKey": entry.list_key,
         "reason": entry.reason,
         "source": entry.source,
         "createdAt": isoformat(entry.created_at),
+    }
+
+
+def mailing_list(entry: List) -> Mapping[str, Any]:
+    return {
+        "listKey": entry.list_key,
+        "name": entry.name,
+        "description": entry.description,
+        "isPublic": entry.is_public,
+        "requiresConfirmation": bool(entry.requires_confirmation),
+        "createdAt": isoformat(entry.created_at),
+    }
+
+
+def segment(found: Segment, sentence: str) -> dict[str, Any]:
+    return {
+        "segmentKey": found.segment_key,
+        "name": found.name,
+        "filter": found.filter,
+        "sentence": sentence,
+        "createdAt": isoformat(found.created_at),
+        "updatedAt": isoformat(found.updated_at),
+    }
+
+
+def importing(done: Import) -> dict[str, Any]:
+    return {
+        "importId": done.import_id,
+        "fileName": done.file_name,
+        "listKey": done.plan.list_key,
+        "columns": _columns(done.plan),
+        "warnings": list(done.plan.form.warnings),
+        "sizeBytes": done.size_bytes,
+        "readBytes": done.read_bytes,
+        "rows": done.records,
+        "added": done.added,
+        "changed": done.changed,
+        "unchanged": done.unchanged,
+        "refused": done.refused,
+        "createdAt": isoformat(done.created_at),
+        "finishedAt": isoformat(done.finished_at),
+    }
+
+
+def previewing(seen: Preview) -> dict[str, Any]:
+    form = seen.plan.form
+    return {
+        "encoding": form.encoding,
+        "delimiter": form.delimiter,
+        "warnings": list(form.warnings),
+        "columns": _columns(seen.plan),
+        "rows": [_previewed(line, row) for line, row in seen.rows],
+    }
+
+
+def _columns(plan: Plan) -> list[dict[str, Any]]:
+    return [{"title": column.title, "target": column.target} for column in plan.columns]
+
+
+def _previewed(line: int, row: Person | str) -> dict[str, Any]:
+    if isinstance(row, str):
+        return {"line": line, "refused": row, "person": None}
+    person = {
+        "email": row.email,
+        "name": row.name,
+        "locale": row.locale,
+        "timezone": row.timezone,
+        "tags": list(row.tags),
+        "attributes": row.attributes,
+    }
+    return {"line": line, "refused": None, "person": person}
+
+
+def contact(person: Contact) -> dict[str, Any]:
+    return {
+        "contactId": person.contact_id,
+        "email": person.email,
+        "name": person.name,
+        "status": person.status,
+        "statusUpdatedAt": isoformat(person.status_updated_at),
+        "statusSource": person.status_source,
+        "bounceType": person.bounce_type,
+        "bounceSubtype": person.bounce_subtype,
+        "locale": person.locale,
+        "timezone": person.timezone,
+        "attributes": person.attributes,
+        "createdAt": isoformat(person.created_at),
+    }
+
+
+def portrait(found: Portrait) -> dict[str, Any]:
+    return {
+        **contact(found.contact),
+        "lists": [
+            {
+                "listKey": membership.list_key,
+                "subscribedAt": isoformat(membership.subscribed_at),
+                "unsubscribedAt": isoformat(membership.unsubscribed_at),
+                "isPending": bool(membership.is_pending),
+            }
+            for membership in found.lists
+        ],
+        "tags": list(found.tags),
+        "suppressions": [suppression(entry) for entry in found.suppressions],
+        "messages": [line(message) for message in found.messages],
     }

@@ -5,7 +5,21 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from mailwright.web import dead_letters, email, health, suppressions
+from mailwright.web import (
+    contacts,
+    dead_letters,
+    email,
+    forecast,
+    health,
+    images,
+    imports,
+    inbound,
+    lists,
+    public,
+    segments,
+    suppressions,
+    templates,
+)
 from mailwright.web.bodies import json_response
 from mailwright.web.describe import describe
 from mailwright.web.parts import ApiParts
@@ -25,8 +39,23 @@ def create_app(parts: ApiParts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
-    for routes in (email, dead_letters, suppressions, health):
+    for routes in (
+        email,
+        dead_letters,
+        imports,
+        contacts,
+        segments,
+        lists,
+        suppressions,
+        templates,
+        images,
+        forecast,
+        inbound,
+        health,
+    ):
         app.include_router(routes.router)
+    for router in public.ROUTERS:
+        app.include_router(router)
     app.add_api_route("/", _landing, include_in_schema=False)
     handle_problems(app)
     app.add_middleware(RequestIds, clock=parts.clock)

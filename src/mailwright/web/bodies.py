@@ -19,12 +19,12 @@ async def read_json(request: Request, largest: int = LARGEST) -> Any:
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise NotJson
     try:
-        return orjson.loads(await _read(request, largest))
+        return orjson.loads(await read_bytes(request, largest))
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from error
 
 
-async def _read(request: Request, largest: int) -> bytes:
+async def read_bytes(request: Request, largest: int) -> bytes:
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > largest:
         raise _too_large(largest)

@@ -13,12 +13,13 @@ from starlette.responses import Response
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
+from mailwright.outbox.workers import present
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import newest_revision
 from mailwright.web.answers import Answer
 from mailwright.web.bodies import json_response
 from mailwright.web.describe import describing
-from mailwright.web.parts import Parts
+from mailwright.web.parts import ApiParts, Parts
 
 _TEXT = {"schema": {"type": "string"}}
 _METRICS_TYPES = ("text/plain", "application/openmetrics-text")
@@ -41,6 +42,7 @@ class Readiness(Answer):
 
     status: Literal["ready", "not_ready"]
     parts: dict[str, str]
+    providers: dict[str, Literal["ok", "left_alone"]]
 
 
 @router.get("/healthz", responses=describing({HTTPStatus.OK: Alive}))
@@ -51,13 +53,17 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses=describing({HTTPStatus.OK: Readiness, HTTPStatus.SERVICE_UNAVAILABLE: Readiness}))
 async def readyz(parts: Parts) -> Response:
-    """The database answers and has the newest form, and the worker in this process, if there is one, runs."""
+    """The database answers and has the newest form, and the worker in this process, if there is one, runs.
+
+    Providers are told beside that: while one is left alone, mail is accepted and waits, or goes through another.
+    """
     found = await _database_parts(parts.database)
+    providers = await _providers(parts) if set(found.values()) == {"ok"} else {}
     if parts.is_worker_alive is not None:
         found["worker"] = "ok" if parts.is_worker_alive() else "stopped"
     is_ready = set(found.values()) == {"ok"}
     return json_response(
-        {"status": "ready" if is_ready else "not_ready", "parts": found},
+        {"status": "ready" if is_ready else "not_ready", "parts": found, "providers": providers},
         HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
 
@@ -72,6 +78,17 @@ async def prometheus(request: Request, parts: Parts) -> Response:
         log.warning("gauges_not_refreshed", reason=str(error))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(metrics.REGISTRY), media_type=media_type)
+
+
+async def _providers(parts: ApiParts) -> dict[str, str]:
+    """As the workers that were heard of lately see them: one that any of them can use is fine."""
+    now = parts.clock.now()
+    found: dict[str, str] = {}
+    for presence in await present(parts.database, now):
+        is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
+        if not is_left_alone or presence.provider not in found:
+            found[presence.provider] = "left_alone" if is_left_alone else "ok"
+    return found
 
 
 async def _database_parts(database: Database) -> dict[str, str]:

@@ -2,17 +2,39 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from mailwright.audience.importing.desk import ImportDesk
+from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.plans import LARGEST_FILE
+from mailwright.audience.opting_in import Links, OptingIn
+from mailwright.content.images import ImageStore
+from mailwright.content.store import TemplateStore
 from mailwright.domain.clock import Clock
+from mailwright.domain.permits import Limits
+from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.events.webhooks import Webhooks
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.intake import Intake
+from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operate import Operations
 from mailwright.outbox.queue import QueueGauges
 from mailwright.sources.api.keys import Keys
 from mailwright.sources.api.mail import Mail
 from mailwright.storage.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPages:
+    """What the pages for readers take from the settings."""
+
+    # Signs their links; None for the one that the installation made and keeps.
+    secret: str | None = field(default=None, repr=False)
+    asks_first: bool = False  # opening a link to leave shows a button, and only the button acts
+    sender: str | None = None  # whose pages they are, in the words of the first tenant's mails
 
 
 @dataclass(frozen=True)
@@ -25,16 +47,42 @@ class ApiParts:
     public_url: str
     # Where a worker runs in the same process: readiness then includes it. None where workers run elsewhere.
     is_worker_alive: Callable[[], bool] | None = None
+    # What takes the events of providers; None where nobody posts any.
+    webhooks: Webhooks | None = None
+    public_pages: PublicPages = PublicPages()
+    # What the settings say about limits, for everyone who has none of their own.
+    defaults: Defaults = Defaults(Limits())  # noqa: RUF009 - frozen
+    # Where uploaded images are, and what bulk mail says of where we are.
+    images_folder: Path = Path("var/images")
+    postal_address: str | None = None
+    # Where files of contacts are handed in, and how large they may be.
+    imports_folder: Path = Path("var/imports")
+    import_bytes: int = LARGEST_FILE
+    import_desk: ImportDesk = field(init=False)
+    images: ImageStore = field(init=False)
+    templates: TemplateStore = field(init=False)
     keys: Keys = field(init=False)
     mail: Mail = field(init=False)
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
 
     def __post_init__(self) -> None:
+        images = ImageStore(self.database, self.clock, self.images_folder)
+        imports = Imports(self.database, self.clock, largest=self.import_bytes)
+        desk = ImportDesk(imports, self.clock, self.imports_folder, largest=self.import_bytes)
+        object.__setattr__(self, "import_desk", desk)
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "templates", TemplateStore(self.database, self.clock, images, self.public_url))
         object.__setattr__(self, "keys", Keys(self.database, self.clock))
         object.__setattr__(self, "mail", Mail(self.database, self.clock, self.intake))
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
+
+    async def opting_in(self) -> OptingIn:
+        """Its links are signed with the secret that the other links for readers are signed with."""
+        secret = self.public_pages.secret or await kept_secret(self.database, UNSUBSCRIBE_SECRET)
+        links = Links(self.public_url, UnsubscribeTokens(secret))
+        return OptingIn(self.database, self.clock, links)
 
 
 def parts_of(request: Request) -> ApiParts:

@@ -1,18 +1,27 @@
 """Suppressions over HTTP: whom a tenant does not write to."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.audience import suppressions
-from mailwright.sources.api.requests import SuppressRequest, parse
+from mailwright.sources.api.requests import Scope, SuppressRequest, Wire, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.caller import Calling
 from mailwright.web.describe import accepting, answering
 from mailwright.web.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.web.parts import Parts
+
+
+class OneScope(Wire):
+    list_key: Annotated[Scope | None, Field(description="Only this entry of the address.")] = None
+
+
+ScopeQuery = Annotated[OneScope, Query()]
 
 router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
 
@@ -29,10 +38,19 @@ router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
     ),
 )
 async def add(request: Request, parts: Parts, caller: Calling) -> Response:
-    """Nothing is sent to this address any more, not even what already waits. Adding it again keeps the first reason."""
+    """Nothing is sent to this address any more, not even what already waits. Adding it again keeps the first reason.
+
+    A `listKey` narrows that: `general` stops all bulk mail, a list's key the mail of that list.
+    """
     wanted = parse(SuppressRequest, await read_json(request))
     entry, is_new = await suppressions.add(
-        parts.database, parts.clock, caller.tenant_id, wanted.email, reason=wanted.reason, source="api"
+        parts.database,
+        parts.clock,
+        caller.tenant_id,
+        wanted.email,
+        reason=wanted.reason,
+        source="api",
+        list_key=wanted.list_key,
     )
     return json_response(answers.suppression(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
@@ -52,7 +70,7 @@ async def list_suppressions(parts: Parts, caller: Calling, page: PageQuery) -> R
     status_code=HTTPStatus.NO_CONTENT,
     responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
-async def remove(email: str, parts: Parts, caller: Calling) -> Response:
-    """The address may be written to again."""
-    await suppressions.remove(parts.database, caller.tenant_id, email)
+async def remove(email: str, parts: Parts, caller: Calling, only: ScopeQuery) -> Response:
+    """The address may be written to again: altogether, or by what its `listKey` names."""
+    await suppressions.remove(parts.database, caller.tenant_id, email, list_key=only.list_key)
     return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -1,6 +1,6 @@
 """Keeping house beside the sends: locks are renewed, the dead are taken over from, doubts decided."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
@@ -40,12 +40,12 @@ class Keeper:
         self.has_decided = False  # doubts, since somebody last asked: what is sent again is due at once
         self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held now
 
-    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Presence) -> None:
+    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Sequence[Presence]) -> None:
         """One round; each duty when its time has come."""
         if self._is_time("renew", self._renew_every):
             await self._renew(held())
         if self._is_time("presence", PRESENCE_EVERY):
-            await self._duties.roster.report(presence)
+            await self._duties.roster.report(*presence)
         await self.look_after_the_dead()
         if self._is_time("tidy", TIDY_EVERY):
             await self._duties.ledger.forget_expired()

@@ -1,20 +1,22 @@
 """The worker: keeps a small stock of claimed messages, marks a window of them, sends those, and settles.
 
-Four things run side by side. `_feed` claims and asks the gate. `_build` makes the mails, a window ahead of need.
+Five things run side by side. `_feed` claims and asks the gate. `_build` makes the mails, a window ahead of need.
 `_pump` is the heart: each turn is one commit that settles what is done and marks what goes next, so at most one window
-of mails is ever in doubt. `_keep` renews locks, takes over from the dead and decides doubts.
+of mails is ever in doubt. `_keep` renews locks, takes over from the dead and decides doubts. `_conduct` sees to it that
+campaigns become messages.
 """
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Claimed, Outcome, Settlement
+from mailwright.domain.message import Claimed, Delivered, Outcome, Settlement
+from mailwright.domain.permits import DeferReason, Held
 from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.ops import metrics, tracing
 from mailwright.ops.logs import logger
@@ -23,8 +25,9 @@ from mailwright.outbox.settle import Begun, Settling
 from mailwright.outbox.workers import Presence
 from mailwright.pipeline.conclude import Ready, concluded, fair
 from mailwright.pipeline.road import Road
-from mailwright.providers.circuit import Circuit
-from mailwright.providers.protocol import Carrier, Provider
+from mailwright.providers.protocol import Carrier
+from mailwright.providers.route import Member, Route
+from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.worker.announce import announce
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Keeper
@@ -57,6 +60,7 @@ class Pace:
     claim_batch: int = 500  # the most that is held ahead of need
     poll_seconds: float = 0.5
     keep_seconds: float = 1.0
+    conduct_seconds: float = 1.0
     shutdown_grace: Instant = 30 * SECOND
     doubt_grace: Instant = 0  # how long a provider's own report may take to come
 
@@ -70,9 +74,9 @@ class Parts:
     settling: Settling
     road: Road
     gate: Gate
-    provider: Provider
-    circuit: Circuit
+    route: Route
     keeper: Keeper
+    conductor: Conductor
     wake: Wake
 
 
@@ -87,8 +91,11 @@ class Worker:
         self._exchanging: list[Claimed] = []  # part of the commit that is under way
         self._in_flight: dict[int, Ready] = {}
         self._done: list[Outcome] = []
-        self._to_release: list[tuple[Claimed, Instant]] = []  # with the time before which they are not due
-        self._carrier = parts.provider if isinstance(parts.provider, Carrier) else None
+        self._to_release: list[Claimed] = []
+        self._to_defer: list[tuple[Claimed, Held]] = []
+        self._carriers = {
+            member.name: member.provider for member in parts.route.members if isinstance(member.provider, Carrier)
+        }
         # One for each of the three that wait: what each waits for is looked at again whenever its event is set.
         self._feed_event = asyncio.Event()  # the backlog shrank, or something was settled
         self._build_event = asyncio.Event()  # the backlog grew, or the stock shrank
@@ -99,6 +106,10 @@ class Worker:
         self._is_feeding = True
         self._recent: deque[tuple[Instant, int]] = deque()
         self._settled_lately = 0
+        self._taken: Counter[str] = Counter()  # by each provider
+        self._is_due_again = False  # something was settled and is due at once, as another provider takes it
+        self._conducting = asyncio.Lock()
+        self._has_conducted = False  # something was done for campaigns, so that there may be mail
         self._paused_until: Instant = 0  # the latest moment that this worker put something off to
 
     async def run(self, *, drain: bool = False) -> None:
@@ -108,11 +119,13 @@ class Worker:
             async with asyncio.TaskGroup() as tasks:
                 # Should this one break, the worker ends: without renewed locks others would take over what it sends.
                 keeping = tasks.create_task(self._keep(), name="keep")
+                conducting = tasks.create_task(self._conduct(), name="conduct")
                 async with asyncio.TaskGroup() as work:
                     work.create_task(self._feed(), name="feed")
                     work.create_task(self._build(), name="build")
                     work.create_task(self._pump(), name="pump")
                 keeping.cancel()
+                conducting.cancel()
         finally:
             await self._abandon()
             with contextlib.suppress(NotDurable):
@@ -156,7 +169,7 @@ class Worker:
 
     async def _take_more(self) -> bool:
         """One claim, or a wait for the backlog to shrink; false when nothing was due."""
-        if self._parts.circuit.objection() is not None:
+        if self._parts.route.objection() is not None:
             return False
         if self._parts.keeper.suspects_wait:
             return await self._take_suspects()
@@ -176,12 +189,15 @@ class Worker:
         return await self._admit(suspects)
 
     async def _is_more_due(self) -> bool:
-        """Before a drained worker leaves: what the dead left behind, and doubts whose time has come."""
+        """Before a drained worker leaves: what the dead left behind, doubts whose time has come, campaigns to walk."""
         keeper = self._parts.keeper
         await keeper.look_after_the_dead()
+        await self._conduct_once()
+        has_conducted, self._has_conducted = self._has_conducted, False
         has_decided, keeper.has_decided = keeper.has_decided, False
-        is_open = self._parts.circuit.objection() is None
-        return is_open and (has_decided or keeper.suspects_wait)
+        is_due_again, self._is_due_again = self._is_due_again, False
+        is_open = self._parts.route.objection() is None
+        return is_open and (has_decided or is_due_again or keeper.suspects_wait or has_conducted)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
@@ -197,11 +213,11 @@ class Worker:
             raise
         self._backlog.extend(admitted)
         self._build_event.set()
-        return bool(admitted)
+        return bool(admitted) or self._parts.gate.has_put_off
 
     def _backlog_target(self) -> int:
         """About half a second of work: a password reset must not wait behind a long row of newsletters."""
-        if self._parts.circuit.is_probing:
+        if self._parts.route.is_probing:
             return 1 if self._is_idle() else 0
         return max(self._pace.window, min(self._pace.claim_batch, self._per_second() // 2))
 
@@ -244,7 +260,7 @@ class Worker:
             elif len(self._resends) < self._pace.window:
                 self._resends.append(built)
             else:
-                self._give_back([built.claimed], due_at=now + RESEND_PAUSE)
+                self._put_off(built.claimed, Held(now + RESEND_PAUSE, DeferReason.RESEND_TURN))
         with contextlib.suppress(NotDurable):  # permits that do not come back are too few, never too many
             await self._parts.gate.give_back(refused)
 
@@ -256,7 +272,7 @@ class Worker:
         while True:
             if self._stopping and leave_at is None:
                 leave_at = asyncio.get_running_loop().time() + self._pace.shutdown_grace / 1000
-            if self._stopping or self._parts.circuit.objection() is not None:
+            if self._stopping or self._parts.route.objection() is not None:
                 self._put_back_what_was_not_started()
             if not self._has_work():
                 if self._is_over(leave_at):
@@ -279,37 +295,46 @@ class Worker:
             await asyncio.sleep(0.001)
 
     async def _turn(self) -> None:
-        if self._to_release:
+        if self._to_release or self._to_defer:
             await self._release()
         outcomes, self._done = self._done, []
         next_up = self._next_up()
-        self._exchanging = [each.claimed for each in (*outcomes, *next_up)]
+        marking = [ready.claimed for ready, _ in next_up]
+        self._exchanging = [*(outcome.claimed for outcome in outcomes), *marking]
         try:
-            begun = await self._parts.settling.exchange(outcomes, [ready.claimed for ready in next_up])
+            begun = await self._parts.settling.exchange(outcomes, marking)
         except BaseException:
             # Whether that commit happened is unknown. Results are written again (the token makes that harmless);
             # what was perhaps marked was not handed over, so it can be given back.
             self._done = outcomes + self._done
-            self._give_back(ready.claimed for ready in next_up)
+            self._give_back(marking)
             raise
         finally:
             self._exchanging = []
             self._wake_all()  # whatever came of it, the stock has shrunk
         self._account(outcomes)
-        for ready in next_up:
-            self._launch(ready, begun)
+        for ready, member in next_up:
+            self._launch(ready, member, begun)
 
-    def _next_up(self) -> list[Ready]:
+    def _next_up(self) -> list[tuple[Ready, Member]]:
+        """Each with its provider: the mark tells which, so that a doubt knows who may have the mail."""
         now = self._parts.clock.now()
-        chosen: list[Ready] = []
+        busy = {ready.claimed.provider for ready in self._in_flight.values()}
+        chosen: list[tuple[Ready, Member]] = []
         if self._can_resend():
             self._stock.appendleft(self._resends.popleft())
         while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
             ready = self._stock.popleft()
-            if self._parts.gate.is_still_open(ready.claimed, now):
-                chosen.append(ready)
-            else:
+            if not self._parts.gate.is_still_open(ready.claimed, now):
                 self._give_back([ready.claimed])
+                continue
+            match self._parts.route.choose(ready.claimed, busy):
+                case Member() as member:
+                    ready.claimed.provider = member.name
+                    busy.add(member.name)
+                    chosen.append((ready, member))
+                case Held() as held:
+                    self._put_off(ready.claimed, held)
         return chosen
 
     def _can_resend(self) -> bool:
@@ -318,22 +343,28 @@ class Worker:
             return False
         return not any(ready.claimed.resends for ready in self._in_flight.values())
 
-    def _launch(self, ready: Ready, begun: Begun) -> None:
+    def _launch(self, ready: Ready, member: Member, begun: Begun) -> None:
         claimed = ready.claimed
+        if claimed.message_key in begun.over_limit:
+            self._put_off(claimed, Held(begun.attempted_at + OVER_LIMIT_PAUSE, DeferReason.TENANT_CONCURRENCY))
+            return
+        if claimed.message_key in begun.over_domain_limit:
+            self._put_off(claimed, self._parts.gate.next_place(claimed))
+            return
         if claimed.message_key not in begun.message_keys:
-            # Its tenant has enough under way, its recipient has just left, or it is no longer ours. Given back, it is
-            # claimed and validated anew if it can be; where it is not ours, the token keeps this from doing anything.
-            pause = OVER_LIMIT_PAUSE if claimed.message_key in begun.over_limit else 0
-            self._give_back([claimed], due_at=begun.attempted_at + pause if pause else 0)
+            # Its recipient has just left, or it is no longer ours. Given back, it is claimed and validated anew if it
+            # can be; where it is not ours, the token keeps this from doing anything.
+            self._give_back([claimed])
             return
         self._parts.gate.spend(claimed)
         locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
         ready.begin(begun.attempted_at, locked_until)
         self._in_flight[claimed.message_key] = ready
-        if self._carrier is not None:
-            ready.sending = self._carrier.carry(ready.outgoing, partial(self._answered, ready))
+        carrier = self._carriers.get(member.name)
+        if carrier is not None:
+            ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
             return
-        ready.sending = answer = asyncio.ensure_future(self._parts.provider.send(ready.outgoing))
+        ready.sending = answer = asyncio.ensure_future(member.provider.send(ready.outgoing))
         answer.add_done_callback(partial(self._returned, ready))
 
     def _returned(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
@@ -346,51 +377,73 @@ class Worker:
         del self._in_flight[ready.claimed.message_key]
         ready.sending = None  # it leads back to us: the mail would stay in memory until somebody looks for such circles
         self._pump_event.set()
-        result = fair(ready, result)
+        result = self._told(ready, result)
         if result.code == LOCK_EXPIRED:
             self._give_back([ready.claimed])
         else:
             self._done.append(self._conclude(ready, result))
+
+    def _told(self, ready: Ready, result: SendResult) -> SendResult:
+        """Under the name that the mark has: a doubt is looked for there."""
+        provider = ready.claimed.provider
+        if provider is not None and result.provider != provider:
+            result = replace(result, provider=provider)
+        return fair(ready, result)
 
     def _raised(self, ready: Ready, error: BaseException) -> SendResult:
         """A provider promises never to raise; one that does has told us nothing."""
         log.error("provider_raised", **ready.claimed.log_fields, error=repr(error), exc_info=error)
         return SendResult(
             ResultKind.IN_DOUBT,
-            self._parts.provider.name,
+            ready.claimed.provider or "",
             code="PROVIDER_RAISED",
             category=Category.TRANSIENT,
             message=repr(error)[:500],
         )
 
     def _conclude(self, ready: Ready, result: SendResult) -> Outcome:
-        now = self._parts.clock.now()
-        self._parts.circuit.record(result)
-        return concluded(
+        now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed
+        route.record(result)
+        if result.kind is ResultKind.SENT:
+            return concluded(ready, result, now, held_until=now, doubt_until=now)
+        outcome = concluded(
             ready,
             result,
             now,
-            held_until=self._parts.circuit.held_until(),
-            doubt_until=now + self._pace.doubt_grace,
+            held_until=route.held_until(claimed, result.provider),
+            doubt_until=now + (self._pace.doubt_grace if route.reports_events(result.provider) else 0),
+            fails_over=route.fails_over(claimed, result.provider),
         )
+        self._is_due_again |= isinstance(outcome, Settlement) and 0 < outcome.due_at <= now
+        return outcome
 
     def _account(self, outcomes: Sequence[Outcome]) -> None:
         if outcomes:
             now = self._parts.clock.now()
             self._recent.append((now, len(outcomes)))
             self._settled_lately += len(outcomes)
+            self._taken.update(outcome.provider for outcome in outcomes if isinstance(outcome, Delivered))
+            if self._is_due_again and not self._until_idle:
+                self._is_due_again = False
+                self._parts.wake.set()
             announce(outcomes)
             if self._is_traced:
                 tracing.record(outcomes, now)
 
     # Giving back.
 
-    def _give_back(self, claims: Iterable[Claimed], due_at: Instant = 0) -> None:
-        given = [(claimed, due_at) for claimed in claims]
-        self._paused_until = max(self._paused_until, due_at)
+    def _give_back(self, claims: Iterable[Claimed]) -> None:
+        given = list(claims)
         if given:
+            self._parts.road.forget(given)
             self._to_release += given
             self._pump_event.set()
+
+    def _put_off(self, claimed: Claimed, held: Held) -> None:
+        """This message alone waits; the rest of its lane goes on."""
+        self._paused_until = max(self._paused_until, held.until)
+        self._to_defer.append((claimed, held))
+        self._pump_event.set()
 
     def _put_back_what_was_not_started(self) -> None:
         self._give_back(self._backlog)
@@ -400,10 +453,12 @@ class Worker:
         self._resends.clear()
 
     async def _release(self) -> None:
-        releasing = list(self._to_release)
-        await self._parts.claims.release(releasing)
+        releasing, deferring = list(self._to_release), list(self._to_defer)
+        await self._parts.claims.release((claimed, 0) for claimed in releasing)
+        await self._parts.gate.defer(deferring)
         del self._to_release[: len(releasing)]
-        await self._parts.gate.give_back(claimed for claimed, _ in releasing)
+        del self._to_defer[: len(deferring)]
+        await self._parts.gate.give_back(releasing)
 
     async def _abandon(self) -> None:
         """Ends what is left when the grace is over. Whoever finds it later treats it as in doubt."""
@@ -413,7 +468,7 @@ class Worker:
             if sending is not None:
                 sending.cancel()
         await asyncio.gather(*[each for each in sends if isinstance(each, asyncio.Future)], return_exceptions=True)
-        await self._parts.provider.close(grace)
+        await self._parts.route.close(grace)
 
     # Keeping house.
 
@@ -425,33 +480,59 @@ class Worker:
                 pass  # `_feed` and `_pump` say so already
             except Exception:  # without this round locks would end under mails that are being sent
                 log.exception("keeping_failed")
-            metrics.SEND_RATE.set(self._per_second())
+            self._measure()
             await asyncio.sleep(self._pace.keep_seconds)
+
+    async def _conduct(self) -> None:
+        """Beside the keeping: a walk of a million people must not make a lock end."""
+        while not self._stopping:
+            has_more = False
+            try:
+                has_more = await self._conduct_once()
+            except NotDurable:
+                pass  # `_feed` and `_pump` say so already
+            except Exception:
+                log.exception("conducting_failed")
+            if has_more:
+                self._parts.wake.set()
+            await asyncio.sleep(0 if has_more else self._pace.conduct_seconds)
+
+    async def _conduct_once(self) -> bool:
+        async with self._conducting:
+            has_done = await self._parts.conductor.tick()
+            self._has_conducted |= has_done
+        return has_done
 
     def _held(self) -> list[Claimed]:
         """What a lock must be kept on; an answer that could not be written yet is one of them."""
         built = [ready.claimed for ready in (*self._stock, *self._resends, *self._in_flight.values())]
         done = [outcome.claimed for outcome in self._done]
-        given_back = [claimed for claimed, _ in self._to_release]
-        return [*self._backlog, *self._building, *built, *self._exchanging, *done, *given_back]
+        put_off = [claimed for claimed, _ in self._to_defer]
+        return [*self._backlog, *self._building, *built, *self._exchanging, *done, *self._to_release, *put_off]
 
-    def _presence(self) -> Presence:
-        objection = self._parts.circuit.objection()
-        return Presence(
-            self._parts.provider.name,
-            unavailable_until=objection.until if objection else None,
-            unavailable_reason=self._parts.circuit.explanation if objection else None,
-        )
+    def _presence(self) -> list[Presence]:
+        found = []
+        for member in self._parts.route.members:
+            objection = member.circuit.objection()
+            reason = member.circuit.explanation if objection else None
+            until = objection.until if objection else None
+            found.append(Presence(member.name, until, reason, sent=self._taken[member.name]))
+        return found
+
+    def _measure(self) -> None:
+        metrics.SEND_RATE.set(self._per_second())
+        for member in self._parts.route.members:
+            metrics.CIRCUIT_STATE.labels(member.name).set(member.circuit.state.value)
 
     # Waiting.
 
     def _has_work(self) -> bool:
         can_begin = self._stock and len(self._in_flight) < self._pace.window
-        return bool(self._done or self._to_release or can_begin or self._can_resend())
+        return bool(self._done or self._to_release or self._to_defer or can_begin or self._can_resend())
 
     def _is_idle(self) -> bool:
         waiting = self._backlog or self._building or self._stock or self._resends or self._exchanging
-        return not (waiting or self._in_flight or self._done or self._to_release)
+        return not (waiting or self._in_flight or self._done or self._to_release or self._to_defer)
 
     def _is_over(self, leave_at: float | None) -> bool:
         if leave_at is not None and asyncio.get_running_loop().time() >= leave_at:

@@ -86,3 +86,42 @@ def test_any_other_text_is_refused(text: str) -> None:
 def test_an_empty_secret_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationInvalid):
         UnsubscribeTokens("")
+
+
+@pytest.mark.promise("unsubscribe-tenants")
+def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does() -> None:
+    assert TOKENS.of_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
+    made = {TOKENS.of_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
+    assert len(made) == 4
+    for tenant in (2, 3, 12):
+        token = TOKENS.of_tenant(tenant).make("jane@example.org")
+        assert TOKENS.of_tenant(tenant).parse(token) == Leaving("jane@example.org", "general")
+        for stranger in {1, 2, 3, 12} - {tenant}:
+            with pytest.raises(InvalidToken):
+                TOKENS.of_tenant(stranger).parse(token)
+
+
+@pytest.mark.promise("unsubscribe-undo")
+@pytest.mark.parametrize("tenant", [1, 2])
+def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenant: int) -> None:
+    tokens = TOKENS.of_tenant(tenant)
+    back = tokens.to_return().make("jane@example.org", "weekly")
+    assert tokens.to_return().parse(back) == Leaving("jane@example.org", "weekly")
+    with pytest.raises(InvalidToken):
+        tokens.parse(back)
+    with pytest.raises(InvalidToken):
+        tokens.to_return().parse(tokens.make("jane@example.org", "weekly"))
+
+
+@pytest.mark.promise("content-token")
+def test_links_of_other_tenants_and_of_retired_secrets_keep_working_together() -> None:
+    old, new = UnsubscribeTokens("old").of_tenant(2), UnsubscribeTokens("new", "old").of_tenant(2)
+    assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")
+    assert new.to_return().parse(old.to_return().make("jane@example.org")) == Leaving("jane@example.org", "general")
+
+
+def test_a_signature_is_never_a_secret_of_another_purpose() -> None:
+    """Whatever text is signed as a payload begins with a brace; what a purpose is made from does not."""
+    signature = TOKENS.make("jane@example.org").partition(".")[2]
+    with pytest.raises(InvalidToken):
+        TOKENS.of_tenant(2).parse(UnsubscribeTokens(signature).make("jane@example.org"))

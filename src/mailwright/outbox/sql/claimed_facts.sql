@@ -1,13 +1,26 @@
 -- What the pipeline needs to know of the messages that were just claimed; a row for each, even if the message is gone.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
+  CASE WHEN d.resends > 0 THEN d.provider END AS only_provider,
+  CASE WHEN d.defer_reason IN ('provider_unavailable', 'provider_throttled') THEN d.provider END AS failed_provider,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
-  s.reason AS suppressed_because, t.name AS company, t.max_in_flight, m.created_at
+  m.list_key, t.name AS company, t.max_in_flight, m.created_at,
+  -- A campaign's message says who it is for only here: everything else in it is the same for all.
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone,
+  -- Transactional mail is stopped by `*` only, bulk mail also by whoever left it as a whole or left its list.
+  (
+    SELECT s.reason FROM suppressions AS s
+    WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email
+      AND (s.list_key = '*' OR (m.list_key IS NOT NULL AND s.list_key IN ('general', m.list_key)))
+    ORDER BY CASE s.list_key WHEN '*' THEN 0 WHEN 'general' THEN 1 ELSE 2 END
+    LIMIT 1
+  ) AS suppressed_because
 FROM deliveries AS d
 LEFT JOIN tenants AS t ON t.id = d.tenant_id
 LEFT JOIN messages AS m ON m.id = d.message_key AND m.tenant_id = d.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
-LEFT JOIN suppressions AS s ON s.tenant_id = m.tenant_id AND s.email = m.to_email
 WHERE d.locked_by IS NOT NULL AND d.claimable_at = :locked_until AND d.claim_token = :token
 ORDER BY d.lane, d.message_key

@@ -8,7 +8,11 @@ WITH expired AS MATERIALIZED (
   skip locked
 )
 UPDATE deliveries
-SET status = 'IN_DOUBT', doubted_at = :now, claimable_at = :decide_at, claims = 0, locked_by = NULL, locked_at = NULL,
+SET status = 'IN_DOUBT', doubted_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
+    claimable_at = CASE
+      WHEN provider IN (SELECT s.provider FROM rows(:silent: provider text) AS s) THEN CAST(:now AS bigint)
+      ELSE CAST(:decide_at AS bigint)
+    END,
     error_code = 'WORKER_LOST', error_category = 'TIMEOUT_ERROR',
     error_reason = 'The worker ' || locked_by || ' ended between handing the mail over and recording the answer.'
 FROM expired

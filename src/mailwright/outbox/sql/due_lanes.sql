@@ -11,7 +11,7 @@ WITH RECURSIVE lanes(lane) AS (
 )
 SELECT lanes.lane, tenants.weight, tenants.max_in_flight
 FROM lanes
-JOIN tenants ON tenants.id = lanes.lane % 1099511627776
+JOIN tenants ON tenants.id = lanes.lane % 4503599627370496 / 268435456
 LEFT JOIN holds ON holds.lane = lanes.lane AND holds.deferred_until > :now
 WHERE holds.lane IS NULL
   AND (

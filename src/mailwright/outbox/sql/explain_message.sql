@@ -1,13 +1,25 @@
--- All that decides when this message goes, at one moment: its own state, its lane's hold, and its tenant's limit.
+-- All that decides when this message goes, at one moment: its own state, its lane's hold, its tenant's
+-- limit, and the campaign that goes before its own.
 SELECT
-  m.id, m.outbox_id, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
+  m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
   d.attempted_at, d.doubted_at, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
   t.name AS tenant, t.max_in_flight,
-  h.defer_reason AS hold_reason, h.deferred_until AS held_until
+  h.defer_reason AS hold_reason, h.deferred_until AS held_until,
+  c.campaign_id, c.name AS campaign,
+  CASE WHEN m.campaign_key IS NOT NULL THEN (
+    SELECT before.name
+    FROM queue_entries AS e
+    JOIN campaigns AS before ON before.id = e.campaign_key
+    LEFT JOIN holds AS held ON held.lane = e.lane AND held.deferred_until > :now
+    WHERE e.tenant_id = m.tenant_id AND e.completed_at IS NULL AND e.lane < d.lane AND held.lane IS NULL
+    ORDER BY e.lane
+    LIMIT 1
+  ) END AS goes_after
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
+LEFT JOIN campaigns AS c ON c.id = m.campaign_key
 LEFT JOIN holds AS h ON h.lane = d.lane AND h.deferred_until > :now
 WHERE m.outbox_id = :outbox_id
   AND (CAST(:tenant_id AS bigint) IS NULL OR m.tenant_id = CAST(:tenant_id AS bigint))

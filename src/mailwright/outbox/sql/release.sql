@@ -17,6 +17,8 @@ SET status = CASE
     error_category = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_category END,
     error_reason = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_reason END,
     doubted_at = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE doubted_at END,
+    -- The provider that the mark named was not handed it; one that was handed it before may still have it.
+    provider = CASE WHEN status IN ('SENT_ATTEMPT', 'IN_DOUBT') AND resends = 0 THEN NULL ELSE provider END,
     claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, claim_token = NULL, locked_by = NULL, locked_at = NULL
 FROM rows(:claims: message_key bigint, claim_token bigint, due_at bigint) AS held
 WHERE deliveries.message_key = held.message_key

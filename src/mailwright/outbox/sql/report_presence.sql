@@ -1,5 +1,5 @@
-INSERT INTO workers (worker_id, provider, started_at, seen_at, unavailable_until, unavailable_reason)
-VALUES (:worker, :provider, :now, :now, :unavailable_until, :unavailable_reason)
+INSERT INTO workers (worker_id, provider, started_at, seen_at, unavailable_until, unavailable_reason, per_second)
+VALUES (:worker, :provider, :now, :now, :unavailable_until, :unavailable_reason, :per_second)
 ON CONFLICT (worker_id) DO UPDATE
 SET seen_at = excluded.seen_at, unavailable_until = excluded.unavailable_until,
-    unavailable_reason = excluded.unavailable_reason
+    unavailable_reason = excluded.unavailable_reason, per_second = excluded.per_second

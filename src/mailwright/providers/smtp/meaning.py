@@ -1,40 +1,21 @@
 """What an SMTP server's answer means to us: one table by phase and reply, one for lines that end without a reply."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from fnmatch import translate
 
+from mailwright.domain.bounce import bounce_kind
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.providers.meanings import Meaning, Vocabulary
 from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import MAX_TEXT, Reply
+from mailwright.providers.smtp.replies import Reply
 
 PROVIDER = "smtp"
 
 # A daily quota opens again at a time that nobody tells us; asking a few times a day finds it.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    code: str
-    category: Category
-    kind: ResultKind
-    blames_provider: bool = False
-    retry_after: Instant | None = None
-
-    def result(self, message: str, original_code: str | None = None) -> SendResult:
-        return SendResult(
-            self.kind,
-            PROVIDER,
-            code=self.code,
-            category=self.category,
-            message=message[:MAX_TEXT],
-            original_code=original_code,
-            retry_after=self.retry_after,
-            blames_provider=self.blames_provider,
-        )
 
 
 class Ending(Enum):
@@ -46,18 +27,8 @@ class Ending(Enum):
     SHUT_DOWN = auto()  # we are closing and the time to wait is over
 
 
-def failed(code: str, category: Category = Category.PERMANENT) -> Meaning:
-    return Meaning(code, category, ResultKind.FAILED, blames_provider=category is Category.CONFIGURATION)
-
-
-def retried(
-    code: str, category: Category = Category.TRANSIENT, *, blame: bool = False, after: Instant | None = None
-) -> Meaning:
-    return Meaning(code, category, ResultKind.RETRYABLE, blame, after)
-
-
-def in_doubt(code: str, category: Category = Category.TIMEOUT) -> Meaning:
-    return Meaning(code, category, ResultKind.IN_DOUBT, blames_provider=True)
+_words = Vocabulary(PROVIDER)
+failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +97,8 @@ MEANINGS = (
     row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
 )
 UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
+# Refusals that are about the address, and not about us or this mail.
+ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
 # Before its last byte left us nobody can have the mail; after it, only a whole reply tells.
 ENDED_BEFORE = {
@@ -158,5 +131,11 @@ def refused(phase: Phase, reply: Reply) -> SendResult:
     subject = f"{reply.code} {reply.enhanced or '-'}"
     for candidate in MEANINGS:
         if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
-            return candidate.meaning.result(text, status)
+            return _with_bounce(candidate.meaning.result(text, status), reply)
     return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
+
+
+def _with_bounce(result: SendResult, reply: Reply) -> SendResult:
+    if result.kind is not ResultKind.FAILED or result.code not in ABOUT_THE_ADDRESS:
+        return result
+    return replace(result, bounce=bounce_kind(reply.enhanced, reply.code, reply.text))

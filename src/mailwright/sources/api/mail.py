@@ -1,28 +1,32 @@
 """From a request to the outbox: what the API's callers ask for becomes messages, accepted by a committed row."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from mailwright.audience import lists
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Accepted, NewMessage, Source
+from mailwright.domain.states import OnDoubt, Priority
 from mailwright.outbox.intake import Intake
 from mailwright.sources.api.keys import Caller
 from mailwright.sources.api.requests import (
     BatchRequest,
     FieldError,
+    ListNotFound,
     RequestInvalid,
     SendRequest,
     TemplateNotFound,
     parse,
     parse_send,
 )
-from mailwright.sources.api.templates import Template, latest_templates
+from mailwright.sources.api.templates import NO_TEMPLATES, Templates, latest_templates
 from mailwright.storage.database import Database
 
 # Later than this is nearly always a mistake in the year or the unit.
@@ -63,6 +67,14 @@ class Asking:
     idempotency_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Templates and lists that requests name and that exist."""
+
+    templates: Templates
+    list_keys: AbstractSet[str]
+
+
 class Mail:
     def __init__(self, database: Database, clock: Clock, intake: Intake) -> None:
         self._database = database
@@ -72,9 +84,9 @@ class Mail:
     async def send(self, asking: Asking, body: Any) -> Accepted:
         """Accepts one message. When this returns, the message is on disk."""
         request = parse_send(body)
-        templates = await self._templates(asking.caller, [request])
+        named = await self._named(asking.caller, [request])
         key = f"send:{asking.idempotency_key}" if asking.idempotency_key else None
-        message = self._message(asking, request, templates, key, body)
+        message = self._message(asking, request, named, key, body)
         [accepted] = await self._intake.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -84,27 +96,33 @@ class Mail:
         """Accepts all good items in one commit; the answers come in the order of the items."""
         items = parse(BatchRequest, body).messages
         parsed = [_parsed(item) for item in items]
-        templates = await self._templates(asking.caller, [one for one in parsed if isinstance(one, SendRequest)])
+        named = await self._named(asking.caller, [one for one in parsed if isinstance(one, SendRequest)])
         messages = [
-            self._item(asking, index, one, templates, item)
+            self._item(asking, index, one, named, item)
             for index, (one, item) in enumerate(zip(parsed, items, strict=True))
         ]
         accepted = iter(await self._intake.accept([one for one in messages if isinstance(one, NewMessage)]))
         return [one if isinstance(one, Refused) else _unless_conflict(next(accepted)) for one in messages]
 
-    async def _templates(self, caller: Caller, requests: Iterable[SendRequest]) -> Mapping[str, Template]:
-        wanted = {request.template_id for request in requests if request.template_id is not None}
-        if not wanted:
-            return {}
+    async def _named(self, caller: Caller, requests: Sequence[SendRequest]) -> Named:
+        """What the requests speak of; those that name nothing cost no look at the database."""
+        templates = {request.template_id for request in requests if request.template_id is not None}
+        list_keys = {request.list_key for request in requests if request.list_key is not None}
+        if not templates and not list_keys:
+            return Named(NO_TEMPLATES, frozenset())
+        readers = {one.to.lower() for one in requests if one.template_id is not None and one.locale is None}
         async with self._database.read() as tx:
-            return await latest_templates(tx, caller.tenant_id, wanted)
+            return Named(
+                await latest_templates(tx, caller.tenant_id, templates, readers) if templates else NO_TEMPLATES,
+                await lists.known(tx, caller.tenant_id, list_keys),
+            )
 
     def _item(
         self,
         asking: Asking,
         index: int,
         request: SendRequest | Refused,
-        templates: Mapping[str, Template],
+        named: Named,
         body: Any,
     ) -> NewMessage | Refused:
         if isinstance(request, Refused):
@@ -112,19 +130,22 @@ class Mail:
         # Apart from the keys of single sends: whatever those hold, none of them is an item's.
         key = f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
         try:
-            return self._message(asking, request, templates, key, body)
+            return self._message(asking, request, named, key, body)
         except RequestInvalid as error:
             return _refused(error)
 
-    def _message(
-        self, asking: Asking, request: SendRequest, templates: Mapping[str, Template], key: str | None, body: Any
-    ) -> NewMessage:
+    def _message(self, asking: Asking, request: SendRequest, named: Named, key: str | None, body: Any) -> NewMessage:
         now = self._clock.now()
         if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
             raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
-        template = templates.get(request.template_id) if request.template_id is not None else None
-        if request.template_id is not None and template is None:
-            raise TemplateNotFound
+        template = None
+        if request.template_id is not None:
+            template = named.templates.find(request.template_id, request.to.lower(), request.locale)
+            if template is None:
+                raise TemplateNotFound
+        if request.list_key is not None and request.list_key not in named.list_keys:
+            raise ListNotFound(request.list_key)
+        is_bulk = request.list_key is not None
         recipient = request.recipient
         return NewMessage(
             outbox_id=uuid7(now),
@@ -141,6 +162,10 @@ class Mail:
             dedupe_key=f"api:{key}" if key else None,
             body_digest=_digest(body) if key else None,
             template_key=template.key if template else None,
+            on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
+            priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
+            is_bulk=is_bulk,
+            list_key=request.list_key,
             scheduled_at=request.scheduled_at,
             expires_at=request.expires_at,
         )

@@ -23,8 +23,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from mailwright.audience import lists
+from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.content.headers import HeaderRefused, custom, unwritable
-from mailwright.domain import address
+from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox.operate import Resolution
@@ -65,6 +67,15 @@ class TemplateNotFound(RequestInvalid):
         super().__init__([FieldError("templateId", self.code, "there is no template with this id")])
 
 
+class ListNotFound(RequestInvalid):
+    """There is no list of this key."""
+
+    code = lists.UnknownList.code
+
+    def __init__(self, list_key: str) -> None:
+        super().__init__([FieldError("listKey", self.code, lists.unknown(list_key))])
+
+
 def _objection(code: str, reason: str) -> PydanticCustomError:
     return PydanticCustomError(code, "{reason}", {"reason": reason})
 
@@ -97,6 +108,13 @@ def _line(text: str) -> str:
     if what := unwritable(text):
         raise _objection("unsafe_text", f"contains {what}")
     return text
+
+
+def _locale(text: str) -> str:
+    normal = locales.normal(text)
+    if normal is None:
+        raise _objection("invalid_locale", "must look like pt or pt-BR")
+    return normal
 
 
 def _headers(headers: dict[str, str]) -> dict[str, str]:
@@ -147,6 +165,10 @@ def _variables(data: dict[str, Any]) -> dict[str, Any]:
     return _data(data, LARGEST_VARIABLES)
 
 
+def _value(value: Any) -> Any:
+    return _data({"value": value}, LARGEST_VARIABLES)["value"]
+
+
 def _metadata(data: dict[str, Any]) -> dict[str, Any]:
     return _data(data, LARGEST_METADATA)
 
@@ -179,6 +201,13 @@ Address = Annotated[
 Mailbox = Annotated[str, Field(min_length=3, max_length=460), AfterValidator(_mailbox)]
 Identifier = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_line)]
+Locale = Annotated[str, Field(min_length=2, max_length=20), AfterValidator(_locale)]
+Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
+Variables = Annotated[dict[str, Any], AfterValidator(_variables)]
+Value = Annotated[Any, AfterValidator(_value)]
+ListKey = Annotated[str, Field(pattern=f"^{lists.KEY_PATTERN}$")]
+# What is not sent to somebody: `*` nothing at all, `general` no bulk mail, a list's key no mail of that list.
+Scope = Annotated[str, Field(pattern=rf"^(\*|{lists.KEY_PATTERN})$")]
 Content = Annotated[str, Field(min_length=1, max_length=LARGEST_CONTENT), AfterValidator(_content)]
 Moment = Annotated[Instant, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
 
@@ -213,14 +242,18 @@ class Recipient(Wire):
 
 
 class SendRequest(Wire):
-    """One mail to one recipient. It says `html` and/or `text` with a `subject`, or names a `templateId`."""
+    """One mail to one recipient. It says `html` and/or `text` with a `subject`, or names a `templateId`.
+
+    With a `listKey` it is bulk mail of that list: it carries the links to leave, and waits for working hours.
+    """
 
     to: Address
     subject: Annotated[str, Field(min_length=1, max_length=LONGEST_SUBJECT), AfterValidator(_line)] | None = None
     html: Content | None = None
     text: Content | None = None
     template_id: Identifier | None = None
-    variables: Annotated[dict[str, Any], AfterValidator(_variables)] | None = None
+    locale: Locale | None = None
+    variables: Variables | None = None
     sender: Annotated[Mailbox | None, Field(alias="from")] = None
     reply_to: Mailbox | None = None
     cc: Annotated[list[Address], Field(max_length=MOST_COPIES)] | None = None
@@ -235,6 +268,7 @@ class SendRequest(Wire):
         | None
     ) = None
     recipient: Recipient | None = None
+    list_key: ListKey | None = None
     scheduled_at: Moment | None = None
     expires_at: Moment | None = None
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] | None = None
@@ -257,6 +291,29 @@ class SuppressRequest(Wire):
 
     email: Address
     reason: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)] = "manual"
+    list_key: Scope = ALL_MAIL
+
+
+class ListRequest(Wire):
+    """A list that readers may join and leave."""
+
+    list_key: ListKey
+    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)] | None = None
+    description: Annotated[str, Field(max_length=1_000), AfterValidator(_line)] | None = None
+    is_public: bool = True
+    requires_confirmation: bool = False
+
+
+class MembershipRequest(Wire):
+    """Whoever joins or leaves a list."""
+
+    email: Address
+
+
+class JoiningRequest(MembershipRequest):
+    """Whoever joins a list; `confirmed` if they have agreed elsewhere, so that they are not asked again."""
+
+    confirmed: bool = False
 
 
 Model = TypeVar("Model", bound=Wire)
@@ -313,6 +370,8 @@ def _across_fields(request: SendRequest) -> Iterable[FieldError]:
         yield FieldError("subject", "REQUIRED", "is required without a templateId")
     if request.template_id is None and request.variables:
         yield FieldError("variables", "WITHOUT_TEMPLATE", "fill in a template and need a templateId")
+    if request.template_id is None and request.locale is not None:
+        yield FieldError("locale", "WITHOUT_TEMPLATE", "chooses a text of a template and needs a templateId")
     email = request.recipient.email if request.recipient else None
     if email is not None and email.lower() != request.to.lower():
         yield FieldError("recipient.email", "NOT_THE_SAME", "must be the same address as `to`")

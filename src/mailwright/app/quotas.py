@@ -1,0 +1,147 @@
+"""Asking the providers for their quota: one process at a time, every few minutes. A failure keeps the old figure."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol, runtime_checkable
+
+from mailwright.app.carriers import make_provider, providers_of
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.permits import Window
+from mailwright.ops.logs import logger
+from mailwright.ops.settings import Settings
+from mailwright.outbox import quotas
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.quotas import Told
+from mailwright.providers.protocol import Quota
+from mailwright.storage.database import Database
+
+log = logger(__name__)
+
+TICK_SECONDS = 5.0
+# A provider that does not answer in this time is asked again in the next round.
+ANSWER_SECONDS = 60.0
+NO_ANSWER = "it did not tell; `mailwright check` says why"
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A provider that can be asked what it still takes."""
+
+    async def quota(self) -> Quota | None: ...
+
+
+class QuotaSync:
+    """Asks all that tell, in rounds: the figures of one round are counted on together."""
+
+    def __init__(self, database: Database, clock: Clock, providers: Mapping[str, Telling], every: Instant) -> None:
+        self._database = database
+        self._clock = clock
+        self._ledger = DatabaseLedger(database, clock)
+        self._providers = providers
+        self._every = every
+        self._has_synced = False
+
+    async def tick(self) -> bool:
+        """Syncs if it is time and nobody else does; true when there are new figures."""
+        if self._has_synced:
+            self._has_synced = False
+            await quotas.let_go(self._database)
+        if not self._providers or not await self._is_our_turn():
+            return False
+        self._has_synced = await self.sync()
+        return self._has_synced
+
+    async def sync(self) -> bool:
+        before = await quotas.standing(self._database, self._providers.keys())
+        told: list[Told] = []
+        for name, provider in self._providers.items():
+            answer = await _ask(provider)
+            if isinstance(answer, Quota):
+                told.append(as_told(name, answer))
+            else:
+                log.warning("quota_unknown", provider=name, reason=answer)
+                await quotas.note_failure(self._database, self._clock, name, answer)
+        if len(told) < len(self._providers):
+            return False
+        return await quotas.record(self._database, self._clock, told, before)
+
+    async def _is_our_turn(self) -> bool:
+        """One turn for each stretch of time: whoever takes it and dies leaves the next to others."""
+        number = self._clock.now() // self._every
+        ends = (number + 1) * self._every
+        turn = Window(f"mailer:turn:quota:{number}", 1, ends, "quota_turn", ends)
+        return (await self._ledger.reserve((turn,), 1)).count == 1
+
+
+async def keep_synced(settings: Settings, database: Database, clock: Clock) -> None:
+    """Until it is cancelled; at once over where no provider tells."""
+    async with open_sync(settings, database, clock) as sync:
+        while sync is not None:
+            try:
+                await sync.tick()
+            except NotDurable as error:
+                log.warning("quota_sync_postponed", reason=str(error))
+            except Exception as error:  # mail goes on whether or not the quota is known
+                log.error("quota_sync_failed", exc_info=error)
+            await asyncio.sleep(TICK_SECONDS)
+
+
+@asynccontextmanager
+async def open_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
+    """None where no provider of the route tells."""
+    names = telling(settings)
+    if not names:
+        yield None
+        return
+    from mailwright.providers.http import Http  # noqa: PLC0415 - a tenth of a second, for those who use it
+
+    http = Http(connections=2)
+    made = {name: make_provider(name, settings, clock, http) for name in names}
+    try:
+        sources = {name: provider for name, provider in made.items() if isinstance(provider, Telling)}
+        yield QuotaSync(database, clock, sources, settings.quota_sync_seconds * SECOND)
+    finally:
+        for provider in made.values():
+            await provider.close()
+        await http.close()
+
+
+def telling(settings: Settings) -> list[str]:
+    """The providers of the route that can be asked. smtp.bz is asked with a key of its own."""
+    can = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
+    return [name for name in providers_of(settings) if can.get(name)]
+
+
+def as_told(provider: str, quota: Quota) -> Told:
+    """The tightest of what it says: what the account, the day and the hour still take."""
+    left = [
+        quota.remaining,
+        _left(quota.limit_per_day, quota.sent_today),
+        _left(quota.limit_per_hour, quota.sent_this_hour),
+        None if quota.is_sending_enabled else 0,
+    ]
+    figures = [int(each) for each in left if each is not None]
+    return Told(
+        provider=provider,
+        remaining=max(0, min(figures)) if figures else None,
+        limit_per_day=None if quota.limit_per_day is None else int(quota.limit_per_day),
+        rate_per_second=None if quota.rate_per_second is None else int(quota.rate_per_second),
+        detail=quota.detail,
+    )
+
+
+def _left(limit: float | None, used: float | None) -> float | None:
+    return None if limit is None else limit - (used or 0)
+
+
+async def _ask(provider: Telling) -> Quota | str:
+    """The figures, or why there are none."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await provider.quota() or NO_ANSWER
+    except TimeoutError:
+        return "it did not answer in time"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

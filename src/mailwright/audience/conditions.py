@@ -1,0 +1,149 @@
+"""Conditions: a filter as the database asks it, of one row of `contacts`. Yes or no, never null."""
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import ge, gt, le, lt
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select, true
+
+from mailwright.audience import filters
+from mailwright.audience.filters import Attribute, Deeds, Question
+from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.states import EventType, Status
+from mailwright.domain.unsubscribe import GENERAL
+from mailwright.storage.expressions import folded, json_day, json_flag, json_number, json_text, json_words, position
+from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
+
+_ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "greater_than": gt,
+    "less_than": lt,
+    "at_least": ge,
+    "at_most": le,
+}
+
+
+def condition(asked: Mapping[str, Any] | Question, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+    """For any filter that `filters.parse` takes; what is not parsed yet is parsed here."""
+    question = asked if isinstance(asked, Question) else filters.parse(asked)
+    return _condition(question, tenant_id, now)
+
+
+def is_on(list_key: str) -> ColumnElement[bool]:
+    """Subscribed now, and confirmed where that is needed. Everybody is on `general` who has not left it."""
+    if list_key == GENERAL:
+        return true()
+    return (
+        select(subscriptions.c.id)
+        .where(
+            subscriptions.c.contact_key == contacts.c.id,
+            subscriptions.c.list_key == list_key,
+            subscriptions.c.unsubscribed_at.is_(None),
+            subscriptions.c.is_pending.is_(False),
+        )
+        .exists()
+    )
+
+
+def _condition(question: Question, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
+    match question:
+        case filters.All(all=parts):
+            return and_(*(_condition(part, tenant_id, now) for part in parts))
+        case filters.AnyOf(any=parts):
+            return or_(*(_condition(part, tenant_id, now) for part in parts))
+        case filters.Not(not_=part):
+            return not_(_condition(part, tenant_id, now))
+        case Attribute():
+            return _attribute(question)
+        case filters.Tagged(tag=tag):
+            mine = (contact_tags.c.contact_key == contacts.c.id, contact_tags.c.tag == tag)
+            return select(contact_tags.c.tag).where(*mine).exists()
+        case filters.OnList(list=list_key):
+            return is_on(list_key)
+        case filters.Stands(status=status):
+            return contacts.c.status == status
+        case filters.Reads(locale=locale):
+            theirs = func.coalesce(folded(contacts.c.locale), "")
+            wanted = locale.lower()
+            return or_(theirs == wanted, func.substr(theirs, 1, len(wanted) + 1) == f"{wanted}-")
+        case filters.Lives(timezone=timezone):
+            return func.coalesce(contacts.c.timezone, "") == timezone
+        case filters.AtDomain(domain=domain):
+            return contacts.c.email.endswith(f"@{domain}")
+        case filters.CreatedSince(created_since=moment):
+            return contacts.c.created_at >= moment
+        case filters.CreatedBefore(created_before=moment):
+            return contacts.c.created_at < moment
+        case filters.Sent(sent=deeds):
+            return _often_enough(_mails_sent(deeds, now), deeds, tenant_id)
+        case filters.Opened(opened=deeds):
+            return _often_enough(_mails_with(EventType.OPENED, deeds, now), deeds, tenant_id)
+        case filters.Clicked(clicked=deeds):
+            return _often_enough(_mails_with(EventType.CLICKED, deeds, now), deeds, tenant_id)
+        case filters.Bounced(bounced=deeds):
+            return _often_enough(_mails_with(EventType.BOUNCED, deeds, now), deeds, tenant_id)
+    raise AssertionError(question)
+
+
+def _attribute(question: Attribute) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
+    column, key = contacts.c.attributes, question.attribute
+    match question.comparison:
+        case "exists", wanted:
+            found = json_text(column, key).is_not(None)
+            return found if wanted else not_(found)
+        case "is_", value:
+            return _is_one_of(column, key, [value])
+        case "is_not", value:
+            return not_(_is_one_of(column, key, [value]))
+        case "in_", values:
+            return _is_one_of(column, key, values)
+        case "contains", words:
+            return func.coalesce(position(folded(json_words(column, key)), folded(words)), 0) > 0
+        case name, str() as day:
+            return func.coalesce(_ORDER[name](json_day(column, key), day), false())
+        case name, number:
+            return func.coalesce(_ORDER[name](json_number(column, key), float(number)), false())
+
+
+def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> ColumnElement[bool]:
+    """Each value is looked for among those of its own kind."""
+    flags = ["true" if value else "false" for value in values if isinstance(value, bool)]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    words = [value for value in values if isinstance(value, str)]
+    kinds = ((json_flag, flags), (json_number, numbers), (json_words, words))
+    return or_(*(func.coalesce(read(column, key).in_(wanted), false()) for read, wanted in kinds if wanted))
+
+
+def _mails_sent(deeds: Deeds, now: Instant) -> Select[Any]:
+    sent = deliveries.c.status == Status.SENT.value
+    return (
+        select(messages.c.id)
+        .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
+        .where(sent, *_since(deliveries.c.sent_at, deeds, now))
+    )
+
+
+def _mails_with(type_: EventType, deeds: Deeds, now: Instant) -> Select[Any]:
+    told = events.c.type == type_.value
+    return (
+        select(messages.c.id)
+        .join_from(messages, events, events.c.message_key == messages.c.id)
+        .where(told, *_since(events.c.created_at, deeds, now))
+    )
+
+
+def _since(moment: ColumnElement[int], deeds: Deeds, now: Instant) -> list[ColumnElement[bool]]:
+    return [] if deeds.within_days is None else [moment >= now - deeds.within_days * DAY]
+
+
+def _often_enough(mails: Select[Any], deeds: Deeds, tenant_id: int) -> ColumnElement[bool]:
+    """Asked person by person, along the index of a person's messages: a page of people costs what a page costs."""
+    mine = mails.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
+    if deeds.campaign is not None:
+        known = select(campaigns.c.id).where(
+            campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == deeds.campaign
+        )
+        mine = mine.where(messages.c.campaign_key == known.scalar_subquery())
+    if deeds.at_least == 1:
+        return mine.exists()
+    counted = mine.with_only_columns(func.count(messages.c.id.distinct()))
+    return counted.correlate(contacts).scalar_subquery() >= deeds.at_least

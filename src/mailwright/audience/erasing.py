@@ -1,0 +1,130 @@
+"""Erasing: everything that tells who a person is goes, from contacts and from what was sent; the accounts stay whole.
+
+The messages keep their rows, states and times, so that the audit still adds up. The address itself is kept in one place
+only, as someone who left: without it the next import or signup would write to them again.
+"""
+
+from typing import Final
+
+from sqlalchemy import delete, select, update
+
+from mailwright.audience import standing
+from mailwright.audience.contacts import Contact, columns_of, contact_of
+from mailwright.audience.importing.storing import ERASURE
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.message import Event
+from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.domain.unsubscribe import GENERAL
+from mailwright.outbox import journal
+from mailwright.outbox.operate import CANCEL
+from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import (
+    audit_log,
+    contact_tags,
+    contacts,
+    dead_letters,
+    deliveries,
+    events,
+    messages,
+    reports,
+    subscriptions,
+    suppressions,
+)
+
+ERASED_SUBJECT: Final = "(erased)"
+_BETWEEN_STATES: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
+# A person has few messages; a statement takes so many keys at once.
+_AT_ONCE: Final = 500
+
+
+class MailUnderWay(NotPossibleNow):
+    """A mail to this person is under way."""
+
+    code = "MAIL_UNDER_WAY"
+
+
+async def erase(database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str) -> int:
+    """How many messages were emptied. What waits to be sent is cancelled; what is being sent has to end first."""
+    address, now = standing.normal(email), clock.now()
+    async with database.write() as tx:
+        person = await _person(tx, tenant_id, address)
+        keys = await _stop_mail(tx, tenant_id, address, now)
+        stand_in = f"erased+{person.contact_id}@invalid"
+        for start in range(0, len(keys), _AT_ONCE):
+            await _empty(tx, keys[start : start + _AT_ONCE], stand_in)
+        await _forget_person(tx, tenant_id, person, stand_in, now)
+        await _keep_away(tx, tenant_id, address, now)
+        await journal.note(
+            tx,
+            now,
+            actor=actor,
+            action="contact.erase",
+            subject=person.contact_id,
+            tenant_id=tenant_id,
+            detail={"messages": len(keys)},
+        )
+    return len(keys)
+
+
+async def _person(tx: Transaction, tenant_id: int, email: str) -> Contact:
+    mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
+    rows = await tx.execute(select(*columns_of()).where(*mine).with_for_update())
+    if not rows:
+        raise NotFound
+    return contact_of(rows[0])
+
+
+async def _stop_mail(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
+    """The keys of all messages to the person, none of which will move any more."""
+    found = await tx.execute(
+        select(messages.c.id, messages.c.outbox_id, deliveries.c.status)
+        .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
+        .where(messages.c.tenant_id == tenant_id, messages.c.to_email == email)
+        .order_by(messages.c.id)
+    )
+    for row in found:
+        if row.status in CLAIMABLE and await tx.run(CANCEL, message_key=row.id, now=now):
+            event = Event(EventType.CANCELLED, now, {"previousStatus": row.status})
+            await tx.run(APPEND_EVENTS, events=[event_row(row.id, tenant_id, event)])
+        elif row.status in (*_BETWEEN_STATES, *CLAIMABLE):
+            raise MailUnderWay(
+                f"the message {row.outbox_id} is {row.status}; erase the person once it has an end "
+                "(`mailwright message resolve` gives one to a doubt)"
+            )
+    return [row.id for row in found]
+
+
+async def _empty(tx: Transaction, keys: list[int], stand_in: str) -> None:
+    await tx.execute(
+        update(messages)
+        .where(messages.c.id.in_(keys))
+        .values(to_email=stand_in, subject=ERASED_SUBJECT, payload="{}", recipient_id=None, external_id=None)
+    )
+    await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
+    await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
+    await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
+
+
+async def _forget_person(tx: Transaction, tenant_id: int, person: Contact, stand_in: str, now: Instant) -> None:
+    await tx.execute(delete(contact_tags).where(contact_tags.c.contact_key == person.id))
+    await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == person.id))
+    nothing = dict.fromkeys(("name", "locale", "timezone", "bounce_type", "bounce_subtype"))
+    await tx.execute(
+        update(contacts)
+        .where(contacts.c.id == person.id)
+        .values(**nothing, email=stand_in, attributes="{}", deleted_at=now, status_source=ERASURE)
+    )
+    told_of = (reports.c.tenant_id == tenant_id, reports.c.email == person.email)
+    await tx.execute(update(reports).where(*told_of).values(email=None))
+    noted = (audit_log.c.tenant_id == tenant_id, audit_log.c.subject == person.email)
+    await tx.execute(update(audit_log).where(*noted).values(subject=stand_in, detail="{}"))
+
+
+async def _keep_away(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
+    """Which lists they left is personal; that they want no bulk mail is what must be remembered."""
+    mine = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
+    await tx.execute(delete(suppressions).where(*mine, suppressions.c.list_key != "*"))
+    values = {"tenant_id": tenant_id, "email": email, "list_key": GENERAL, "created_at": now, "source": ERASURE}
+    await tx.execute(suppressions.insert().values(**values, reason=standing.Reason.LEFT.value))

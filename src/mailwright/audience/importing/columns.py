@@ -1,0 +1,103 @@
+"""Columns: which column of a file is the address, the name and so on. Everything else becomes an attribute."""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.audience.people import MOST_ATTRIBUTES, InvalidPerson, attribute_name, attribute_name_of
+from mailwright.domain.errors import InvalidInput
+
+# What a column may be beside an attribute. First and last names are attributes, and make the name where none is given.
+FIELDS: Final = ("email", "name", "locale", "timezone", "tags")
+LEFT_OUT: Final = "-"
+MOST_COLUMNS: Final = 200
+
+# Titles as people write them, in small letters and without what stands between the letters.
+TITLES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("email", "mail", "emailaddress", "mailaddress", "eмail", "почта", "электроннаяпочта", "адресэлектроннойпочты",
+         "емейл", "имейл", "correio", "correioeletronico", "enderecodeemail", "correo", "correoelectronico"),
+        "email",
+    ),
+    **dict.fromkeys(("name", "fullname", "имя", "фио", "полноеимя", "nome", "nomecompleto", "nombre"), "name"),
+    **dict.fromkeys(("firstname", "givenname", "primeironome"), "first_name"),
+    **dict.fromkeys(("lastname", "surname", "familyname", "фамилия", "sobrenome", "apelido"), "last_name"),
+    **dict.fromkeys(("locale", "language", "lang", "язык", "idioma", "lingua"), "locale"),
+    **dict.fromkeys(("timezone", "tz", "часовойпояс", "fusohorario"), "timezone"),
+    **dict.fromkeys(("tags", "tag", "labels", "теги", "метки", "etiquetas"), "tags"),
+    # What exports tell and imports never change.
+    **dict.fromkeys(("status", "lists", "createdat", "contactid"), LEFT_OUT),
+}  # fmt: skip
+
+_BETWEEN: Final = re.compile(r"[\W_]+")
+
+
+class ColumnsInvalid(InvalidInput):
+    """The columns of the file cannot be told apart."""
+
+    code = "COLUMNS_INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    target: str  # one of FIELDS, LEFT_OUT, or the name of an attribute
+
+
+def columns_of(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[Column, ...]:
+    """By what a person has chosen for a title, else by what the title says."""
+    if len(titles) > MOST_COLUMNS:
+        raise ColumnsInvalid(f"the file has {len(titles)} columns; at most {MOST_COLUMNS} are taken", field="file")
+    wanted = {_plain(title): _target(target) for title, target in chosen.items()}
+    if unknown := [title for title in chosen if _plain(title) not in {_plain(each) for each in titles}]:
+        known = ", ".join(title.strip() for title in titles[:20])
+        raise ColumnsInvalid(f"there is no column {unknown[0]!r}; there are: {known}", field="map")
+    found = tuple(Column(title.strip(), wanted.get(_plain(title)) or _guessed(title)) for title in titles)
+    _check(found)
+    return found
+
+
+def untitled(first: Sequence[str], email_at: int) -> tuple[Column, ...]:
+    """Of a file without a header: the column with the address is used, the others have no name to be kept under."""
+    return tuple(Column(f"column {n}", "email" if n == email_at + 1 else LEFT_OUT) for n in range(1, len(first) + 1))
+
+
+def _guessed(title: str) -> str:
+    return TITLES.get(_plain(title)) or attribute_name_of(title) or LEFT_OUT
+
+
+def _target(text: str) -> str:
+    plain = text.strip()
+    if plain in FIELDS or plain == LEFT_OUT:
+        return plain
+    try:
+        return attribute_name(plain)
+    except InvalidPerson as error:
+        raise ColumnsInvalid(f"{plain!r}: {error}", field="map") from error
+
+
+def _check(columns: Sequence[Column]) -> None:
+    targets = [column.target for column in columns if column.target != LEFT_OUT]
+    if "email" not in targets:
+        titles = ", ".join(column.title for column in columns[:20])
+        raise ColumnsInvalid(
+            f"no column looks like the address; name it, as in E-Mail=email. Columns: {titles}", field="map"
+        )
+    for target in targets:
+        if targets.count(target) > 1:
+            both = " and ".join(column.title for column in columns if column.target == target)
+            raise ColumnsInvalid(
+                f"{both} are both {target}; leave one of them out, as in {both.split(' and ')[-1]}=-", field="map"
+            )
+    if len(targets) > MOST_ATTRIBUTES + len(FIELDS):
+        raise ColumnsInvalid(f"more than {MOST_ATTRIBUTES} columns would become attributes", field="file")
+
+
+def _plain(title: str) -> str:
+    """Without case, accents and what stands between letters: `E-Mail` and `email` are the same title."""
+    letters = unicodedata.normalize("NFD", title.strip().casefold())
+    return _BETWEEN.sub(
+        "", "".join(letter for letter in letters if not unicodedata.combining(letter) or letter == "\u0306")
+    )

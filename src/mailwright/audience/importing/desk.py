@@ -1,0 +1,112 @@
+"""The desk where files of contacts are handed in: stored first, then imported one after another beside all else."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
+from mailwright.audience.importing.plans import Preview, Purpose
+from mailwright.audience.importing.records import FileUnreadable
+from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.ops.logs import logger
+
+# Whoever works on an import tells so with every portion. One of which nothing is heard for so long was cut off.
+SILENT_AFTER: Final[Instant] = MINUTE
+
+log = logger(__name__)
+
+
+class ImportDesk:
+    def __init__(self, imports: Imports, clock: Clock, folder: Path, *, largest: int) -> None:
+        self._imports = imports
+        self._clock = clock
+        self._folder = folder
+        self._largest = largest
+        self._one_at_a_time = asyncio.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def receive(
+        self, tenant_id: int, content: AsyncIterator[bytes], purpose: Purpose, *, file_name: str
+    ) -> Import:
+        """The file is whole and can be read, or nothing is kept of it. The work is done after the answer."""
+        async with self._handed_in(content) as path:
+            begun = await self._imports.begin(tenant_id, path, purpose, file_name=file_name, continues=False)
+            await asyncio.to_thread(path.rename, self._file(begun))
+        self._work_on(begun)
+        return begun
+
+    async def preview(self, tenant_id: int, content: AsyncIterator[bytes], purpose: Purpose) -> Preview:
+        async with self._handed_in(content) as path:
+            return await self._imports.preview(tenant_id, path, purpose)
+
+    async def find(self, tenant_id: int, import_id: str) -> Import:
+        await self.take_up_again()
+        return await self._imports.find(tenant_id, import_id)
+
+    async def latest(self, tenant_id: int, *, limit: int) -> list[Import]:
+        await self.take_up_again()
+        return await self._imports.latest(tenant_id, limit=limit)
+
+    async def report(self, tenant_id: int, import_id: str) -> tuple[Path, int]:
+        """The file, and how much of it is true."""
+        found = await self._imports.find(tenant_id, import_id)
+        path = self._report(found)
+        if not await asyncio.to_thread(path.exists):
+            raise NotFound
+        return path, found.report_bytes
+
+    async def take_up_again(self) -> None:
+        """What another process was cut off from, if its file is here."""
+        for begun in await self._imports.unfinished():
+            is_silent = self._clock.now() - begun.updated_at >= SILENT_AFTER
+            if is_silent and begun.import_id not in self._tasks and await asyncio.to_thread(self._file(begun).exists):
+                self._work_on(begun)
+
+    async def finish(self) -> None:
+        """Waits for everything that was handed in here."""
+        await asyncio.gather(*self._tasks.values())
+
+    def _work_on(self, begun: Import) -> None:
+        self._tasks[begun.import_id] = asyncio.create_task(self._work(begun))
+
+    async def _work(self, begun: Import) -> None:
+        try:
+            async with self._one_at_a_time:
+                async for done in self._imports.run(begun, self._file(begun), self._report(begun)):
+                    log.debug("import_moved", import_id=done.import_id, records=done.records)
+            # The file is a copy of people's data that nobody needs any more.
+            await asyncio.to_thread(self._file(begun).unlink, missing_ok=True)
+        except (NotDurable, ImportElsewhere, FileUnreadable) as error:
+            log.warning("import_stopped", import_id=begun.import_id, reason=str(error))
+        finally:
+            del self._tasks[begun.import_id]
+
+    @contextlib.asynccontextmanager
+    async def _handed_in(self, content: AsyncIterator[bytes]) -> AsyncIterator[Path]:
+        path = self._folder / f"{secrets.token_hex(16)}.part"
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        try:
+            await self._write(path, content)
+            yield path
+        finally:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _write(self, path: Path, content: AsyncIterator[bytes]) -> None:
+        size = 0
+        with await asyncio.to_thread(path.open, "wb") as file:
+            async for chunk in content:
+                size += len(chunk)
+                if size > self._largest:
+                    limit = self._largest // 1024**2
+                    raise FileUnreadable(f"is larger than {limit} MB, the most that is taken", field="file")
+                await asyncio.to_thread(file.write, chunk)
+
+    def _file(self, begun: Import) -> Path:
+        return self._folder / f"{begun.import_id}.csv"
+
+    def _report(self, begun: Import) -> Path:
+        return self._folder / f"{begun.import_id}.report.csv"

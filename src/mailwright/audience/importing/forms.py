@@ -1,0 +1,94 @@
+"""Forms: how a file is written, found out from its beginning. What is only guessed is said."""
+
+import codecs
+import csv
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.domain import address
+
+SAMPLE_BYTES: Final = 256 * 1024
+DELIMITERS: Final = ",;\t|"
+_SAMPLE_RECORDS: Final = 50
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_HIGH_RUN: Final = re.compile(rb"[\x80-\xff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    encoding: str
+    delimiter: str
+    quote: str
+    has_header: bool
+    warnings: tuple[str, ...] = ()
+
+
+def form_of(sample: bytes) -> Form:
+    """From the first `SAMPLE_BYTES` of a file."""
+    encoding, warning = _encoding(sample)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+    lines = text.splitlines()[: _SAMPLE_RECORDS + 1]
+    if len(lines) > 1 and len(sample) >= SAMPLE_BYTES:
+        lines.pop()  # cut off in the middle, perhaps
+    quote = _quote(lines)
+    delimiter = _delimiter(lines, quote)
+    first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote), [])
+    has_header = not any(_is_address(cell) for cell in first)
+    warnings = [warning] if warning else []
+    if not has_header:
+        warnings.append("The first line holds an address, so it is taken for a row: there are no names of columns.")
+    return Form(encoding, delimiter, quote, has_header, tuple(warnings))
+
+
+def _encoding(sample: bytes) -> tuple[str, str | None]:
+    for mark, encoding in _BOMS:
+        if sample.startswith(mark):
+            return encoding, None
+    if sample.count(0) * 50 > len(sample):
+        # Plain letters, digits and commas have a zero beside them, always on the same side.
+        encoding = "utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be"
+        return encoding, f"The file does not say how its text is coded; it looks like {encoding.upper()}."
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        guess = _eight_bit(sample)
+        return guess, f"The text is not UTF-8; it is read as {guess}. Look at the preview, or give the encoding."
+    return "utf-8", None
+
+
+def _eight_bit(sample: bytes) -> str:
+    """Cyrillic words are all high bytes; Latin ones have one here and there."""
+    runs = Counter(min(len(run), 3) for run in _HIGH_RUN.findall(sample))
+    return "cp1251" if runs[3] + runs[2] > runs[1] else "cp1252"
+
+
+def _quote(lines: list[str]) -> str:
+    single = sum(line.startswith("'") or ",'" in line or ";'" in line or "\t'" in line for line in lines)
+    return "'" if single * 2 > len(lines) and not any('"' in line for line in lines) else '"'
+
+
+def _delimiter(lines: list[str], quote: str) -> str:
+    """The one that cuts most lines into as many cells as the first, and into more than one."""
+
+    def fitness(delimiter: str) -> tuple[float, int]:
+        widths = [len(cells) for cells in csv.reader(lines, delimiter=delimiter, quotechar=quote) if cells]
+        if not widths or widths[0] < 2:
+            return 0, 0
+        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+
+    best = max(DELIMITERS, key=fitness)
+    return best if fitness(best) > (0, 0) else ","
+
+
+def _is_address(cell: str) -> bool:
+    try:
+        address.parse(cell.strip())
+    except address.InvalidAddress:
+        return False
+    return True

@@ -1,0 +1,267 @@
+"""Imports: a file becomes contacts portion by portion; one that was cut off goes on where it ended.
+
+A portion is one transaction: the people, the counts, and how many records of the file are done. Whatever ends the
+process between two portions, the next one begins with the first record that is not stored yet.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+from sqlalchemy import ColumnElement, Row, insert, select, update
+
+from mailwright.audience import lists
+from mailwright.audience.importing.plans import (
+    LARGEST_FILE,
+    Plan,
+    Preview,
+    Purpose,
+    fingerprint,
+    plan_of,
+    preview_of,
+    rows_of,
+)
+from mailwright.audience.importing.records import Record, Records
+from mailwright.audience.importing.reports import Line, Report, line_of
+from mailwright.audience.importing.rows import Person, RowReader
+from mailwright.audience.importing.storing import ADDED, Aim, Outcome, Result, store
+from mailwright.audience.people import InvalidPerson
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import imports
+from mailwright.storage.tables import lists as lists_table
+
+HOLD_IMPORT = statement("mailwright.audience", "hold_import")
+MOVE_IMPORT = statement("mailwright.audience", "move_import")
+
+# Large enough that the commit is not what costs, small enough that other writers do not wait for long.
+PORTION: Final = 10_000
+
+
+class ImportElsewhere(NotPossibleNow):
+    """Another process is at work on this import."""
+
+    code = "IMPORT_ELSEWHERE"
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """How far it has come."""
+
+    id: int
+    import_id: str
+    tenant_id: int
+    file_name: str
+    fingerprint: str
+    size_bytes: int
+    plan: Plan
+    records: int
+    read_bytes: int
+    report_bytes: int
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    created_at: Instant
+    updated_at: Instant
+    finished_at: Instant | None
+
+
+class _Read(NamedTuple):
+    """A row of the file, before it is known what the database has of it."""
+
+    line: int
+    email: str
+    refused: str | None = None
+    repeats: Outcome | None = None  # what it adds to an earlier row of the same address
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    people: dict[str, Person]
+    lines: list["_Read"]
+    records: int
+    read_bytes: int
+
+
+class Imports:
+    def __init__(self, database: Database, clock: Clock, *, largest: int = LARGEST_FILE) -> None:
+        self._database = database
+        self._clock = clock
+        self._largest = largest
+
+    async def preview(self, tenant_id: int, path: Path, purpose: Purpose) -> Preview:
+        """What an import would do with the first rows; nothing is stored."""
+        await self._check(tenant_id, purpose)
+        plan = await asyncio.to_thread(plan_of, path, purpose, largest=self._largest)
+        return await asyncio.to_thread(preview_of, path, plan)
+
+    async def begin(
+        self, tenant_id: int, path: Path, purpose: Purpose, *, file_name: str | None = None, continues: bool = True
+    ) -> Import:
+        """The same file for the same purpose goes on where it was cut off."""
+        await self._check(tenant_id, purpose)
+        plan = await asyncio.to_thread(plan_of, path, purpose, largest=self._largest)
+        print_, size = await asyncio.to_thread(fingerprint, path)
+        stored = orjson.dumps(plan.as_json()).decode()
+        if continues and (found := await self._unfinished(tenant_id, print_, stored)):
+            return found
+        now = self._clock.now()
+        values = {
+            "import_id": uuid7(now),
+            "tenant_id": tenant_id,
+            "file_name": (file_name or path.name)[:255],
+            "fingerprint": print_,
+            "size_bytes": size,
+            "plan": stored,
+            **dict.fromkeys(("records", "read_bytes", "report_bytes", *Outcome), 0),
+            "created_at": now,
+            "updated_at": now,
+        }
+        async with self._database.write() as tx:
+            await tx.execute(insert(imports).values(**values))
+        return await self.find(tenant_id, str(values["import_id"]))
+
+    async def run(self, begun: Import, path: Path, report: Path | None = None) -> AsyncIterator[Import]:
+        """To the end, telling after each portion how far it has come. Stopping in between loses nothing."""
+        if begun.finished_at is not None:
+            return
+        with path.open("rb") as file, Records(file, begun.plan.form) as records:
+            portions = _portions(records, begun)
+            done, portion = begun, await asyncio.to_thread(next, portions, None)
+            while portion is not None:
+                # While the database stores one portion, the next is read.
+                storing = asyncio.ensure_future(self._store(done, portion, Report(report)))
+                try:
+                    following = await asyncio.to_thread(next, portions, None)
+                finally:
+                    done = await storing
+                portion = following
+                yield done
+        yield await self._finish(done, Report(report))
+
+    async def find(self, tenant_id: int, import_id: str) -> Import:
+        rows = await self._select(imports.c.tenant_id == tenant_id, imports.c.import_id == import_id)
+        if not rows:
+            raise NotFound
+        return rows[0]
+
+    async def latest(self, tenant_id: int, *, limit: int) -> list[Import]:
+        return await self._select(imports.c.tenant_id == tenant_id, limit=limit)
+
+    async def unfinished(self) -> list[Import]:
+        """Of all tenants, for whoever takes them up again."""
+        return await self._select(imports.c.finished_at.is_(None), limit=1_000)
+
+    async def _unfinished(self, tenant_id: int, print_: str, plan: str) -> Import | None:
+        same = (imports.c.tenant_id == tenant_id, imports.c.fingerprint == print_, imports.c.plan == plan)
+        found = await self._select(*same, imports.c.finished_at.is_(None), limit=1)
+        return found[0] if found else None
+
+    async def _select(self, *conditions: ColumnElement[bool], limit: int = 1) -> list[Import]:
+        columns = [imports.c[name] for name in Import.__slots__]
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
+        return [_import(row) for row in rows]
+
+    async def _check(self, tenant_id: int, purpose: Purpose) -> None:
+        if purpose.list_key is None:
+            return
+        async with self._database.read() as tx:
+            await lists.require(tx, tenant_id, purpose.list_key)
+            mine = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == purpose.list_key)
+            rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*mine))
+        if rows and rows[0].requires_confirmation and not purpose.is_confirmed:
+            raise InvalidInput(
+                f"the readers of {purpose.list_key} confirm before they get mail; import them as confirmed if they "
+                "have done so elsewhere",
+                field="confirmed",
+            )
+
+    async def _store(self, done: Import, portion: _Portion, report: Report) -> Import:
+        now = self._clock.now()
+        return await self._database.transact(lambda tx: _store(tx, done, portion, report, now))
+
+    async def _finish(self, done: Import, report: Report) -> Import:
+        now = self._clock.now()
+        length = report.write(0, ()) if done.records == 0 else done.report_bytes
+        ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": done.size_bytes}
+        ended["report_bytes"] = length
+        async with self._database.write() as tx:
+            await tx.execute(update(imports).where(imports.c.id == done.id).values(**ended))
+        return replace(done, **ended)
+
+
+def _portions(records: Records, begun: Import) -> Iterator[_Portion]:
+    """Those that are done are read over: that is fast, and needs no way back into the middle of a file."""
+    rows = islice(rows_of(records, begun.plan), begun.records, None)
+    reader, number = RowReader(begun.plan.columns, begun.plan.tags), begun.records
+    while taken := list(islice(rows, PORTION)):
+        number += len(taken)
+        yield _portion(taken, reader, number, records.read_bytes)
+
+
+def _portion(taken: list[Record], reader: RowReader, records: int, read_bytes: int) -> _Portion:
+    people: dict[str, Person] = {}
+    lines: list[_Read] = []
+    for line, cells, problem in taken:
+        if problem is not None:
+            lines.append(_Read(line, "", problem))
+            continue
+        try:
+            person = reader.person(cells)
+        except InvalidPerson as error:
+            lines.append(_Read(line, reader.address(cells), str(error)))
+            continue
+        email = person.email
+        if email in people:
+            is_new = people[email].take_over(person)
+            lines.append(_Read(line, email, repeats=Outcome.CHANGED if is_new else Outcome.UNCHANGED))
+        else:
+            people[email] = person
+            lines.append(_Read(line, email))
+    return _Portion(people, lines, records, read_bytes)
+
+
+async def _store(tx: Runner, done: Import, portion: _Portion, report: Report, now: Instant) -> Import:
+    if [row.records for row in await tx.run(HOLD_IMPORT, id=done.id)] != [done.records]:
+        raise ImportElsewhere
+    aim = Aim(done.tenant_id, done.plan.list_key, f"import:{done.import_id}", now)
+    results = await store(tx, list(portion.people.values()), aim)
+    told = [_told(read, results) for read in portion.lines]
+    counts = Counter(line[2] for line in told)
+    moved = replace(
+        done,
+        records=portion.records,
+        read_bytes=portion.read_bytes,
+        report_bytes=report.write(done.report_bytes, told),
+        updated_at=now,
+        **{outcome.value: getattr(done, outcome.value) + counts[outcome] for outcome in Outcome},
+    )
+    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in Outcome))
+    values = {name: getattr(moved, name) for name in names}
+    await tx.count(MOVE_IMPORT, **values, id=done.id, now=now)
+    return moved
+
+
+def _told(read: _Read, results: dict[str, Result]) -> Line:
+    line, email, refused, repeats = read
+    if refused is not None:
+        return line_of(line, email, Outcome.REFUSED, refused)
+    outcome, why = results.get(email, ADDED)
+    if repeats is not None and outcome is not Outcome.REFUSED:
+        return line, email, repeats, "the same address as on an earlier line"
+    return line, email, outcome, why
+
+
+def _import(row: Row[Any]) -> Import:
+    return Import(**{**row._mapping, "plan": Plan.of_json(orjson.loads(row.plan))})

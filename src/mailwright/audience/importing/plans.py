@@ -1,0 +1,131 @@
+"""Plans: how a file is read and what for. Made once, shown as a preview, and kept with the import."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from mailwright.audience import people
+from mailwright.audience.importing import columns, forms
+from mailwright.audience.importing.columns import Column
+from mailwright.audience.importing.forms import Form
+from mailwright.audience.importing.records import FileUnreadable, Record, Records
+from mailwright.audience.importing.rows import Person, person_of
+from mailwright.domain import address
+
+PREVIEW_ROWS: Final = 5
+LARGEST_FILE: Final = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What for: the list to join, tags that everyone gets, and columns that a person has named."""
+
+    list_key: str | None = None
+    tags: tuple[str, ...] = ()
+    chosen: Mapping[str, str] | None = None
+    is_confirmed: bool = False  # these people have confirmed elsewhere
+    encoding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    form: Form
+    columns: tuple[Column, ...]
+    list_key: str | None
+    tags: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "form": {name: getattr(self.form, name) for name in Form.__slots__},
+            "columns": [[column.title, column.target] for column in self.columns],
+            "listKey": self.list_key,
+            "tags": list(self.tags),
+        }
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> "Plan":
+        form = Form(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
+        named = tuple(Column(*each) for each in stored["columns"])
+        return cls(form, named, stored["listKey"], tuple(stored["tags"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The first rows, each as the person whom it would make or with the reason why it would be refused."""
+
+    plan: Plan
+    rows: tuple[tuple[int, Person | str], ...]
+
+
+def plan_of(path: Path, purpose: Purpose, *, largest: int = LARGEST_FILE) -> Plan:
+    size = path.stat().st_size
+    if size > largest:
+        raise FileUnreadable(f"is larger than {largest // 1024**2} MB, the most that is taken", field="file")
+    with path.open("rb") as file:
+        form = forms.form_of(file.read(forms.SAMPLE_BYTES))
+        if purpose.encoding is not None:
+            form = _with_encoding(file, form, purpose.encoding)
+        file.seek(0)
+        with Records(file, form) as records:
+            first = next(iter(records), None)
+        if first is None or first.problem:
+            raise FileUnreadable("holds no rows" if first is None else f"line 1: {first.problem}", field="file")
+        return Plan(form, _columns(first.cells, form, purpose), purpose.list_key, people.tags(purpose.tags))
+
+
+def preview_of(path: Path, plan: Plan, count: int = PREVIEW_ROWS) -> Preview:
+    with path.open("rb") as file, Records(file, plan.form) as records:
+        rows = islice(rows_of(records, plan), count)
+        return Preview(plan, tuple((record.line, _shown(record, plan)) for record in rows))
+
+
+def rows_of(records: Records, plan: Plan) -> Any:
+    """Without the header."""
+    return islice(records, 1 if plan.form.has_header else 0, None)
+
+
+def fingerprint(path: Path) -> tuple[str, int]:
+    """Tells one file from another that has the same name; and its size."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(forms.SAMPLE_BYTES))
+        file.seek(max(0, size - forms.SAMPLE_BYTES))
+        digest.update(file.read(forms.SAMPLE_BYTES))
+    return digest.hexdigest(), size
+
+
+def _with_encoding(file: BinaryIO, form: Form, encoding: str) -> Form:
+    """As a person says it is; the rest is found out anew in that light."""
+    try:
+        file.seek(0)
+        text = file.read(forms.SAMPLE_BYTES).decode(encoding, "replace")
+    except LookupError as error:
+        raise FileUnreadable(f"there is no encoding {encoding!r}", field="encoding") from error
+    return replace(forms.form_of(text.encode()), encoding=encoding)
+
+
+def _columns(first: Sequence[str], form: Form, purpose: Purpose) -> tuple[Column, ...]:
+    if form.has_header:
+        return columns.columns_of(first, purpose.chosen or {})
+    return columns.untitled(first, next(n for n, cell in enumerate(first) if _is_address(cell)))
+
+
+def _is_address(cell: str) -> bool:
+    try:
+        address.parse(cell.strip())
+    except address.InvalidAddress:
+        return False
+    return True
+
+
+def _shown(record: Record, plan: Plan) -> Person | str:
+    if record.problem:
+        return record.problem
+    try:
+        return person_of(record.cells, plan.columns)
+    except people.InvalidPerson as error:
+        return str(error)

@@ -1,0 +1,108 @@
+"""Rows: one record of a file as a person, or the reason why it is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.audience import people
+from mailwright.audience.cells import undone
+from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, Column
+from mailwright.audience.people import InvalidPerson
+
+
+@dataclass(slots=True)
+class Person:
+    """What a file says of someone. What it says nothing of stays as it is known."""
+
+    email: str
+    name: str | None
+    locale: str | None
+    timezone: str | None
+    tags: tuple[str, ...]
+    attributes: dict[str, Any]
+
+    def take_over(self, later: "Person") -> bool:
+        """Another row of the same person: what it says counts. Whether it says anything new."""
+        before = (self.name, self.locale, self.timezone, self.tags, self.attributes)
+        self.name = later.name or self.name
+        self.locale = later.locale or self.locale
+        self.timezone = later.timezone or self.timezone
+        self.tags = tuple(sorted({*self.tags, *later.tags}))
+        self.attributes = {**self.attributes, **later.attributes}
+        return before != (self.name, self.locale, self.timezone, self.tags, self.attributes)
+
+
+class RowReader:
+    """Knows where in a row everything stands."""
+
+    def __init__(self, columns: Sequence[Column], tags: Sequence[str] = ()) -> None:
+        self._width = len(columns)
+        at = {column.target: number for number, column in enumerate(columns) if column.target in FIELDS}
+        self._email, self._name_at, self._locale = at["email"], at.get("name"), at.get("locale")
+        self._timezone, self._tags_at = at.get("timezone"), at.get("tags")
+        self._attributes = [
+            (column.target, number)
+            for number, column in enumerate(columns)
+            if column.target not in FIELDS and column.target != LEFT_OUT
+        ]
+        self._tags = tuple(tags)
+
+    def person(self, cells: list[str]) -> Person:
+        if len(cells) != self._width:
+            self._fit(cells)
+        attributes: dict[str, Any] = {}
+        for key, number in self._attributes:
+            if text := cells[number].strip():
+                attributes[key] = undone(text) if text[0] == "'" else text
+        whole = "".join(cells)
+        if len(whole) > people.LONGEST_ATTRIBUTE or not whole.isprintable():
+            _check(cells, attributes)
+        email = people.email(cells[self._email].strip())
+        return Person(
+            email,
+            self._name(cells, attributes),
+            people.locale(cells[self._locale]) if self._locale is not None else None,
+            people.timezone(cells[self._timezone]) if self._timezone is not None else None,
+            self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
+            attributes,
+        )
+
+    def address(self, cells: list[str]) -> str:
+        """What stands where the address should."""
+        return cells[self._email].strip() if self._email < len(cells) else ""
+
+    def _fit(self, cells: list[str]) -> None:
+        """Spreadsheets leave out empty cells at the end of a row, and add some."""
+        if any(cell.strip() for cell in cells[self._width :]):
+            raise InvalidPerson(f"has {len(cells)} cells, and there are {self._width} columns")
+        del cells[self._width :]
+        cells.extend("" for _ in range(self._width - len(cells)))
+
+    def _name(self, cells: list[str], attributes: dict[str, Any]) -> str | None:
+        if self._name_at is not None:
+            return people.name(undone(cells[self._name_at].strip()))
+        if "first_name" in attributes or "last_name" in attributes:
+            return people.name(f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}")
+        return None
+
+    def _tags_of(self, text: str) -> tuple[str, ...]:
+        if not text:
+            return self._tags
+        return people.tags([*self._tags, *(undone(tag.strip()) for tag in text.replace(";", ",").split(","))])
+
+
+def person_of(cells: Sequence[str], columns: Sequence[Column]) -> Person:
+    """For a single row; whoever reads many keeps a `RowReader`."""
+    return RowReader(columns).person(list(cells))
+
+
+def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:
+    for cell in cells:
+        if "\0" in cell:
+            raise InvalidPerson("holds a character that cannot be stored")
+        try:
+            cell.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPerson("holds bytes that are no text in the encoding of the file") from error
+    for text in attributes.values():
+        people.attribute_text(text)

@@ -1,0 +1,193 @@
+"""Segments: saved questions about contacts. Asked anew each time, so that they are always true now."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.audience import filters
+from mailwright.audience.conditions import condition, is_on
+from mailwright.audience.contacts import Contact, columns_of, contact_of
+from mailwright.audience.lists import KEY_PATTERN
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.unsubscribe import GENERAL
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.expressions import json_text
+from mailwright.storage.tables import contacts, segments, suppressions
+
+__all__ = [
+    "Segment",
+    "SegmentExists",
+    "audience",
+    "change",
+    "condition",
+    "count",
+    "create",
+    "find",
+    "forget",
+    "is_on",
+    "lacks",
+    "list_all",
+    "members",
+]
+
+# A suppression with one of these scopes keeps every campaign away, whatever its list.
+EVERY_CAMPAIGN: Final = ("*", GENERAL)
+LONGEST_NAME: Final = 200
+
+_KEY: Final = re.compile(KEY_PATTERN)
+
+
+class SegmentExists(NotPossibleNow):
+    """A segment of this key exists already."""
+
+    code = "SEGMENT_EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    segment_key: str
+    name: str
+    filter: dict[str, Any]
+    created_at: Instant
+    updated_at: Instant
+
+
+def audience(
+    tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
+) -> ColumnElement[bool]:
+    """Who may be written to now: on any of the lists (anyone, where none is named), and answering to the filter."""
+    conditions = [
+        contacts.c.tenant_id == tenant_id,
+        contacts.c.deleted_at.is_(None),
+        contacts.c.status == "active",
+        # Whoever is on one list only is looked up once for both.
+        ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
+    ]
+    if len(lists) == 1:
+        conditions.append(is_on(lists[0]))
+    elif lists:
+        conditions.append(or_(*(and_(is_on(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
+    if filter_ is not None:
+        conditions.append(condition(filter_, tenant_id, now))
+    return and_(*conditions)
+
+
+def lacks(attribute: str) -> ColumnElement[bool]:
+    """Has no such attribute, or nothing in it."""
+    return json_text(contacts.c.attributes, attribute).is_(None)
+
+
+async def create(
+    database: Database, clock: Clock, tenant_id: int, segment_key: str, *, filter_: Any, name: str | None = None
+) -> Segment:
+    if not _KEY.fullmatch(segment_key):
+        raise InvalidInput("a segment's key has 1 to 63 of a-z, 0-9, - and _, as in big-spenders", field="segmentKey")
+    filters.parse(filter_)
+    now = clock.now()
+    made = Segment(segment_key, _name(name or segment_key), filter_, now, now)
+    try:
+        async with database.write() as tx:
+            await tx.execute(
+                insert(segments).values(
+                    tenant_id=tenant_id,
+                    segment_key=segment_key,
+                    name=made.name,
+                    filter=orjson.dumps(filter_).decode(),
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+    except IntegrityError as error:
+        raise SegmentExists(f"the segment {segment_key} exists already", field="segmentKey") from error
+    return made
+
+
+async def change(
+    database: Database, clock: Clock, tenant_id: int, segment_key: str, *, filter_: Any = None, name: str | None = None
+) -> Segment:
+    """Campaigns that were started keep the question that they were started with."""
+    values: dict[str, Any] = {"updated_at": clock.now()}
+    if name is not None:
+        values["name"] = _name(name)
+    if filter_ is not None:
+        filters.parse(filter_)
+        values["filter"] = orjson.dumps(filter_).decode()
+    async with database.write() as tx:
+        await tx.execute(update(segments).where(_mine(tenant_id, segment_key)).values(**values))
+    return await find(database, tenant_id, segment_key)
+
+
+async def forget(database: Database, tenant_id: int, segment_key: str) -> None:
+    await find(database, tenant_id, segment_key)
+    async with database.write() as tx:
+        await tx.execute(delete(segments).where(_mine(tenant_id, segment_key)))
+
+
+async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
+    async with database.read() as tx:
+        rows = await tx.execute(select(*_columns()).where(_mine(tenant_id, segment_key)))
+    if not rows:
+        raise NotFound
+    return _segment(rows[0])
+
+
+async def list_all(database: Database, tenant_id: int) -> list[Segment]:
+    query = select(*_columns()).where(segments.c.tenant_id == tenant_id)
+    async with database.read() as tx:
+        rows = await tx.execute(query.order_by(segments.c.name, segments.c.segment_key))
+    return [_segment(row) for row in rows]
+
+
+async def count(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> int:
+    """Everyone who answers to it, whether they may be written to or not."""
+    rows = await tx.execute(select(func.count()).select_from(contacts).where(_people(tenant_id, filter_, now)))
+    return int(rows[0][0])
+
+
+async def members(
+    tx: Transaction, tenant_id: int, filter_: Any, now: Instant, *, limit: int, after: str = ""
+) -> list[Contact]:
+    """In the order of addresses; the next page begins after the last address of this one."""
+    people = and_(_people(tenant_id, filter_, now), contacts.c.email > after)
+    rows = await tx.execute(select(*columns_of()).where(people).order_by(contacts.c.email).limit(limit))
+    return [contact_of(row) for row in rows]
+
+
+def _people(tenant_id: int, filter_: Any, now: Instant) -> ColumnElement[bool]:
+    return and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), condition(filter_, tenant_id, now))
+
+
+def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
+    return (
+        select(suppressions.c.id)
+        .where(
+            suppressions.c.tenant_id == tenant_id,
+            suppressions.c.email == contacts.c.email,
+            suppressions.c.list_key.in_(sorted(set(scopes))),
+        )
+        .exists()
+    )
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text) <= LONGEST_NAME or not text.isprintable():
+        raise InvalidInput(f"a segment's name has 1 to {LONGEST_NAME} printable characters", field="name")
+    return text
+
+
+def _mine(tenant_id: int, segment_key: str) -> ColumnElement[bool]:
+    return and_(segments.c.tenant_id == tenant_id, segments.c.segment_key == segment_key)
+
+
+def _columns() -> list[ColumnElement[Any]]:
+    return [segments.c[name] for name in Segment.__slots__]
+
+
+def _segment(row: Row[Any]) -> Segment:
+    return Segment(**{**row._mapping, "filter": orjson.loads(row.filter)})

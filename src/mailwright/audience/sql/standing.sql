@@ -1,0 +1,1 @@
+SELECT status, locale FROM contacts WHERE tenant_id = :tenant_id AND email = :email

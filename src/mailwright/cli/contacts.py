@@ -1,0 +1,172 @@
+"""`mailwright contacts`: who is written to, who may not be, and why."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mailwright.audience import contacts, erasing, personal
+from mailwright.audience.contacts import Contact, Portrait
+from mailwright.audience.people import as_text
+from mailwright.audience.personal import Happening
+from mailwright.audience.standing import ContactStatus, Standing
+from mailwright.audience.suppressions import ALL_MAIL
+from mailwright.cli import contacts_files
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text
+from mailwright.domain.clock import isoformat
+from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
+from mailwright.web.answers import contact, portrait
+
+app = group("People, and whether they may be written to.")
+
+Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="In any spelling.", show_default=False)]
+
+
+@app.command()
+def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """Show a person's status, lists, suppressions and latest mails. The JSON has the fields of GET /v1/contacts/…"""
+
+    async def work(at: Installation) -> Portrait:
+        owner = await tenants.find(at.database, tenant)
+        return await contacts.portrait(at.database, owner.id, email)
+
+    found = run(work)
+    if as_json:
+        print_json(portrait(found))
+        return
+    out.print(_header(found.contact))
+    print_rows(
+        ("Attribute!", "Value"),
+        ((name, as_text(value)) for name, value in sorted(found.contact.attributes.items())),
+        nothing="No attributes.",
+    )
+    if found.tags:
+        out.print(f"Tags: {', '.join(found.tags)}", markup=False)
+    print_rows(
+        ("List!", "Subscribed (UTC)!", "Left (UTC)!"),
+        ((each.list_key, clock_time(each.subscribed_at), clock_time(each.unsubscribed_at)) for each in found.lists),
+        nothing="On no list.",
+    )
+    print_rows(
+        ("Not sent!", "Reason", "Source", "Since (UTC)!"),
+        (
+            (_scope(entry.list_key), entry.reason, entry.source, clock_time(entry.created_at))
+            for entry in found.suppressions
+        ),
+        nothing="Not suppressed.",
+    )
+    print_rows(
+        ("Message!", "Status!", "Subject", "Created (UTC)!"),
+        ((one.outbox_id, status_text(one.status), one.subject, clock_time(one.created_at)) for one in found.messages),
+        nothing="No mail was asked for.",
+    )
+
+
+@app.command("list")
+def list_command(
+    *,
+    status: Annotated[ContactStatus | None, typer.Option(help="Only those who stand so.", show_default=False)] = None,
+    tenant: Tenant = tenants.DEFAULT,
+    limit: Limit = 100,
+    as_json: Json = False,
+) -> None:
+    """List a tenant's people."""
+
+    async def work(at: Installation) -> list[Contact]:
+        owner = await tenants.find(at.database, tenant)
+        return await contacts.list_some(at.database, owner.id, limit=limit, status=status)
+
+    found = run(work)
+    if as_json:
+        print_json([contact(person) for person in found])
+        return
+    rows = ((person.email, person.name, person.status, clock_time(person.status_updated_at)) for person in found)
+    print_rows(("Address", "Name", "Status!", "Since (UTC)!"), rows, nothing="Nobody.")
+
+
+@app.command()
+def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Write to a person again who bounced, complained or left all bulk mail. Lists that they left stay left."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await Standing(at.database, at.clock).activate(owner.id, email, source="cli")
+
+    run(work)
+    out.print(f"{email} may be written to again.", markup=False)
+
+
+@app.command()
+def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """Show what happened with a person: lists, status, and every step of their latest mails."""
+
+    async def work(at: Installation) -> list[Happening]:
+        owner = await tenants.find(at.database, tenant)
+        return await personal.history(at.database, owner.id, email)
+
+    found = run(work)
+    if as_json:
+        print_json([{"at": isoformat(each.at), "what": each.what, "detail": each.detail} for each in found])
+        return
+    rows = ((clock_time(each.at), each.what, each.detail) for each in found)
+    print_rows(("When (UTC)!", "What", "Of"), rows, nothing="Nothing.")
+
+
+@app.command()
+def data(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = True) -> None:
+    """Print everything that is known of a person, as JSON that can be handed to them: it has no other form."""
+
+    async def work(at: Installation) -> dict[str, Any]:
+        owner = await tenants.find(at.database, tenant)
+        return await personal.everything(at.database, owner.id, email)
+
+    print_json(run(work))
+
+
+@app.command()
+def erase(
+    email: Email,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Erase a person: all that tells who they are, also in mails that were sent. They get no bulk mail again."""
+    if not yes:
+        typer.confirm(f"Erase {email}? That cannot be undone.", abort=True)
+
+    async def work(at: Installation) -> int:
+        owner = await tenants.find(at.database, tenant)
+        return await erasing.erase(at.database, at.clock, owner.id, email, actor=CONSOLE)
+
+    count = run(work)
+    out.print(f"Erased, with what {count} messages said. The address is kept only as one that gets no bulk mail.")
+
+
+app.command("import")(contacts_files.import_command)
+app.command("export")(contacts_files.export_command)
+
+
+def _header(person: Contact) -> Table:
+    made = Table.grid(padding=(0, 2))
+    bounce = " / ".join(each for each in (person.bounce_type, person.bounce_subtype) if each)
+    for name, value in (
+        ("Address", person.email),
+        ("Name", person.name),
+        ("Id", person.contact_id),
+        ("Status", person.status),
+        ("Since", clock_time(person.status_updated_at) if person.status_updated_at else None),
+        ("Told by", person.status_source),
+        ("Bounce", bounce),
+        ("Language", person.locale),
+        ("Time zone", person.timezone),
+    ):
+        if value:
+            made.add_row(name, value)
+    return made
+
+
+def _scope(list_key: str) -> str:
+    return {ALL_MAIL: "any mail", "general": "bulk mail"}.get(list_key, f"list {list_key}")

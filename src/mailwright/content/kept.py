@@ -1,0 +1,181 @@
+"""Template code, kept out of the way of parsers: they would escape it, drop it, or move it out of a table.
+
+Between elements a comment stands for it, which is allowed anywhere; elsewhere a word does. What a parser made of the
+marks is checked before the code is put back: it is all there, in its order, or the template is refused.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from mailwright.content.template import TemplateFailed
+
+
+class Code(NamedTuple):
+    text: str
+    line: int
+
+    @property
+    def is_statement(self) -> bool:
+        return not self.text.startswith("{{")
+
+
+class Kept:
+    """`with_words` is for languages in which a comment cannot stand wherever a value can, as Markdown and MJML."""
+
+    def __init__(self, source: str, *, with_words: bool) -> None:
+        if _MARK.search(source):
+            raise TemplateFailed("the source contains a mark that is reserved")
+        self._codes: list[Code] = []
+        self._with_words = with_words
+        self.source = "".join(self._pieces(source))
+
+    def put_back(self, html: str) -> str:
+        return _MARK.sub(lambda found: self._codes[_number(found)].text, html)
+
+    def check(self, html: str, *, may_repeat: bool = False) -> None:
+        """`may_repeat`: a value given once is used in several places, as MJML does with colours and titles."""
+        numbers = [_number(found) for found in _MARK.finditer(html)]
+        if may_repeat:
+            numbers = [number for number in numbers if self._codes[number].is_statement]
+        wanted = [number for number, code in enumerate(self._codes) if code.is_statement or not may_repeat]
+        if numbers == wanted:
+            return
+        lost = next((number for number in wanted if number not in numbers), None)
+        number = lost
+        if number is None:
+            number = next((a for a, b in zip(numbers, wanted, strict=False) if a != b), numbers[-1])
+        code = self._codes[number]
+        what = "cannot stand here: it would be lost" if lost is not None else "cannot stand here: it would be moved"
+        raise TemplateFailed(f"{_shown(code.text)} {what}", line=code.line)
+
+    def code(self, number: int) -> str:
+        return self._codes[number].text
+
+    def line_at(self, position: int) -> int:
+        """The author's line for a place in the source with marks, given in bytes, as parsers count."""
+        before = self.source.encode()[:position].decode(errors="ignore")
+        return self.put_back(before).count("\n") + 1
+
+    def _pieces(self, source: str) -> Iterator[str]:
+        state, quote, line = _TEXT, "", 1
+        position = 0
+        while start := _START.search(source, position):
+            yield source[position : start.start()]
+            line += source.count("\n", position, start.start())
+            kind, text = str(start.lastgroup), start[0]
+            if kind == "code":
+                text = source[start.start() : _end_of_code(source, start.start(), line)]
+                yield self._mark(Code(text, line), self._form(Code(text, line), state, quote))
+            elif kind == "style" and state is _TEXT:
+                text = source[start.start() : _end_of_style(source, start.end(), line)]
+                # A style sheet with code stays as it is, where it is.
+                yield self._mark(Code(text, line), "<!--{}-->") if _OPENING.search(text) else text
+            else:
+                state, quote = _next(state, quote, kind, text)
+                yield text
+            line += text.count("\n")
+            position = start.start() + len(text)
+        yield source[position:]
+
+    def _form(self, code: Code, state: str, quote: str) -> str:
+        if state is _TEXT:
+            return "{}" if self._with_words and not code.is_statement else "<!--{}-->"
+        if state is _TAG and not quote and code.is_statement:
+            # Parsers put attributes into an order of their own: one that stands under a condition would leave it.
+            raise TemplateFailed(
+                f'{_shown(code.text)} must stand inside the quotes of an attribute, as in class="{{% if … %}}…"',
+                line=code.line,
+            )
+        return "{}"
+
+    def _mark(self, code: Code, form: str) -> str:
+        self._codes.append(code)
+        return form.format(f"mwk{len(self._codes) - 1}k")
+
+
+# Each of these is tried at one place and not searched for: a search would begin anew at every brace of a long text.
+_CODE = re.compile(
+    r"""
+    \{%[-+]?\s*raw\s*[-+]?%\} (?: [^{] | \{(?!%[-+]?\s*endraw) )*+ \{%[-+]?\s*endraw\s*[-+]?%\}
+  | \{\{ (?: "(?:\\.|[^"\\])*+" | '(?:\\.|[^'\\])*+' | [^"'}] | \}(?!\}) )*+ \}\}
+  | \{%(?![-+]?\s*raw\b) (?: "(?:\\.|[^"\\])*+" | '(?:\\.|[^'\\])*+' | [^"'%] | %(?!\}) )*+ %\}
+  | \{\# (?: [^\#] | \#(?!\}) )*+ \#\}
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPENING = re.compile(r"\{[{%#]")
+_STYLE_END = re.compile(r"</style\s*>", re.IGNORECASE)
+_START = re.compile(
+    r"""
+    (?P<code>\{[{%\#]) | (?P<style><style\b) | (?P<comment><!--) | (?P<end>-->)
+  | (?P<raw><(?:title|textarea|mj-title|mj-preview|mj-style)\b)
+  | (?P<raw_end></(?:title|textarea|mj-title|mj-preview|mj-style)\b)
+  | (?P<tag><[a-z/!?]) | (?P<close>>) | (?P<quote>["'])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# An attribute without a value is written with an empty one; in a block of code the comment is shown as text.
+_MARK = re.compile(r'<!--mwk(\d+)k-->|&lt;!--mwk(\d+)k--&gt;|mwk(\d+)k(?:="")?')
+
+
+def codes_in(source: str) -> Iterator[str]:
+    """Every piece of template code, in order, up to one that is not closed."""
+    return (source[start:end] for start, end in _spans(source))
+
+
+def replace_code(source: str, replacement: Callable[[str], str]) -> str:
+    pieces, position = [], 0
+    for start, end in _spans(source):
+        pieces += [source[position:start], replacement(source[start:end])]
+        position = end
+    return "".join([*pieces, source[position:]])
+
+
+# Where a piece of the source stands, and what takes it from one place to the next outside of quotes.
+_TEXT, _TAG, _COMMENT, _RAW, _RAW_TAG = "text", "tag", "comment", "raw", "raw tag"
+_MOVES = {
+    (_TEXT, "comment"): _COMMENT,
+    (_COMMENT, "end"): _TEXT,
+    (_TEXT, "tag"): _TAG,
+    (_TEXT, "raw_end"): _TAG,
+    (_TAG, "close"): _TEXT,
+    (_TAG, "end"): _TEXT,
+    (_TEXT, "raw"): _RAW_TAG,
+    (_RAW_TAG, "close"): _RAW,
+    (_RAW, "raw_end"): _TAG,
+}
+
+
+def _next(state: str, quote: str, kind: str, text: str) -> tuple[str, str]:
+    if kind == "quote" and state in (_TAG, _RAW_TAG):
+        return state, text if not quote else "" if quote == text else quote
+    return (state, quote) if quote else (_MOVES.get((state, kind), state), "")
+
+
+def _spans(source: str) -> Iterator[tuple[int, int]]:
+    position = 0
+    while (opening := _OPENING.search(source, position)) and (code := _CODE.match(source, opening.start())):
+        yield code.span()
+        position = code.end()
+
+
+def _end_of_code(source: str, start: int, line: int) -> int:
+    if code := _CODE.match(source, start):
+        return code.end()
+    raise TemplateFailed("a block is opened and not closed", line=line)
+
+
+def _end_of_style(source: str, start: int, line: int) -> int:
+    if end := _STYLE_END.search(source, start):
+        return end.end()
+    raise TemplateFailed("<style> is opened and not ended", line=line)
+
+
+def _number(mark: re.Match[str]) -> int:
+    return int(mark[1] or mark[2] or mark[3])
+
+
+def _shown(code: str) -> str:
+    text = " ".join(code.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

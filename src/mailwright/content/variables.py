@@ -1,0 +1,49 @@
+"""Variables of templates: what an author declares, held against what the template uses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.content.template import Template, TemplateFailed
+
+# What every mail can say of its reader and itself, without anybody giving it.
+STANDARD: Mapping[str, str] = {
+    "email": "reader@example.com",
+    "name": "Jane Doe",
+    "unsubscribe_url": "https://example.com/unsubscribe",
+    "postal_address": "1 Example Street, 10115 Example Town",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    name: str
+    is_required: bool = True
+    sample: Any = None  # shown in previews where nothing is given
+
+
+def expected(template: Template) -> tuple[Variable, ...]:
+    """What the template uses beside the standard ones."""
+    required = template.required_variables
+    return tuple(Variable(name, name in required) for name in sorted(template.variables - STANDARD.keys()))
+
+
+def check_declared(template: Template, declared: Sequence[Variable]) -> None:
+    """A misspelt variable is found when the template is written. Where nothing is declared, anything may be used."""
+    if not declared:
+        return
+    names = [variable.name for variable in declared]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise TemplateFailed(f"declared twice: {', '.join(repeated)}")
+    if unknown := sorted(template.variables - STANDARD.keys() - set(names)):
+        raise TemplateFailed(f"used and not declared: {', '.join(unknown)}")
+    optional = {variable.name for variable in declared if not variable.is_required}
+    if needed := sorted(optional & template.required_variables):
+        raise TemplateFailed(
+            f"declared as optional, and the mail cannot be made without: {', '.join(needed)}; "
+            f'use a default, as in {{{{ {needed[0]}|default("") }}}}'
+        )
+
+
+def missing(template: Template, given: Mapping[str, Any]) -> list[str]:
+    return sorted(template.required_variables - STANDARD.keys() - given.keys())

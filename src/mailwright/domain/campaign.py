@@ -1,0 +1,59 @@
+"""Campaigns: their states, and what may be done in each."""
+
+from enum import StrEnum
+
+
+class CampaignStatus(StrEnum):
+    DRAFT = "DRAFT"
+    READY = "READY"  # started: its content is frozen and it has a place in line
+    SENDING = "SENDING"  # its audience becomes messages, and they leave
+    PAUSED = "PAUSED"  # keeps its place
+    SENT = "SENT"
+    CANCELLED = "CANCELLED"
+
+
+class QueueStatus(StrEnum):
+    """A campaign's place in line. PENDING with a reason is one that waits; the reason and its end stand beside it."""
+
+    PENDING = "PENDING"
+    PROCESSING = "PROCESSING"
+    COMPLETED = "COMPLETED"
+
+
+class Action(StrEnum):
+    """What an operator does to a campaign; the word stands in the audit log."""
+
+    START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY_FAILED = "retry_failed"
+    ACCEPT_FAILURES = "accept_failures"
+    EDIT = "edit"
+    EDIT_LIMITS = "edit_limits"
+    CHOOSE_WINNER = "choose_winner"
+    EXTEND = "extend"
+    TEST = "test"
+
+
+POSSIBLE = {
+    Action.START: frozenset({CampaignStatus.DRAFT}),
+    Action.EDIT: frozenset({CampaignStatus.DRAFT}),
+    Action.PAUSE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
+    Action.RESUME: frozenset({CampaignStatus.PAUSED}),
+    Action.CANCEL: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
+    Action.RETRY_FAILED: frozenset({CampaignStatus.SENDING}),
+    Action.ACCEPT_FAILURES: frozenset({CampaignStatus.SENDING}),
+    Action.EDIT_LIMITS: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
+    Action.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
+    Action.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
+    Action.TEST: frozenset(CampaignStatus),
+}
+
+# Why a lane waits, in the words that people and scripts see. Policies have theirs beside their rules.
+PAUSED = "paused"
+SCHEDULED = "scheduled"
+CANCELLED = "cancelled"
+WAITS_FOR_WINNER = "waits_for_winner"
+# The end of a wait that only a person ends.
+UNTIL_TOLD: int = 253_370_764_800_000

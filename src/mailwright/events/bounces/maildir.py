@@ -1,0 +1,52 @@
+"""A maildir as a box: mails wait in `new`, and are moved to `cur` as seen. A crash in between hands them over again."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
+
+from mailwright.events.bounces.box import Arrival, BoxUnavailable
+from mailwright.events.bounces.parts import MAX_BYTES
+from mailwright.ops.logs import logger
+
+log = logger(__name__)
+
+SEEN = ":2,S"
+
+
+class Maildir:
+    def __init__(self, folder: Path) -> None:
+        self._new = folder / "new"
+        self._cur = folder / "cur"
+
+    async def arrivals(self) -> AsyncGenerator[Arrival, None]:
+        for name in await asyncio.to_thread(self._names):
+            mail = await asyncio.to_thread(self._read, name)
+            if mail is not None:
+                yield Arrival(name, mail, partial(asyncio.to_thread, self._mark_seen, name))
+
+    def _names(self) -> list[str]:
+        """The oldest first, as delivery programs name them."""
+        try:
+            return sorted(file.name for file in self._new.iterdir() if not file.name.startswith(".") and file.is_file())
+        except OSError as error:
+            raise BoxUnavailable(f"{self._new} cannot be read: {error.strerror}") from error
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with (self._new / name).open("rb") as file:
+                return file.read(MAX_BYTES)
+        except FileNotFoundError:  # somebody else has taken it
+            return None
+        except OSError as error:  # one bad file must not stop the others
+            log.warning("bounce_mail_not_readable", file=name, reason=error.strerror)
+            return None
+
+    def _mark_seen(self, name: str) -> None:
+        try:
+            self._cur.mkdir(exist_ok=True)
+            (self._new / name).rename(self._cur / f"{name.partition(':')[0]}{SEEN}")
+        except FileNotFoundError:
+            return  # somebody else has, in the meantime
+        except OSError as error:
+            raise BoxUnavailable(f"{self._cur} cannot be written: {error.strerror}") from error

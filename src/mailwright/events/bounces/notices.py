@@ -1,0 +1,98 @@
+"""Amazon's notices by mail: a topic with an email subscription sends its JSON as the text of a letter."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.events.bounces.diagnosis import Finding, address_in
+from mailwright.events.bounces.feedback import Feedback, feedback_type
+from mailwright.events.bounces.letter import Action
+from mailwright.events.bounces.parts import Headers
+
+MAX_RECIPIENTS = 1_000
+
+# Old mail servers break lines that are too long for them with an exclamation mark, also within a word.
+_BROKEN_LINE = re.compile(r"!\r?\n ")
+_KINDS = ("notificationType", "eventType")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    headers: Headers  # of the mail that it is about, as far as Amazon repeats them
+    findings: tuple[Finding, ...] = ()
+    feedback: Feedback | None = None
+    reporting_mta: str | None = None
+
+
+def notice_in(text: str) -> Notice | None:
+    notice = _json_in(text)
+    if notice is None:
+        return None
+    if isinstance(notice.get("Message"), str):  # the same, in the envelope of the topic
+        notice = _json_in(str(notice["Message"])) or {}
+    kind = next((notice[name] for name in _KINDS if isinstance(notice.get(name), str)), None)
+    headers = _headers(_object(notice, "mail"))
+    match kind:
+        case "Bounce":
+            bounce = _object(notice, "bounce")
+            return Notice(headers, tuple(_bounced(bounce)), reporting_mta=_text(bounce, "reportingMTA") or None)
+        case "Delivery":
+            delivery = _object(notice, "delivery")
+            return Notice(headers, tuple(_delivered(delivery)), reporting_mta=_text(delivery, "reportingMTA") or None)
+        case "Complaint":
+            complaint = _object(notice, "complaint")
+            named = (address_in(_text(each, "emailAddress")) for each in _objects(complaint, "complainedRecipients"))
+            recipients = tuple(address for address in named if address)
+            stated = feedback_type(_text(complaint, "complaintFeedbackType") or "abuse")
+            return Notice(headers, feedback=Feedback(stated, recipients, _text(complaint, "userAgent") or None))
+        case _:
+            return None
+
+
+def _bounced(bounce: Mapping[str, Any]) -> Iterator[Finding]:
+    for each in _objects(bounce, "bouncedRecipients"):
+        yield Finding(
+            address_in(_text(each, "emailAddress")),
+            Action.FAILED,
+            _text(each, "status"),
+            _text(each, "diagnosticCode").removeprefix("smtp;").strip(),
+        )
+
+
+def _delivered(delivery: Mapping[str, Any]) -> Iterator[Finding]:
+    recipients = delivery.get("recipients")
+    for each in recipients[:MAX_RECIPIENTS] if isinstance(recipients, list) else []:
+        yield Finding(address_in(str(each)), Action.DELIVERED, diagnostic=_text(delivery, "smtpResponse"))
+
+
+def _headers(mail: Mapping[str, Any]) -> Headers:
+    fields = ((_text(each, "name").lower(), _text(each, "value")) for each in _objects(mail, "headers"))
+    return Headers(tuple(fields))
+
+
+def _json_in(text: str) -> Mapping[str, Any] | None:
+    start = text.find("{")
+    if start < 0 or text[:start].strip():
+        return None
+    try:
+        found, _ = json.JSONDecoder(strict=False).raw_decode(_BROKEN_LINE.sub("", text[start:]))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _object(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    value = parent.get(name)
+    return [each for each in value[:MAX_RECIPIENTS] if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(parent: Mapping[str, Any], name: str) -> str:
+    value = parent.get(name)
+    return value if isinstance(value, str) else ""

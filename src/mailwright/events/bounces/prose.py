@@ -1,0 +1,99 @@
+"""Bounces in plain words, as servers write them that know no delivery status notifications."""
+
+import re
+
+from mailwright.events.bounces.diagnosis import ADDRESS, Finding, address_in, addresses_in
+from mailwright.events.bounces.letter import Action
+from mailwright.events.bounces.parts import Headers
+
+# Beyond this it is the returned mail, whatever stands between.
+MAX_PROSE = 32_000
+MAX_RECIPIENTS = 100
+
+_DAEMONS = re.compile(r"\b(?:mailer-?daemon|mail-?daemon|postmaster|mailadm|mail-?delivery)\b", re.IGNORECASE)
+_ANSWER_OR_FORWARD = re.compile(r"\s*(?:re|aw|sv|fwd?|wg|tr)\s?:", re.IGNORECASE)
+
+# How the subject or the first words of such letters read.
+_FAILURE = re.compile(
+    r"undeliver|non-?delivery|delivery (?:status|failure|failed|report|notification|problem|error|has failed)"
+    r"|(?:mail|message) delivery|deliver(?:y|ed|) to the following|failure notice|failure reasons|mail failure"
+    r"|returned (?:mail|to sender|message)|returning message|could ?n[o']t be delivered|could not be delivered"
+    r"|(?:wasn't|was not|not) able to deliver|unable to deliver|cannot be delivered|did not reach|was not delivered"
+    r"|warning: (?:message|could not send)|delayed mail|rejected mail|mail could not be sent",
+    re.IGNORECASE,
+)
+_STILL_TRYING = re.compile(
+    r"warning only|still being retried|will be retried|delayed mail|delivery delayed|will (?:keep|continue) trying"
+    r"|not yet been delivered|\(delay\)|no need to resend",
+    re.IGNORECASE,
+)
+
+# Where the server's own words end and the returned mail begins.
+_RETURNED = re.compile(
+    r"^[ \t]*-{2,}[ ]?(?:Below this line is|This is a copy|Original message|Returned (?:message|mail)|Unsent message"
+    r"|The (?:header|body) of the (?:original|message)|Forwarded message|Undelivered message)"
+    r"|^(?:Old message|The original message follows|Original message headers)[ \t]{0,5}:?"
+    r"|^Return-Path[ \t]{0,3}:|^Received[ \t]{0,3}: ",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+# How a line names a reader who was not reached; the reason is the rest of the line and the lines below.
+_NAMED = re.compile(
+    rf"^<({ADDRESS})>(?:[ \t]*\([^()]{{0,300}}\))?[ \t]*:"  # qmail, Postfix
+    rf"|^[ \t]*<?({ADDRESS})>?[ \t]*\r?$"  # Exim, Gmail, Notes: a line of its own
+    rf"|^[ \t]*\"[^\"<>\n]{{0,200}}\"[ \t]*<({ADDRESS})>[ \t]*\r?$"
+    rf"|^[^\n]{{0,200}}?\bSMTP=({ADDRESS});"  # Exchange, in the manner of X.400
+    rf"|^[ \t]*(?![\w-]+:)[^\n:<>]{{0,200}}: <({ADDRESS})>[ \t]*\r?$",  # a reason in front, and not a header field
+    re.MULTILINE,
+)
+
+
+def is_bounce(letter: Headers, prose: str) -> bool:
+    """By who writes and what they say: both, since people also write about failures and servers about other things."""
+    subject = letter.first("subject")
+    if _ANSWER_OR_FORWARD.match(subject):
+        return False
+    says_so = _FAILURE.search(subject), _FAILURE.search(prose[:2_000])
+    is_server = (
+        letter.first("return-path").replace(" ", "") == "<>"
+        or bool(letter.first("x-failed-recipients"))
+        or _DAEMONS.search(letter.first("from")) is not None
+        or _DAEMONS.search(letter.first("return-path")) is not None
+    )
+    return any(says_so) if is_server else all(says_so)
+
+
+def findings_in(letter: Headers, prose: str) -> list[Finding]:
+    text = own_words(prose)
+    action = Action.DELAYED if _STILL_TRYING.search(letter.first("subject") + "\n" + text) else Action.FAILED
+    reasons = reasons_in(text)
+    stated = addresses_in(letter.first("x-failed-recipients"))
+    named = stated or tuple(reasons) or addresses_in(letter.first("x-original-recipientlist"))
+    return [
+        Finding(address, action, explanation=(address and reasons.get(address)) or (text if len(named) < 2 else ""))
+        for address in named[:MAX_RECIPIENTS] or (None,)
+    ]
+
+
+def reasons_in(text: str) -> dict[str, str]:
+    """Each reader with the words behind their address, up to the next reader."""
+    found: dict[str, str] = {}
+    named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
+    ends = [each.start() for each in named[1:]] + [len(text)]
+    for each, end in zip(named, ends, strict=False):
+        if address := address_in(each[each.lastindex or 0]):
+            found.setdefault(address, _reason(each, text[each.end() : end]))
+    return found
+
+
+def own_words(prose: str) -> str:
+    """Without the mail that is returned below."""
+    text = prose[:MAX_PROSE]
+    end = _RETURNED.search(text)
+    return text[: end.start()] if end else text
+
+
+def _reason(named: re.Match[str], behind: str) -> str:
+    paragraph = behind.strip("\r\n").partition("\n\n")[0]
+    # "The mailbox is full: <a@example.com>" says why in front of the address.
+    return f"{named[0].partition('<')[0]} {paragraph}" if named.lastindex == 5 else paragraph

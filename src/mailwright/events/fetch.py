@@ -1,0 +1,37 @@
+"""Fetching from Amazon: one GET, no redirect, and a library that is loaded only by those who get this far."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mailwright.events.trust import NotNow
+
+if TYPE_CHECKING:
+    from mailwright.providers.http import Http
+
+TIMEOUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    status: int
+    body: bytes
+
+
+class Fetch:
+    """Whoever calls it has made sure of the address."""
+
+    def __init__(self, http: "Http | None" = None) -> None:
+        self._http = http
+
+    async def get(self, url: str) -> Fetched:
+        from mailwright.providers.http import Cut, Http  # noqa: PLC0415 - large, and seldom needed
+
+        self._http = self._http or Http(connections=4)
+        reply = await self._http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS)
+        if isinstance(reply, Cut):
+            raise NotNow(f"Amazon is out of reach: {reply.cause}.")
+        return Fetched(reply.status, reply.body)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()

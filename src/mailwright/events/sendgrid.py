@@ -1,0 +1,208 @@
+"""SendGrid: events that carry its signature over the very bytes that came become reports, each by itself."""
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.trust import Forged, Malformed, Stale
+from mailwright.events.words import kept, link_shown, outbox_id_of, time_of
+
+SOURCE = "sendgrid"
+LARGEST_BODY = 10 * 1024 * 1024
+# Clocks may differ by this much: an event that comes twice changes nothing, so the window need not be narrower.
+# SendGrid does not say whether it signs a later try anew; every receiver that we know of relies on it.
+FRESH: Instant = 10 * MINUTE
+
+SIGNATURE_HEADER = "X-Twilio-Email-Event-Webhook-Signature"
+TIMESTAMP_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
+# Custom arguments of a mail stand among the fields of its events.
+ARGUMENT = "mailwright_message"
+
+
+class SendGridSignature:
+    """Made from the verification key that SendGrid shows for a signed event webhook."""
+
+    def __init__(self, public_key: str, clock: Clock) -> None:
+        self._key = _load(public_key)
+        self._clock = clock
+
+    def check(self, headers: Mapping[str, str], body: bytes) -> None:
+        timestamp = headers.get(TIMESTAMP_HEADER, "")
+        if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
+            raise Forged(f"{TIMESTAMP_HEADER} is missing or not a time.")
+        if abs(self._clock.now() - int(timestamp) * SECOND) > FRESH:
+            raise Stale
+        try:
+            signature = b64decode(headers.get(SIGNATURE_HEADER, ""), validate=True)
+            self._key.verify(signature, timestamp.encode() + body, ECDSA(SHA256()))
+        except (ValueError, InvalidSignature) as error:
+            raise Forged from error
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a request came to. What could not be read or has no meaning here is counted by name."""
+
+    reports: tuple[Report, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def read(body: bytes, now: Instant) -> Told:
+    try:
+        events = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Malformed("The body is not JSON.") from error
+    if not isinstance(events, list):
+        raise Malformed("The body is not a list of events.")
+    reports: list[Report] = []
+    left_out: dict[str, int] = {}
+    for event in events:
+        report = _report(event, now)
+        if isinstance(report, Report):
+            reports.append(report)
+        else:
+            left_out[report] = left_out.get(report, 0) + 1
+    return Told(tuple(reports), left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    type: EventType
+    verdict: Verdict = Verdict.NOTHING
+    bounce: tuple[str | None, str | None] = (None, None)
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _bounce(event: Mapping[str, Any]) -> _Meaning:
+    """`blocked` is a refusal of this mail, not of the address."""
+    kind = event.get("type")
+    status = event.get("status")
+    is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
+    return _Meaning(
+        EventType.BOUNCED,
+        Verdict.HARD_BOUNCE if is_permanent else Verdict.SOFT_BOUNCE,
+        (_short(kind) or "bounce", _short(event.get("bounce_classification"))),
+        kept(status=status, reason=event.get("reason")),
+    )
+
+
+# SendGrid did not even try. Where it says that of an address, it is because of what happened to an earlier mail.
+DROPPED: Mapping[str, Verdict] = {
+    "bounced address": Verdict.HARD_BOUNCE,
+    "invalid": Verdict.HARD_BOUNCE,
+    "spam reporting address": Verdict.COMPLAINT,
+    "unsubscribed address": Verdict.LEAVES,
+    "invalid smtpapi header": Verdict.NOTHING,
+    "spam content": Verdict.NOTHING,
+    "recipient list over package quota": Verdict.NOTHING,
+}
+
+
+def _dropped(event: Mapping[str, Any]) -> _Meaning:
+    reason = _short(event.get("reason"))
+    verdict = DROPPED.get((reason or "").strip().lower(), Verdict.NOTHING)
+    return _Meaning(EventType.BOUNCED, verdict, ("dropped", reason), kept(status=event.get("status"), reason=reason))
+
+
+def _delivered(event: Mapping[str, Any]) -> _Meaning:
+    return _Meaning(EventType.DELIVERED, words=kept(response=event.get("response")))
+
+
+def _deferred(event: Mapping[str, Any]) -> _Meaning:
+    words = kept(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
+    return _Meaning(EventType.DEFERRED, words=words)
+
+
+def _opened(event: Mapping[str, Any]) -> _Meaning:
+    """A mailbox that fetches pictures by itself opens mails that nobody has read."""
+    words = kept(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
+    return _Meaning(EventType.OPENED, words=words)
+
+
+def _clicked(event: Mapping[str, Any]) -> _Meaning:
+    words = kept(link=link_shown(event.get("url")), userAgent=event.get("useragent"))
+    return _Meaning(EventType.CLICKED, words=words)
+
+
+def _left(event: Mapping[str, Any]) -> _Meaning:
+    return _Meaning(EventType.UNSUBSCRIBED, Verdict.LEAVES, words=kept(group=event.get("asm_group_id")))
+
+
+MEANING: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
+    "processed": lambda _event: _Meaning(EventType.ACCEPTED),
+    "delivered": _delivered,
+    "deferred": _deferred,
+    "bounce": _bounce,
+    "dropped": _dropped,
+    "open": _opened,
+    "click": _clicked,
+    "spamreport": lambda _event: _Meaning(EventType.COMPLAINED, Verdict.COMPLAINT),
+    "unsubscribe": _left,
+    "group_unsubscribe": _left,
+}
+
+
+def _report(event: Any, now: Instant) -> Report | str:
+    """The report, or the name under which the event is left out."""
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        return "unreadable"
+    name: str = event["event"]
+    if name not in MEANING:
+        return name[:40]
+    recipient = event.get("email")
+    if not isinstance(recipient, str) or not recipient:
+        return "unreadable"
+    meaning = MEANING[name](event)
+    return Report(
+        key=_event_id(event),
+        source=SOURCE,
+        type=meaning.type,
+        at=time_of(event.get("timestamp"), now),
+        recipient=recipient,
+        outbox_id=outbox_id_of(event.get(ARGUMENT)),
+        provider_message_id=_message_id(event.get("sg_message_id")),
+        verdict=meaning.verdict,
+        bounce_type=meaning.bounce[0],
+        bounce_subtype=meaning.bounce[1],
+        metadata=meaning.words,
+    )
+
+
+def _event_id(event: Mapping[str, Any]) -> str:
+    """SendGrid's own. Of an event without one, every copy is the same in all its fields."""
+    given = event.get("sg_event_id")
+    if isinstance(given, str) and given:
+        return given if len(given) <= 200 else sha256(given.encode()).hexdigest()
+    return sha256(orjson.dumps(event, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _message_id(given: Any) -> str | None:
+    """What stood in X-Message-Id when the mail was taken; the rest names machines. Late bounces have none."""
+    return given.strip().partition(".")[0] or None if isinstance(given, str) else None
+
+
+def _short(given: Any) -> str | None:
+    return given[:100] if isinstance(given, str) and given else None
+
+
+def _load(public_key: str) -> EllipticCurvePublicKey:
+    lines = [line for line in public_key.splitlines() if not line.startswith("-----")]
+    try:
+        key = load_der_public_key(b64decode("".join("".join(lines).split()), validate=True))
+    except ValueError as error:
+        raise ConfigurationInvalid("is not the base64 text that SendGrid shows for a signed event webhook") from error
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise ConfigurationInvalid("is not a P-256 key, as SendGrid has them")
+    return key

@@ -1,0 +1,299 @@
+"""SES: what it says about our mails, in both of its dialects, becomes one report per recipient."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.trust import Malformed
+from mailwright.events.words import kept, link_shown, outbox_id_of, same_address, time_of
+
+SOURCE = "ses"
+# What our provider puts on every mail, and what the mail itself carries.
+TAG = "mailwright-message"
+ID_HEADERS = ("x-mailwright-message", "message-id")
+
+MOST_RECIPIENTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an event was called, and what it comes to: nothing, where we know no meaning for it."""
+
+    kind: str
+    reports: tuple[Report, ...] = ()
+    is_known: bool = True
+
+
+def read(text: str | bytes, now: Instant) -> Told:
+    """A text that is no JSON is no event: SES greets a new topic with a sentence. Raises `Malformed`."""
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return Told("text", is_known=False)
+    if not isinstance(event, dict):
+        raise Malformed("The event is not an object.")
+    kind = event.get("eventType", event.get("notificationType"))
+    if not isinstance(kind, str):
+        raise Malformed("The event has neither eventType nor notificationType.")
+    meaning = MEANING.get(kind)
+    if meaning is None:
+        return Told(kind, is_known=False)
+    part, reader = meaning
+    mail = _object(event, "mail")
+    return Told(kind, tuple(reader(_Mail(mail, now), _object(event, part))))
+
+
+class _Mail:
+    """The part that all events have: which mail this is about."""
+
+    def __init__(self, mail: Mapping[str, Any], now: Instant) -> None:
+        self.now = now
+        self.message_id = _text(mail, "messageId")
+        self.outbox_id = _outbox_id(mail)
+        self.at = time_of(mail.get("timestamp"), now)
+        recipients = mail.get("destination")
+        # Who opened a mail is not said: with one recipient it is plain, with several it would be a guess.
+        only = recipients[0] if isinstance(recipients, list) and len(recipients) == 1 else None
+        self.only_recipient = only if isinstance(only, str) else None
+
+    def report(
+        self,
+        event_type: EventType,
+        recipient: str | None,
+        at: Any,
+        *key: str,
+        verdict: Verdict = Verdict.NOTHING,
+        bounce: tuple[str | None, str | None] = (None, None),
+        **words: Any,
+    ) -> Report:
+        """`key` is what tells this report from others of its type about this recipient; not how it was worded."""
+        return Report(
+            key=":".join((event_type, *(key or (self.message_id,)), same_address(recipient or ""))),
+            source=SOURCE,
+            type=event_type,
+            at=self.at if at is None else time_of(at, self.now),
+            recipient=recipient,
+            outbox_id=self.outbox_id,
+            provider_message_id=self.message_id,
+            verdict=verdict,
+            bounce_type=bounce[0],
+            bounce_subtype=bounce[1],
+            metadata=kept(**words),
+        )
+
+
+def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
+    kind, subtype = _text(bounce, "bounceType"), _optional(bounce, "bounceSubType")
+    for each in _recipients(bounce, "bouncedRecipients"):
+        yield mail.report(
+            EventType.BOUNCED,
+            _text(each, "emailAddress"),
+            bounce.get("timestamp"),
+            _feedback_id(mail, bounce),
+            verdict=_verdict(kind, each),
+            bounce=(kind, subtype),
+            action=each.get("action"),
+            status=each.get("status"),
+            diagnosticCode=each.get("diagnosticCode"),
+            reportingMta=bounce.get("reportingMTA"),
+        )
+
+
+# Within a bounce that is permanent as a whole, one recipient may only be late, or even have the mail.
+_ACTIONS: Mapping[str, Verdict] = {
+    "delayed": Verdict.SOFT_BOUNCE,
+    "delivered": Verdict.NOTHING,
+    "relayed": Verdict.NOTHING,
+    "expanded": Verdict.NOTHING,
+}
+
+
+def _verdict(kind: str, recipient: Mapping[str, Any]) -> Verdict:
+    action, status = recipient.get("action"), recipient.get("status")
+    if isinstance(action, str) and action.lower() in _ACTIONS:
+        return _ACTIONS[action.lower()]
+    is_permanent = kind == "Permanent" and not (isinstance(status, str) and status.strip().startswith("4"))
+    return Verdict.HARD_BOUNCE if is_permanent else Verdict.SOFT_BOUNCE
+
+
+# The reader did not say that the mail was unwanted.
+_NO_COMPLAINT = frozenset({"not-spam", "auth-failure"})
+
+
+def _complaints(mail: _Mail, complaint: Mapping[str, Any]) -> Iterator[Report]:
+    kind, subtype = _optional(complaint, "complaintFeedbackType"), _optional(complaint, "complaintSubType")
+    for each in _recipients(complaint, "complainedRecipients"):
+        yield mail.report(
+            EventType.COMPLAINED,
+            _text(each, "emailAddress"),
+            complaint.get("timestamp"),
+            _feedback_id(mail, complaint),
+            verdict=Verdict.NOTHING if kind in _NO_COMPLAINT else Verdict.COMPLAINT,
+            feedbackType=kind,
+            subType=subtype,
+            userAgent=complaint.get("userAgent"),
+        )
+
+
+def _deliveries(mail: _Mail, delivery: Mapping[str, Any]) -> Iterator[Report]:
+    recipients = delivery.get("recipients")
+    if not isinstance(recipients, list) or not all(isinstance(each, str) for each in recipients):
+        raise Malformed("recipients is not a list of addresses.")
+    for recipient in recipients[:MOST_RECIPIENTS]:
+        yield mail.report(
+            EventType.DELIVERED,
+            recipient,
+            delivery.get("timestamp"),
+            smtpResponse=delivery.get("smtpResponse"),
+            reportingMta=delivery.get("reportingMTA"),
+            processingTimeMillis=delivery.get("processingTimeMillis"),
+        )
+
+
+def _acceptance(mail: _Mail, _send: Mapping[str, Any]) -> Iterator[Report]:
+    yield mail.report(EventType.ACCEPTED, mail.only_recipient, None)
+
+
+def _rejection(mail: _Mail, reject: Mapping[str, Any]) -> Iterator[Report]:
+    """SES took the mail and found that it will not send it: nobody's address is to blame."""
+    yield mail.report(
+        EventType.BOUNCED,
+        mail.only_recipient,
+        None,
+        "reject",
+        mail.message_id,
+        bounce=("Reject", None),
+        reason=reject.get("reason"),
+    )
+
+
+def _rendering_failure(mail: _Mail, failure: Mapping[str, Any]) -> Iterator[Report]:
+    yield mail.report(
+        EventType.BOUNCED,
+        mail.only_recipient,
+        None,
+        "rendering",
+        mail.message_id,
+        bounce=("Rendering Failure", None),
+        reason=failure.get("errorMessage"),
+        template=failure.get("templateName"),
+    )
+
+
+def _delays(mail: _Mail, delay: Mapping[str, Any]) -> Iterator[Report]:
+    for each in _recipients(delay, "delayedRecipients"):
+        yield mail.report(
+            EventType.DEFERRED,
+            _text(each, "emailAddress"),
+            delay.get("timestamp"),
+            mail.message_id,
+            str(delay.get("timestamp")),
+            delayType=delay.get("delayType"),
+            status=each.get("status"),
+            diagnosticCode=each.get("diagnosticCode"),
+        )
+
+
+def _opening(mail: _Mail, opening: Mapping[str, Any]) -> Iterator[Report]:
+    at = opening.get("timestamp")
+    yield mail.report(
+        EventType.OPENED, mail.only_recipient, at, mail.message_id, str(at), userAgent=opening.get("userAgent")
+    )
+
+
+def _click(mail: _Mail, click: Mapping[str, Any]) -> Iterator[Report]:
+    at, link = click.get("timestamp"), click.get("link")
+    yield mail.report(
+        EventType.CLICKED,
+        mail.only_recipient,
+        at,
+        mail.message_id,
+        str(at),
+        sha256(str(link).encode()).hexdigest()[:16],
+        link=link_shown(link),
+        userAgent=click.get("userAgent"),
+    )
+
+
+def _subscription(mail: _Mail, subscription: Mapping[str, Any]) -> Iterator[Report]:
+    """Topics of SES's own lists mean nothing here; leaving all of them does."""
+    wishes = subscription.get("newTopicPreferences")
+    at = subscription.get("timestamp")
+    if isinstance(wishes, dict) and wishes.get("unsubscribeAll") is True:
+        yield mail.report(
+            EventType.UNSUBSCRIBED,
+            mail.only_recipient,
+            at,
+            mail.message_id,
+            str(at),
+            verdict=Verdict.LEAVES,
+            contactList=subscription.get("contactList"),
+            by=subscription.get("source"),
+        )
+
+
+# The event's name, the part that it describes itself in, and what that part means.
+MEANING: Mapping[str, tuple[str, Callable[[_Mail, Mapping[str, Any]], Iterator[Report]]]] = {
+    "Bounce": ("bounce", _bounces),
+    "Complaint": ("complaint", _complaints),
+    "Delivery": ("delivery", _deliveries),
+    "Send": ("send", _acceptance),
+    "Reject": ("reject", _rejection),
+    "Rendering Failure": ("failure", _rendering_failure),
+    "DeliveryDelay": ("deliveryDelay", _delays),
+    "Open": ("open", _opening),
+    "Click": ("click", _click),
+    "Subscription": ("subscription", _subscription),
+}
+
+
+def _feedback_id(mail: _Mail, part: Mapping[str, Any]) -> str:
+    """The same in both dialects. Should it be missing, the mail and the time are as good."""
+    return _optional(part, "feedbackId") or f"{mail.message_id}@{part.get('timestamp')}"
+
+
+def _outbox_id(mail: Mapping[str, Any]) -> str | None:
+    """Tags come first: they are ours alone, while SES writes a Message-ID of its own into the mail."""
+    tags, headers, common = mail.get("tags"), mail.get("headers"), mail.get("commonHeaders")
+    candidates: list[Any] = []
+    if isinstance(tags, dict):
+        values = tags.get(TAG)
+        candidates += values if isinstance(values, list) else [values]
+    if isinstance(headers, list):
+        named = [(str(each.get("name")).lower(), each.get("value")) for each in headers if isinstance(each, dict)]
+        candidates += [value for wanted in ID_HEADERS for name, value in named if name == wanted]
+    if isinstance(common, dict):
+        candidates.append(common.get("messageId"))
+    return next((found for candidate in candidates if (found := outbox_id_of(candidate))), None)
+
+
+def _object(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise Malformed(f"{name} is missing or not an object.")
+    return value
+
+
+def _recipients(part: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    value = part.get(name)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise Malformed(f"{name} is missing or not a list of recipients.")
+    return value[:MOST_RECIPIENTS]
+
+
+def _text(part: Mapping[str, Any], name: str) -> str:
+    value = part.get(name)
+    if not isinstance(value, str) or not value:
+        raise Malformed(f"{name} is missing or not text.")
+    return value
+
+
+def _optional(part: Mapping[str, Any], name: str) -> str | None:
+    value = part.get(name)
+    return value if isinstance(value, str) and value else None

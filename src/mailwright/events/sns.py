@@ -1,0 +1,323 @@
+"""SNS: only what Amazon signed, for a topic of ours and not long ago, gets past this file.
+
+Checks go from cheap to dear: nothing is fetched for an envelope that fails any that needs no certificate.
+"""
+
+import asyncio
+import re
+from base64 import b64decode
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.x509.oid import NameOID
+
+from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, instant_of
+from mailwright.events.fetch import Fetch
+from mailwright.events.trust import Foreign, Forged, Malformed, NotNow, Stale
+from mailwright.ops.logs import logger
+
+# SNS carries 256 KB, and JSON inside JSON grows.
+LARGEST_BODY = 2 * 1024 * 1024
+# SNS tries again for an hour at most, with the time of the first try. As much again is for clocks that differ: an event
+# that comes twice changes nothing, so this window need not be narrow.
+FRESH: Instant = 2 * HOUR
+
+MOST_CERTIFICATES = 16
+LARGEST_CERTIFICATE = 16 * 1024
+SMALLEST_KEY_BITS = 2_048
+# A certificate that could not be had is not asked for again at once, however many envelopes name it.
+UNAVAILABLE_FOR: Instant = MINUTE
+
+# The whole address in one pattern: no user, port, query, escape or second reading of it gets in. Any other host under
+# amazonaws.com may be somebody's bucket.
+_HOST = r"https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(?:\.cn)?"
+_CERTIFICATE_URL = re.compile(_HOST + r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
+_SUBSCRIBE_URL = re.compile(_HOST + r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
+
+# Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
+# is vouched for by the TLS connection that it came over.
+ISSUERS = frozenset({"Amazon"})
+_SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
+
+_VERSIONS: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - theirs to choose
+
+Value = TypeVar("Value")
+
+log = logger(__name__)
+
+
+class Kind(StrEnum):
+    NOTIFICATION = "Notification"
+    SUBSCRIPTION = "SubscriptionConfirmation"
+    UNSUBSCRIPTION = "UnsubscribeConfirmation"
+
+
+_CONFIRMED = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+SIGNED_FIELDS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.NOTIFICATION: ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
+    Kind.SUBSCRIPTION: _CONFIRMED,
+    Kind.UNSUBSCRIPTION: _CONFIRMED,
+}
+_OPTIONAL = frozenset({"Subject"})
+_ALWAYS = ("SignatureVersion", "Signature", "SigningCertURL")
+# The message may be as long as the body; nothing else has a reason to be long.
+LONGEST_FIELD = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What SNS wraps around a message. Nothing in it is true before `Sns.verified` has said so."""
+
+    kind: Kind
+    message_id: str
+    topic: str
+    message: str
+    at: Instant
+    version: str
+    signature: bytes
+    certificate_url: str
+    signed_text: bytes
+    token: str | None = None
+    subscribe_url: str | None = None
+
+
+class Certificates(Protocol):
+    async def find(self, url: str) -> x509.Certificate:
+        """The certificate at an address that `certificate_name` has found to be in order."""
+        ...
+
+
+class Sns:
+    def __init__(self, clock: Clock, certificates: Certificates, fetch: Fetch, topics: Collection[str] = ()) -> None:
+        """Without topics, notifications of any topic are taken and no subscription is confirmed."""
+        self._clock = clock
+        self._certificates = certificates
+        self._fetch = fetch
+        self._topics = frozenset(topics)
+        self._has_warned = False
+
+    async def verified(self, body: bytes) -> Envelope:
+        """The envelope, if it is what it says. Raises an `EventRefused`, or `NotNow` if that cannot be told yet."""
+        envelope = parse(body)
+        self.allow(envelope)
+        if abs(self._clock.now() - envelope.at) > FRESH:
+            raise Stale
+        if envelope.version not in _VERSIONS:
+            raise Forged("SignatureVersion must be 1 or 2.")
+        certificate_name(envelope.certificate_url)
+        certificate = await self._certificates.find(envelope.certificate_url)
+        check_signature(envelope, certificate, self._clock.now())
+        self._warn_once(envelope)
+        return envelope
+
+    def allow(self, envelope: Envelope) -> None:
+        """Any customer of Amazon can have a message signed and sent to us: only our topics speak of our mail."""
+        if self._topics and envelope.topic not in self._topics:
+            raise Foreign
+        if not self._topics and envelope.kind is Kind.SUBSCRIPTION:
+            raise Foreign("Name the topic in SNS_TOPIC_ARNS; then request the confirmation again.")
+
+    async def confirm(self, envelope: Envelope) -> None:
+        """Says yes to a verified SubscriptionConfirmation."""
+        url = envelope.subscribe_url or ""
+        _check_subscribe_url(url, envelope)
+        reply = await self._fetch.get(url)
+        if reply.status != 200:
+            raise NotNow(f"The subscription could not be confirmed: SNS answered {reply.status}.")
+
+    def _warn_once(self, envelope: Envelope) -> None:
+        if self._topics or self._has_warned:
+            return
+        self._has_warned = True
+        log.warning(
+            "sns_topics_not_set",
+            setting="SNS_TOPIC_ARNS",
+            topic=envelope.topic,
+            message="Topics of every AWS account are believed until ours are named.",
+        )
+
+
+def parse(body: bytes) -> Envelope:
+    """Strict about every field that is signed or decides something; other fields are left alone."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Malformed("The body is not JSON.") from error
+    if not isinstance(found, dict):
+        raise Malformed("The body is not an SNS envelope.")
+    if "Type" not in found and ("eventType" in found or "notificationType" in found):
+        raise Malformed("The event has no envelope and so no signature: switch raw message delivery off.")
+    kind = _kind(found.get("Type"))
+    fields = {name: _field(found, name) for name in (*SIGNED_FIELDS[kind], *_ALWAYS)}
+    text = {name: value for name, value in fields.items() if value is not None}
+    return Envelope(
+        kind=kind,
+        message_id=text["MessageId"],
+        topic=text["TopicArn"],
+        message=text["Message"],
+        at=_instant(text["Timestamp"]),
+        version=text["SignatureVersion"],
+        signature=_signature(text["Signature"]),
+        certificate_url=text["SigningCertURL"],
+        signed_text="".join(f"{name}\n{text[name]}\n" for name in SIGNED_FIELDS[kind] if name in text).encode(),
+        token=text.get("Token"),
+        subscribe_url=text.get("SubscribeURL"),
+    )
+
+
+def certificate_name(url: str) -> str:
+    """The name of the file that a SigningCertURL points to, if it points to Amazon's SNS and nowhere else."""
+    match = _CERTIFICATE_URL.fullmatch(url)
+    if match is None:
+        raise Forged("SigningCertURL does not point to a certificate of SNS.")
+    return match[1]
+
+
+def check_signature(envelope: Envelope, certificate: x509.Certificate, now: Instant) -> None:
+    moment = datetime.fromtimestamp(now / 1000, UTC)
+    if not certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc:
+        raise Forged("The certificate is not valid at this time.")
+    key = certificate.public_key()
+    if not isinstance(key, RSAPublicKey) or key.key_size < SMALLEST_KEY_BITS:
+        raise Forged("The certificate's key is not one that SNS uses.")
+    try:
+        key.verify(envelope.signature, envelope.signed_text, PKCS1v15(), _VERSIONS[envelope.version])
+    except InvalidSignature as error:
+        raise Forged from error
+
+
+class AmazonCertificates:
+    """From Amazon itself, over TLS and without a redirect. A few are kept: a region changes its own once a year."""
+
+    def __init__(self, fetch: Fetch, clock: Clock) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._kept: OrderedDict[str, x509.Certificate] = OrderedDict()
+        self._unavailable: OrderedDict[str, Instant] = OrderedDict()
+        # One at a time: whoever sends us many addresses does not make us send as many requests at once.
+        self._turn = asyncio.Lock()
+
+    async def find(self, url: str) -> x509.Certificate:
+        async with self._turn:
+            if url in self._kept:
+                self._kept.move_to_end(url)
+                return self._kept[url]
+            if self._clock.now() < self._unavailable.get(url, 0):
+                raise NotNow
+            try:
+                certificate = await self._fetched(url)
+            except (Forged, NotNow):
+                _keep(self._unavailable, url, self._clock.now() + UNAVAILABLE_FOR)
+                raise
+            _keep(self._kept, url, certificate)
+            return certificate
+
+    async def _fetched(self, url: str) -> x509.Certificate:
+        reply = await self._fetch.get(url)
+        if reply.status >= 500:
+            raise NotNow(f"The certificate could not be fetched: SNS answered {reply.status}.")
+        if reply.status != 200 or len(reply.body) > LARGEST_CERTIFICATE:
+            raise Forged("SigningCertURL does not lead to a certificate.")
+        certificate = _load(reply.body)
+        check_names(certificate)
+        return certificate
+
+
+class KeptCertificates:
+    """From a folder, for rehearsals. Whoever fills the folder decides whom to believe: names are not looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        log.warning(
+            "sns_certificates_from_folder",
+            setting="MAILWRIGHT_SNS_CERTS",
+            message="Events signed with a certificate of that folder are believed. Not for production.",
+        )
+
+    async def find(self, url: str) -> x509.Certificate:
+        try:
+            content = await asyncio.to_thread((self._folder / certificate_name(url)).read_bytes)
+        except OSError as error:
+            raise Forged("The folder MAILWRIGHT_SNS_CERTS has no such certificate.") from error
+        return _load(content)
+
+
+def check_names(certificate: x509.Certificate) -> None:
+    subject = _names(certificate.subject, NameOID.COMMON_NAME)
+    issuer = _names(certificate.issuer, NameOID.ORGANIZATION_NAME)
+    if not any(_SUBJECT.fullmatch(name) for name in subject) or not ISSUERS.intersection(issuer):
+        raise Forged("The certificate is not one that Amazon made out to SNS.")
+
+
+def _names(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
+    return [str(attribute.value) for attribute in name.get_attributes_for_oid(oid)]
+
+
+def _load(content: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(content)
+    except ValueError as error:
+        raise Forged("SigningCertURL does not lead to a certificate.") from error
+
+
+def _keep(cache: OrderedDict[str, Value], key: str, value: Value) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > MOST_CERTIFICATES:
+        cache.popitem(last=False)
+
+
+def _check_subscribe_url(url: str, envelope: Envelope) -> None:
+    """The address is signed, and still it must be SNS's own and do what we mean it to."""
+    if not _SUBSCRIBE_URL.fullmatch(url):
+        raise Forged("SubscribeURL does not point to SNS.")
+    query = parse_qs(urlsplit(url).query, keep_blank_values=True)
+    wanted = {"Action": "ConfirmSubscription", "TopicArn": envelope.topic, "Token": envelope.token}
+    if any(query.get(name) != [value] for name, value in wanted.items()):
+        raise Forged("SubscribeURL does something other than confirming this subscription.")
+
+
+def _kind(value: object) -> Kind:
+    if isinstance(value, str) and value in tuple(Kind):
+        return Kind(value)
+    raise Malformed("Type is none that SNS has.")
+
+
+def _field(found: Mapping[str, object], name: str) -> str | None:
+    value = found.get(name)
+    if value is None and name in _OPTIONAL:
+        return None
+    if not isinstance(value, str):
+        raise Malformed(f"{name} is missing or not text.")
+    if len(value) > LONGEST_FIELD and name != "Message":
+        raise Malformed(f"{name} is too long.")
+    return value
+
+
+def _instant(text: str) -> Instant:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise Malformed("Timestamp has no time zone.")
+        return instant_of(moment)
+    except (ValueError, OverflowError) as error:
+        raise Malformed("Timestamp is not a time.") from error
+
+
+def _signature(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise Malformed("Signature is not base64.") from error

@@ -1,0 +1,70 @@
+"""Webhooks: what a provider posts is believed or refused, and recorded before it is answered."""
+
+from collections.abc import Mapping, Sequence
+
+from mailwright.domain.clock import Clock
+from mailwright.domain.report import Report
+from mailwright.events import sendgrid, ses
+from mailwright.events.fetch import Fetch
+from mailwright.events.reports import Received, Reports
+from mailwright.events.sendgrid import SendGridSignature
+from mailwright.events.sns import Kind, Sns
+from mailwright.events.trust import Malformed, NotConfigured
+from mailwright.ops.logs import logger
+
+RAW_DELIVERY_HEADER = "x-amz-sns-rawdelivery"
+
+log = logger(__name__)
+
+
+class Webhooks:
+    def __init__(
+        self, reports: Reports, clock: Clock, sns: Sns, signature: SendGridSignature | None, fetch: Fetch
+    ) -> None:
+        """`signature`: None where SendGrid's key is not known. `fetch` is closed with this."""
+        self._fetch = fetch
+        self._reports = reports
+        self._clock = clock
+        self._sns = sns
+        self._signature = signature
+
+    async def from_sns(self, headers: Mapping[str, str], body: bytes) -> Received:
+        """Raises an `EventRefused` and leaves nothing behind, unless SNS signed it for us."""
+        if headers.get(RAW_DELIVERY_HEADER, "").strip().lower() == "true":
+            raise Malformed("The event has no envelope and so no signature: switch raw message delivery off.")
+        envelope = await self._sns.verified(body)
+        match envelope.kind:
+            case Kind.NOTIFICATION:
+                return await record_ses(self._reports, envelope.message, self._clock)
+            case Kind.SUBSCRIPTION:
+                await self._sns.confirm(envelope)
+                log.info("sns_subscribed", topic=envelope.topic)
+            case Kind.UNSUBSCRIPTION:
+                log.warning(
+                    "sns_unsubscribed", topic=envelope.topic, message="No more events come from it until it is renewed."
+                )
+        return Received()
+
+    async def from_sendgrid(self, headers: Mapping[str, str], body: bytes) -> Received:
+        if self._signature is None:
+            raise NotConfigured("Set SENDGRID_WEBHOOK_PUBLIC_KEY to the key that SendGrid shows for signed events.")
+        self._signature.check(headers, body)
+        told = sendgrid.read(body, self._clock.now())
+        if told.left_out:
+            log.warning("events_left_out", source=sendgrid.SOURCE, events=dict(told.left_out))
+        return await _record(self._reports, told.reports)
+
+    async def close(self) -> None:
+        await self._fetch.close()
+
+
+async def record_ses(reports: Reports, text: str, clock: Clock) -> Received:
+    """What an event of SES says, whichever way it came."""
+    told = ses.read(text, clock.now())
+    if not told.is_known:
+        log.info("event_without_meaning", source=ses.SOURCE, kind=told.kind[:40])
+    return await _record(reports, told.reports)
+
+
+async def _record(reports: Reports, told: Sequence[Report]) -> Received:
+    return await reports.receive(told) if told else Received()

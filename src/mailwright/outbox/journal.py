@@ -1,0 +1,62 @@
+"""The journal: who did what, written in the same transaction as the deed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import insert, select
+
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import audit_log
+
+# Who acts at the console of the machine itself.
+CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    id: int
+    tenant_id: int | None
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+    created_at: Instant
+
+
+async def note(
+    tx: Transaction,
+    now: Instant,
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    tenant_id: int | None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    await tx.execute(
+        insert(audit_log).values(
+            tenant_id=tenant_id,
+            actor=actor,
+            action=action,
+            subject=subject,
+            detail=orjson.dumps(detail or {}).decode(),
+            created_at=now,
+        )
+    )
+
+
+async def deeds(
+    database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
+) -> list[Deed]:
+    """The latest first; `tenant_id` None is an operator, who sees all tenants'."""
+    query = select(audit_log).where(audit_log.c.id < before)
+    if tenant_id is not None:
+        query = query.where(audit_log.c.tenant_id == tenant_id)
+    if subject is not None:
+        query = query.where(audit_log.c.subject == subject)
+    async with database.read() as tx:
+        rows = await tx.execute(query.order_by(audit_log.c.id.desc()).limit(limit))
+    return [Deed(**{**row._mapping, "detail": orjson.loads(row.detail)}) for row in rows]

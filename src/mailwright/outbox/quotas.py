@@ -1,0 +1,169 @@
+"""Quotas: what the providers said is left, kept with the count of what was sent since."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.permits import QUOTA_EXHAUSTED, Allowance, quota_counter, quota_turn
+from mailwright.outbox import defer
+from mailwright.outbox.ledger import NEVER, OPEN_COUNTER, READ_COUNTER
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import counters, quotas
+
+UNDER_WAY = statement(__package__, "under_way")
+
+# The counter of the sync before is read as long as the figure is trusted, and a while more.
+COUNTER_KEPT: Instant = 2 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one provider said. None: it has no such limit."""
+
+    provider: str
+    remaining: int | None
+    limit_per_day: int | None = None
+    rate_per_second: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one provider's quota now."""
+
+    provider: str
+    remaining: int | None
+    sent_since: int  # by all that were asked in the same round
+    limit_per_day: int | None
+    rate_per_second: int | None
+    detail: str
+    synced_at: Instant
+    failed_at: Instant | None
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How things stood just before the providers were asked: whatever is counted after this came after it."""
+
+    previous_sync: Instant | None
+    counted_before: int
+    under_way: int
+
+
+async def standing(database: Database, providers: Collection[str]) -> Standing:
+    async with database.read() as tx:
+        previous = await _synced_at(tx, providers)
+        counted = 0 if previous is None else await _used(tx, quota_counter(quota_turn(providers), previous))
+        [under_way] = await tx.run(UNDER_WAY)
+    return Standing(previous, counted, under_way.mails)
+
+
+async def record(database: Database, clock: Clock, told: Sequence[Told], before: Standing) -> bool:
+    """One round, all or none: false where somebody else's round came in between. What waited for quota may go on."""
+    now = clock.now()
+    names = [each.provider for each in told]
+    turn = quota_turn(names)
+    async with database.write() as tx:
+        await tx.run(OPEN_COUNTER, name=turn, expires_at=NEVER)
+        await tx.run(READ_COUNTER, name=turn)
+        if await _synced_at(tx, names) != before.previous_sync:
+            return False
+        await tx.execute(delete(quotas).where(quotas.c.provider.in_(names)))
+        await tx.execute(insert(quotas), [_row(each, before, now) for each in told])
+        if before.previous_sync is not None:
+            kept = counters.c.name == quota_counter(turn, before.previous_sync)
+            await tx.execute(update(counters).where(kept).values(expires_at=now + COUNTER_KEPT))
+        if any(each.remaining is None or each.remaining > 0 for each in told):
+            await defer.let_go_of(tx, QUOTA_EXHAUSTED)
+    return True
+
+
+async def let_go(database: Database) -> None:
+    """Once more, for workers that counted by the figures before for another moment."""
+    async with database.write() as tx:
+        await defer.let_go_of(tx, QUOTA_EXHAUSTED)
+
+
+async def note_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
+    """The old figure stays, and counting goes on from it."""
+    async with database.write() as tx:
+        failed = {"failed_at": clock.now(), "failure": reason[:500]}
+        await tx.execute(update(quotas).where(quotas.c.provider == provider).values(**failed))
+
+
+async def known(database: Database) -> list[Known]:
+    async with database.read() as tx:
+        rows = await tx.execute(select(quotas).order_by(quotas.c.provider))
+        rounds: dict[Instant, list[str]] = {}
+        for row in rows:
+            rounds.setdefault(row.synced_at, []).append(row.provider)
+        used = {at: await _used(tx, quota_counter(quota_turn(names), at)) for at, names in rounds.items()}
+    return [_known(row, used[row.synced_at]) for row in rows]
+
+
+async def allowance(database: Database, providers: Collection[str], sync_every: Instant) -> Allowance | None:
+    """What the providers of a route take together. None where one of them has no limit, or has not told of any."""
+    async with database.read() as tx:
+        rows = await tx.execute(select(quotas).where(quotas.c.provider.in_(providers)))
+    if len(rows) < len(providers) or len({row.synced_at for row in rows}) > 1:
+        return None
+    if not rows or any(row.remaining is None for row in rows):
+        return None
+    daily = [row.limit_per_day for row in rows]
+    first = rows[0]
+    return Allowance(
+        providers=tuple(sorted(providers)),
+        remaining=max(0, sum(row.remaining for row in rows) - first.under_way),
+        synced_at=first.synced_at,
+        sync_every=sync_every,
+        per_day=None if None in daily else sum(daily),
+        previous_sync=first.previous_sync,
+        counted_before=first.counted_before,
+    )
+
+
+async def _synced_at(tx: Transaction, providers: Collection[str]) -> Instant | None:
+    """The last round of just these; None where they were not asked together yet."""
+    rows = await tx.execute(select(quotas.c.synced_at).where(quotas.c.provider.in_(providers)))
+    moments = {int(row.synced_at) for row in rows}
+    return moments.pop() if len(rows) == len(providers) and len(moments) == 1 else None
+
+
+async def _used(tx: Transaction, name: str) -> int:
+    rows = await tx.execute(select(counters.c.used).where(counters.c.name == name))
+    return int(rows[0].used) if rows else 0
+
+
+def _row(told: Told, before: Standing, now: Instant) -> dict[str, Any]:
+    return {
+        "provider": told.provider,
+        "remaining": told.remaining,
+        "limit_per_day": told.limit_per_day,
+        "rate_per_second": told.rate_per_second,
+        "detail": told.detail,
+        "synced_at": now,
+        "under_way": before.under_way,
+        "previous_sync": before.previous_sync,
+        "counted_before": before.counted_before,
+        "failed_at": None,
+        "failure": None,
+    }
+
+
+def _known(row: Any, used: int) -> Known:
+    return Known(
+        provider=row.provider,
+        remaining=row.remaining,
+        sent_since=max(0, used),
+        limit_per_day=row.limit_per_day,
+        rate_per_second=row.rate_per_second,
+        detail=row.detail,
+        synced_at=row.synced_at,
+        failed_at=row.failed_at,
+        failure=row.failure,
+    )

@@ -1,0 +1,10 @@
+-- Gives back messages that were claimed and may not go yet: each of them alone waits, with the reason.
+UPDATE deliveries
+SET claimable_at = CASE WHEN held.due_at > next_attempt_at THEN held.due_at ELSE next_attempt_at END,
+    defer_reason = held.reason,
+    claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, claim_token = NULL, locked_by = NULL, locked_at = NULL
+FROM rows(:claims: message_key bigint, claim_token bigint, due_at bigint, reason text) AS held
+WHERE deliveries.message_key = held.message_key
+  AND deliveries.claim_token = held.claim_token
+  AND deliveries.locked_by IS NOT NULL
+  AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')

@@ -1,0 +1,7 @@
+-- The mails that reports name by the provider's id. One request may have carried several mails: all of them come.
+-- CROSS JOIN begins with the few that are looked for, whatever the planner thinks of them.
+SELECT d.provider, d.provider_message_id, d.message_key, d.tenant_id, m.to_email
+FROM rows(:wanted: provider text, provider_message_id text) AS w
+CROSS JOIN deliveries AS d
+JOIN messages AS m ON m.id = d.message_key
+WHERE d.provider_message_id = w.provider_message_id AND d.provider = w.provider AND d.provider IN ('ses', 'sendgrid')

@@ -1,0 +1,2 @@
+SELECT name, used FROM counters WHERE name IN (SELECT w.name FROM rows(:wanted: name text) AS w) ORDER BY name
+for update

@@ -1,0 +1,270 @@
+"""Requests to providers: one request leaves at most once, and the answer says how far it got. Nothing is raised."""
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from aiohappyeyeballs import AddrInfoType, start_connection
+from yarl import URL
+
+from mailwright.providers.line import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
+
+__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "Phase", "Reply", "addresses_of"]
+
+# From a host and a port to what can be connected to; it may refuse by raising an OSError.
+Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
+
+# Providers answer in a few hundred bytes. What comes after this is left on the line, and the line is closed; whoever
+# fetches something asks for more.
+MOST_ANSWER_BYTES = 64 * 1024
+CONNECT_SECONDS = 10.0
+HEAD_START_SECONDS = 0.25
+FAREWELL_SECONDS = 1.0
+# Servers keep an idle connection for a minute, some for 5 seconds. A request that meets a closing one is in doubt
+# although nobody read it, so we leave first.
+IDLE_SECONDS = 4.0
+
+# An answer is read as it comes: asking for none of the compressions keeps it short to read and impossible to inflate.
+HEADERS = "Accept-Encoding: identity\r\nUser-Agent: Mailwright\r\n"
+# Whoever asks these again asks for nothing new.
+HARMLESS = frozenset({"GET", "HEAD"})
+_BREAK = re.compile(r"[\r\n\0]")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """No whole answer came."""
+
+    phase: Phase
+    cause: str
+    is_timeout: bool = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        return self.phase is Phase.AFTER
+
+
+class Address(NamedTuple):
+    """Where a line leads to."""
+
+    host: str
+    port: int
+    is_tls: bool
+
+
+async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+class Http:
+    """One for the whole process: providers share its connections. It opens the first one when it is first used."""
+
+    def __init__(
+        self, *, connections: int = 100, tls: ssl.SSLContext | None = None, resolve: Resolve = addresses_of
+    ) -> None:
+        """`resolve` may refuse names, for requests whose addresses others have written."""
+        self._tls = tls
+        self._resolve = resolve
+        self._free = asyncio.Semaphore(connections)
+        self._idle: dict[Address, list[Line]] = {}
+        self._lines: set[Line] = set()
+        self._all_ended = asyncio.Event()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout_seconds: float = 30.0,
+        most_answer_bytes: int = MOST_ANSWER_BYTES,
+        may_begin: Callable[[], bool] | None = None,
+    ) -> Reply | Cut:
+        """`timeout_seconds` is for all of it. `may_begin` is asked once a connection is there and before a byte leaves:
+        whoever says no gets a cut from before.
+
+        A POST is never repeated. A GET is, once, if it met a connection that was being closed.
+        """
+        if self._is_closed:
+            return Cut(Phase.BEFORE, "the connections were closed")
+        trip: Trip | None = None
+        try:
+            address, start = _beginning(method, url)
+            head = _head(start, headers or {}, None if method in HARMLESS and not body else len(body))
+            trip = Trip(head, body, most_answer_bytes, is_head_only=method == "HEAD")
+            async with asyncio.timeout(timeout_seconds), self._free:
+                return await self._travel(trip, address, may_begin, is_harmless=method in HARMLESS)
+        except Exception as error:
+            # A library's bug would count as well: what is known is how far the request got.
+            return Cut(trip.phase if trip else Phase.BEFORE, _cause(error), isinstance(error, TimeoutError))
+
+    async def close(self) -> None:
+        """What is under way is cut off; whoever waited for its answer is told how far it got."""
+        self._is_closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for line in tuple(self._lines):
+            line.abort()
+        if self._lines:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_ended.wait(), FAREWELL_SECONDS)
+
+    async def _travel(
+        self, trip: Trip, address: Address, may_begin: Callable[[], bool] | None, *, is_harmless: bool
+    ) -> Reply:
+        kept = self._kept(address)
+        if kept is not None:
+            with suppress(*([NoAnswer, ConnectionError] if is_harmless else [])):
+                return await self._exchange(kept, trip, address, may_begin)
+        return await self._exchange(await self._connect(address), trip, address, may_begin)
+
+    async def _exchange(self, line: Line, trip: Trip, address: Address, may_begin: Callable[[], bool] | None) -> Reply:
+        if may_begin is not None and not may_begin():
+            self._keep(line, address)
+            raise _Withheld
+        try:
+            return await line.exchange(trip)
+        finally:
+            self._keep(line, address)
+
+    # Lines.
+
+    def _kept(self, address: Address) -> Line | None:
+        """The one used last: those that nobody needs are left alone until they are closed."""
+        idle = self._idle.get(address, [])
+        now = asyncio.get_running_loop().time()
+        while idle:
+            line = idle.pop()
+            if line.is_good and now - line.idle_since < IDLE_SECONDS:
+                return line
+            line.abort()
+        return None
+
+    def _keep(self, line: Line, address: Address) -> None:
+        if not line.is_good or self._is_closed:
+            line.abort()
+            return
+        loop = asyncio.get_running_loop()
+        line.idle_since = loop.time()
+        self._idle.setdefault(address, []).append(line)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(IDLE_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        loop = asyncio.get_running_loop()
+        for address, lines in list(self._idle.items()):
+            for line in lines:
+                if not line.is_good or loop.time() - line.idle_since >= IDLE_SECONDS:
+                    line.abort()
+            self._idle[address] = [line for line in lines if line.is_good]
+            if not self._idle[address]:
+                del self._idle[address]
+        if self._idle:
+            self._sweeping = loop.call_later(IDLE_SECONDS / 2, self._sweep)
+
+    def _forget(self, line: Line) -> None:
+        self._lines.discard(line)
+        if self._is_closed and not self._lines:
+            self._all_ended.set()
+
+    async def _connect(self, address: Address) -> Line:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                line = await self._dial(address)
+        except TimeoutError as error:
+            raise _NoConnection from error
+        if self._is_closed:
+            line.abort()
+            raise ConnectionAbortedError
+        return line
+
+    async def _dial(self, address: Address) -> Line:
+        """The first of its addresses that answers: one that leads nowhere costs a quarter of a second."""
+        loop = asyncio.get_running_loop()
+        if address.is_tls and self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        # Asked about addresses in digits as well: what a name turns into is the last that can be judged.
+        places = await self._resolve(address.host, address.port)
+        connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _, line = await loop.create_connection(
+            lambda: Line(self._forget),
+            sock=connected,
+            ssl=self._tls if address.is_tls else None,
+            server_hostname=address.host if address.is_tls else None,
+        )
+        if line.is_good:  # otherwise it has ended already, and nobody would take it out again
+            self._lines.add(line)
+        return line
+
+
+class _Withheld(Exception):
+    """the request was withheld"""
+
+
+class _NoConnection(TimeoutError):
+    """no connection in time"""
+
+
+class _NoUrl(ValueError):
+    """the address is not a URL"""
+
+
+@lru_cache(maxsize=256)
+def _beginning(method: str, url: str) -> tuple[Address, str]:
+    """Where to, and the lines that every such request begins with."""
+    try:
+        parsed = URL(url)
+        host, port = parsed.raw_host, parsed.port
+    except ValueError as error:
+        raise _NoUrl from error
+    if parsed.scheme not in ("http", "https") or not host or port is None or parsed.user is not None:
+        raise _NoUrl
+    target = parsed.raw_path_qs or "/"
+    named = f"[{host}]" if ":" in host else host
+    shown = named if parsed.is_default_port() else f"{named}:{port}"
+    if _BREAK.search(method + target + shown):
+        raise _NoUrl
+    return Address(host, port, parsed.scheme == "https"), f"{method} {target} HTTP/1.1\r\nHost: {shown}\r\n{HEADERS}"
+
+
+def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers) or "\0" in lines:
+        raise ValueError("a header that would add headers")
+    length = "" if size is None else f"Content-Length: {size}\r\n"
+    return f"{start}{lines}{length}\r\n".encode()
+
+
+# The first that fits. Our own words: a library's would show addresses and whatever the other side sent.
+CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (socket.gaierror, "the name of the host was not found"),
+    (ssl.SSLCertVerificationError, "the certificate of the host is not to be trusted"),
+    (ssl.SSLError, "no TLS connection could be made"),
+    (_NoConnection, "no connection in time"),
+    (TimeoutError, "no answer in time"),
+    (NoAnswer, "the connection was closed without an answer"),
+    (CutShort, "the answer was cut short"),
+    (NotHttp, "the answer was not HTTP"),
+    (_NoUrl, "the address is not a URL"),
+)
+
+
+def _cause(error: Exception) -> str:
+    for kind, words in CAUSES:
+        if isinstance(error, kind):
+            return words
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno else "the connection was lost"
+    return f"the request failed: {type(error).__name__}"

@@ -1,0 +1,149 @@
+"""The route: one provider or several, each with a circuit of its own. A mail that one may have goes to no other."""
+
+import zlib
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.message import Claimed
+from mailwright.domain.permits import DeferReason, Held
+from mailwright.domain.results import SendResult
+from mailwright.providers.circuit import LONGEST, Circuit, State
+from mailwright.providers.protocol import Provider
+
+# While one mail tries whether a provider is back, the others look again after this.
+PROBE_PAUSE: Instant = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    provider: Provider
+    circuit: Circuit
+    weight: int | None = None  # None where the members are asked in order
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    def is_free(self, busy: Container[str | None]) -> bool:
+        """Whether the next mail may go there. One that is tried again gets a single mail."""
+        match self.circuit.state:
+            case State.CLOSED:
+                return True
+            case State.PROBING:
+                return self.name not in busy
+            case State.OPEN:
+                return False
+
+    def wait(self, now: Instant) -> Held:
+        return self.circuit.objection() or Held(now + PROBE_PAUSE, DeferReason.PROVIDER_UNAVAILABLE)
+
+
+class Shared(Protocol):
+    """What several members use and none of them closes, as connections over HTTP."""
+
+    async def close(self) -> None: ...
+
+
+class Route:
+    """Ordered: the first that takes mail. Weighted: each its share of those that do."""
+
+    def __init__(self, members: Sequence[Member], clock: Clock, shared: Shared | None = None) -> None:
+        self.members = tuple(members)
+        self._clock = clock
+        self._shared = shared
+        self._by_name = {member.name: member for member in members}
+
+    @classmethod
+    def of(cls, provider: Provider, clock: Clock) -> "Route":
+        return cls([Member(provider, Circuit(clock))], clock)
+
+    def choose(self, claimed: Claimed, busy: Container[str | None]) -> Member | Held:
+        """Who carries this mail, or how long it waits. `busy`: those that have a mail under way."""
+        if claimed.only_provider is not None:
+            return self._only(claimed.only_provider, busy)
+        free = [member for member in self.members if member.is_free(busy)]
+        if len(free) > 1 and claimed.failed_provider is not None:
+            free = [member for member in free if member.name != claimed.failed_provider]
+        if not free:
+            now = self._clock.now()
+            return min((member.wait(now) for member in self.members), key=lambda held: held.until)
+        return free[0] if len(free) == 1 or free[0].weight is None else _by_weight(claimed.outbox_id, free)
+
+    def objection(self) -> Held | None:
+        """Nobody takes mail: the first moment at which somebody does."""
+        objections = [member.circuit.objection() for member in self.members]
+        found = [held for held in objections if held is not None]
+        return min(found, key=lambda held: held.until) if len(found) == len(self.members) else None
+
+    @property
+    def is_probing(self) -> bool:
+        """Whoever takes mail at all is being tried: one mail at a time."""
+        states = {member.circuit.state for member in self.members}
+        return State.CLOSED not in states and State.PROBING in states
+
+    def record(self, result: SendResult) -> None:
+        self._by_name[result.provider].circuit.record(result)
+
+    def held_until(self, claimed: Claimed, provider: str) -> Instant:
+        """When a message that this provider refused for its own reasons is due again."""
+        if claimed.only_provider is None and self._has_other(provider):
+            return self._clock.now()
+        return self._by_name[provider].circuit.held_until()
+
+    def fails_over(self, claimed: Claimed, provider: str) -> bool:
+        """Whether another may take what this provider could not.
+
+        Once: a mail that breaks whoever carries it would otherwise go to and fro for ever, as no attempt is counted.
+        """
+        return claimed.only_provider is None and claimed.failed_provider is None and self._has_other(provider)
+
+    def reports_events(self, provider: str) -> bool:
+        return self._by_name[provider].provider.reports_events
+
+    async def close(self, grace: Instant = 0) -> None:
+        for member in self.members:
+            await member.provider.close(grace)
+        if self._shared is not None:
+            await self._shared.close()
+
+    def _only(self, name: str, busy: Container[str | None]) -> Member | Held:
+        member = self._by_name.get(name)
+        if member is None:
+            return Held(self._clock.now() + LONGEST, DeferReason.PROVIDER_MISSING)
+        return member if member.is_free(busy) else member.wait(self._clock.now())
+
+    def _has_other(self, provider: str) -> bool:
+        return any(member.circuit.state is State.CLOSED for member in self.members if member.name != provider)
+
+
+def _by_weight(outbox_id: str, members: Sequence[Member]) -> Member:
+    """The same message finds the same member as long as the same ones are there."""
+    point = zlib.crc32(outbox_id.encode()) % sum(member.weight or 1 for member in members)
+    for member in members:
+        point -= member.weight or 1
+        if point < 0:
+            return member
+    raise AssertionError("the point lies within the sum of the weights")
+
+
+def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:
+    """`ses, smtp` is in that order; `ses=3, smtp=1` is by weight. Every problem at once, each with its part."""
+    found: dict[str, int | None] = {}
+    problems: list[str] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        name, equals, weight = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            problems.append(f"{part!r} does not begin with one of {', '.join(known)}")
+        elif name in found:
+            problems.append(f"{name!r} is there twice")
+        elif equals and not (weight.isascii() and weight.isdigit() and int(weight) > 0):
+            problems.append(f"{part!r} needs a whole number from 1 as its weight")
+        found[name] = int(weight) if weight.isascii() and weight.isdigit() else None
+    if not problems and len({weight is None for weight in found.values()}) > 1:
+        problems.append("give every provider a weight, as in ses=3, smtp=1, or none of them")
+    if problems:
+        raise ConfigurationInvalid(*(f"MAILWRIGHT_ROUTE: {problem}" for problem in problems))
+    return found

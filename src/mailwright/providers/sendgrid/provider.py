@@ -1,0 +1,114 @@
+"""The `sendgrid` provider: one mail is one request of its v3 API. Nothing is raised, and every failure has a name."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.protocol import Probe
+from mailwright.providers.sendgrid import foreign, meaning, own, request
+from mailwright.providers.sendgrid.foreign import Unreadable
+from mailwright.providers.sendgrid.mail import Mail
+from mailwright.providers.smtp.settings import is_loopback
+
+TIMEOUT_SECONDS = 30.0
+PERMISSION = "mail.send"
+
+
+@dataclass(frozen=True, slots=True)
+class SendGridSettings:
+    api_key: str = field(repr=False)
+    url: str = "https://api.sendgrid.com"  # customers in the EU: https://api.eu.sendgrid.com
+    tracks_opens: bool = False
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        if not self.api_key or not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
+            raise ConfigurationInvalid("the SendGrid API key must be one word of visible ASCII characters")
+        parts = urlsplit(self.url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+            raise ConfigurationInvalid("SendGrid's URL begins with https://, or the API key would travel unencrypted")
+
+
+class SendGrid:
+    name = meaning.PROVIDER
+    reports_events = True
+
+    def __init__(self, settings: SendGridSettings, http: Http, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+        self._url = settings.url.rstrip("/")
+        self._host = urlsplit(settings.url).netloc
+        self._timeout = settings.timeout_seconds
+        self._tracks_opens = settings.tracks_opens
+        self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
+        self._headers = {**self._authorization, "Content-Type": "application/json"}
+
+    async def send(self, message: Outgoing) -> SendResult:
+        try:
+            mail = await _parts(message)
+            body = request.body(message, mail, tracks_opens=self._tracks_opens)
+        except Unreadable as error:
+            return meaning.INVALID_CONTENT.result(str(error))
+        reply = await self._http.request(
+            "POST",
+            f"{self._url}/v3/mail/send",
+            headers=self._headers,
+            body=body,
+            timeout_seconds=self._timeout,
+            may_begin=lambda: not self._is_late(message),
+        )
+        match reply:
+            case Reply():
+                return meaning.fair(meaning.answered(reply, self._clock.now()), message, mail.sender.address)
+            case Cut() if not reply.is_in_doubt and self._is_late(message):
+                return meaning.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+            case Cut():
+                return meaning.cut(reply)
+
+    async def check(self) -> Probe:
+        """Asks what the key may do: that needs no permission, and sends no mail."""
+        reply = await self._http.request(
+            "GET", f"{self._url}/v3/scopes", headers=self._authorization, timeout_seconds=self._timeout
+        )
+        match reply:
+            case Cut():
+                return Probe(False, f"{self._host}: {reply.cause}", meaning.cut(reply).code)
+            case Reply(status=200):
+                return self._scopes(reply.body)
+            case Reply():
+                result = meaning.answered(reply, self._clock.now())
+                return Probe(False, f"{self._host}: {reply.status} {meaning.explanation(reply)}", result.code)
+
+    async def close(self, grace: Instant = 0) -> None:
+        """Every send ends with its own answer; the connections belong to whoever made `http`."""
+
+    def _is_late(self, message: Outgoing) -> bool:
+        return message.send_before is not None and self._clock.now() >= message.send_before
+
+    def _scopes(self, body: bytes) -> Probe:
+        try:
+            document: Any = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            document = None
+        scopes = document.get("scopes") if isinstance(document, dict) else None
+        if not isinstance(scopes, list):
+            return Probe(False, f"{self._host}: this is not how SendGrid answers", meaning.UNKNOWN.code)
+        if PERMISSION not in scopes:
+            return Probe(False, f"{self._host}: the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN")
+        return Probe(True, f"{self._host}: the API key may send mail")
+
+
+async def _parts(message: Outgoing) -> Mail:
+    mail = own.read(message.content) if message.is_canonical else None
+    if mail is not None:
+        return mail
+    # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
+    return await asyncio.to_thread(foreign.read, message.content)

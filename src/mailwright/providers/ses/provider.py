@@ -1,0 +1,110 @@
+"""The `ses` provider: one mail is one signed request of the v2 API. Nothing is raised, and every failure has a name."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.providers.aws import KeyChain, KeysMissing, Signer
+from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.protocol import Probe, Quota
+from mailwright.providers.ses import account, meaning, request
+from mailwright.providers.ses.settings import SesSettings
+
+SEND = "/v2/email/outbound-emails"
+ACCOUNT = "/v2/email/account"
+SERVICE = "ses"
+JSON = {"Content-Type": "application/json"}
+MOST_BYTES = 40 * 1024 * 1024  # of a mail after base64
+
+
+class Ses:
+    name = meaning.PROVIDER
+    reports_events = True
+
+    def __init__(self, settings: SesSettings, http: Http, clock: Clock, keys: KeyChain | None = None) -> None:
+        self._settings = settings
+        self._url = settings.url
+        self._host = urlsplit(settings.url).netloc
+        self._http = http
+        self._clock = clock
+        self._keys = keys or KeyChain(clock)
+        self._signer = Signer(SERVICE, settings.region)
+
+    async def send(self, message: Outgoing) -> SendResult:
+        if (refusal := _objection(message)) is not None:
+            return refusal
+        body = request.body(message, self._settings.configuration_set)
+        if len(body) > MOST_BYTES:
+            return meaning.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
+        try:
+            reply = await self._ask("POST", SEND, body, lambda: not self._is_late(message))
+        except KeysMissing as error:
+            return meaning.KEYS_MISSING.result(str(error))
+        match reply:
+            case Reply():
+                return self._noted(meaning.answered(reply, message))
+            case Cut() if not reply.is_in_doubt and self._is_late(message):
+                return meaning.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+            case Cut():
+                return meaning.cut(reply)
+
+    async def check(self) -> Probe:
+        """Asks for the account, which sends no mail."""
+        asked = await self._account()
+        if isinstance(asked, SendResult):
+            return Probe(False, f"{self._host}: {asked.message}", asked.code)
+        is_ok = asked.is_sending_enabled
+        return Probe(is_ok, f"{self._host}: {account.summary(asked)}", None if is_ok else "SES_ACCOUNT_SENDING_PAUSED")
+
+    async def quota(self) -> Quota | None:
+        """None when it cannot be told now. SES answers this about once a second."""
+        asked = await self._account()
+        return asked if isinstance(asked, Quota) else None
+
+    async def close(self, grace: Instant = 0) -> None:
+        """Every send ends with its own answer; the connections belong to whoever made `http`."""
+
+    async def _account(self) -> Quota | SendResult:
+        try:
+            reply = await self._ask("GET", ACCOUNT)
+        except KeysMissing as error:
+            return meaning.KEYS_MISSING.result(str(error))
+        if isinstance(reply, Cut):
+            return meaning.cut(reply)
+        if reply.status != 200:
+            return self._noted(meaning.refused(reply))
+        return account.read(reply.body) or meaning.UNKNOWN.result("this is not how SES tells of an account")
+
+    def _noted(self, result: SendResult) -> SendResult:
+        if result.code in meaning.ABOUT_KEYS:
+            self._keys.forget()
+        return result
+
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", may_begin: Callable[[], bool] | None = None
+    ) -> Reply | Cut:
+        keys = await self._keys.keys()
+        url = self._url + path
+        headers = self._signer.sign(keys, method, url, headers=JSON, body=body, now=self._clock.now())
+        return await self._http.request(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            timeout_seconds=self._settings.timeout_seconds,
+            may_begin=may_begin,
+        )
+
+    def _is_late(self, message: Outgoing) -> bool:
+        return message.send_before is not None and self._clock.now() >= message.send_before
+
+
+def _objection(message: Outgoing) -> SendResult | None:
+    """What SES is known to refuse as a whole is not worth a request."""
+    if len(message.recipients) > request.MOST_RECIPIENTS:
+        return meaning.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")
+    if not "".join((message.sender, *message.recipients)).isascii():
+        return meaning.UTF8_UNSUPPORTED.result("SES takes addresses in ASCII only")
+    return None

@@ -1,0 +1,157 @@
+"""The `smtpbz` provider: mail goes over smtp.bz's SMTP, and its API tells how much more may go."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, SendResult
+from mailwright.providers.http import Cut, Http
+from mailwright.providers.protocol import Probe, Quota
+from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
+from mailwright.providers.smtp.settings import is_loopback
+
+TIMEOUT_SECONDS = 30.0
+
+# smtp.bz does not document what it answers when the hour's or the tariff's quota is used up. A temporary refusal that
+# speaks of limits is taken for that: the message then waits for the next hour, and no attempt is counted.
+TEMPORARY = "SMTP_TEMPORARY_FAILURE"
+USED_UP = "SMTPBZ_QUOTA_EXCEEDED"
+LIMITS = re.compile(r"\bquota|\blimit|лимит|квот|тариф", re.IGNORECASE)
+QUOTA_PAUSE: Instant = HOUR
+
+UNAUTHORIZED = "SMTPBZ_UNAUTHORIZED"
+UNKNOWN = "SMTPBZ_UNKNOWN_ANSWER"
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpBzSettings:
+    smtp: SmtpSettings  # of smtp://login:password@connect.smtp.bz; the login is not the API key
+    api_key: str | None = field(default=None, repr=False)  # without it, nobody knows the quota
+    url: str = "https://api.smtp.bz/v1"
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        key = self.api_key
+        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise ConfigurationInvalid("the smtp.bz API key must be one word of visible ASCII characters")
+        parts = urlsplit(self.url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+            raise ConfigurationInvalid("smtp.bz's URL begins with https://, or the API key would travel unencrypted")
+
+
+class SmtpBz:
+    name = "smtpbz"
+    reports_events = False
+
+    def __init__(
+        self,
+        settings: SmtpBzSettings,
+        http: Http,
+        *,
+        clock: Clock | None = None,
+        timeouts: Timeouts | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        self._settings = settings
+        self._http = http
+        self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
+
+    async def send(self, message: Outgoing) -> SendResult:
+        result = await self._smtp.send(message)
+        if result.code == TEMPORARY and LIMITS.search(result.message or ""):
+            return replace(result, provider=self.name, code=USED_UP, category=Category.QUOTA, retry_after=QUOTA_PAUSE)
+        return replace(result, provider=self.name)
+
+    async def quota(self) -> Quota | None:
+        """None where it cannot be told; `check` says why."""
+        found = await self._account()
+        return found if isinstance(found, Quota) else None
+
+    async def check(self) -> Probe:
+        """A wrong API key is a mistake to mend, an API that does not answer is not: mail goes over SMTP."""
+        probe = await self._smtp.check()
+        match await self._account():
+            case Quota(remaining=0, detail=detail):
+                return Probe(False, f"{probe.summary}; {detail}", probe.code or USED_UP)
+            case Quota(detail=detail):
+                return Probe(probe.is_ok, f"{probe.summary}; {detail}", probe.code)
+            case Probe() as problem:
+                is_ok = probe.is_ok and problem.code != UNAUTHORIZED
+                return Probe(is_ok, f"{probe.summary}; {problem.summary}", probe.code or problem.code)
+
+    async def close(self, grace: Instant = 30 * SECOND) -> None:
+        await self._smtp.close(grace)
+
+    async def _account(self) -> Quota | Probe:
+        key = self._settings.api_key
+        if key is None:
+            return Probe(True, "the quota is not known without an API key")
+        reply = await self._http.request(
+            "GET",
+            f"{self._settings.url.rstrip('/')}/user",
+            headers={"Authorization": key},
+            timeout_seconds=self._settings.timeout_seconds,
+        )
+        if isinstance(reply, Cut):
+            return Probe(False, f"the quota is not known: {reply.cause}", "NETWORK_ERROR")
+        if reply.status in (401, 403):
+            return Probe(False, f"the quota is not known: {reply.status}, the API key is not accepted", UNAUTHORIZED)
+        if reply.status != 200:
+            return Probe(False, f"the quota is not known: the API answered {reply.status}", UNKNOWN)
+        try:
+            return _quota(orjson.loads(reply.body))
+        except ValueError as error:
+            return Probe(False, f"the quota is not known: the API's answer is not an account ({error})", UNKNOWN)
+
+
+FIELDS = ("quota", "tarif_quota", "hsent", "hlimit", "dsent", "dlimit")
+
+
+def _quota(account: Any) -> Quota:
+    if not isinstance(account, Mapping):
+        raise ValueError("no object")
+    numbers = {name: _number(name, account.get(name)) for name in FIELDS}
+    if all(number is None for number in numbers.values()):
+        raise ValueError("no figures in it")
+    return Quota(
+        limit_per_day=numbers["dlimit"],
+        sent_today=numbers["dsent"],
+        rate_per_second=None,
+        remaining=numbers["quota"],
+        limit_per_hour=numbers["hlimit"],
+        sent_this_hour=numbers["hsent"],
+        is_sending_enabled=numbers["quota"] != 0,
+        detail=_detail(numbers),
+    )
+
+
+def _number(name: str, value: Any) -> int | None:
+    """Figures come as numbers or as text, or not at all. Anything else is not an account of smtp.bz."""
+    match value:
+        case None | "":
+            return None
+        case bool():
+            pass
+        case int() if value >= 0:
+            return value
+        case float() if value >= 0 and value.is_integer():
+            return int(value)
+        case str() if value.isascii() and value.isdigit() and len(value) < 16:
+            return int(value)
+    raise ValueError(f"{name} is no number")
+
+
+def _detail(numbers: Mapping[str, int | None]) -> str:
+    left, limit = numbers["quota"], numbers["tarif_quota"]
+    parts = [f"{'?' if left is None else left} of {'?' if limit is None else limit} mails left"]
+    for period, sent, most in (("hour", "hsent", "hlimit"), ("day", "dsent", "dlimit")):
+        if numbers[most] is not None:
+            parts.append(f"{numbers[sent] or 0} of {numbers[most]} sent this {period}")
+    return ", ".join(parts)

@@ -1,0 +1,358 @@
+"""Campaigns as people handle them: written, edited, started, paused, ended. Every deed is in the journal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from sqlalchemy import insert, select, update
+
+from mailwright.content.store import TemplateStore
+from mailwright.domain.campaign import (
+    CANCELLED,
+    PAUSED,
+    POSSIBLE,
+    SCHEDULED,
+    UNTIL_TOLD,
+    WAITS_FOR_WINNER,
+    Action,
+    CampaignStatus,
+)
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Accepted
+from mailwright.domain.states import Priority
+from mailwright.outbox import defer, journal
+from mailwright.outbox.intake import accept
+from mailwright.sources.campaigns import failures, winner
+from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.entries import Entry, change_entry, entry_of
+from mailwright.sources.campaigns.freeze import freeze, with_segment
+from mailwright.sources.campaigns.trial import Trial, trial_mails
+from mailwright.sources.campaigns.walk import count_newcomers
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import campaigns, queue_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    key: int
+    campaign_id: str
+    tenant_id: int
+    status: CampaignStatus
+    definition: Definition
+    created_at: Instant
+    updated_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Who acts, and for which tenant; None is an operator at the console, who may act for all."""
+
+    actor: str
+    tenant_id: int | None
+
+
+class Campaigns:
+    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+
+    async def create(self, acting: Acting, tenant_id: int, definition: Definition) -> Campaign:
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            rows = await tx.execute(
+                insert(campaigns)
+                .values(
+                    campaign_id=uuid7(now),
+                    tenant_id=tenant_id,
+                    name=definition.name,
+                    status=CampaignStatus.DRAFT,
+                    definition=_as_text(definition),
+                    scheduled_at=definition.scheduled_at,
+                    created_at=now,
+                    updated_at=now,
+                )
+                .returning(campaigns)
+            )
+            campaign = _campaign(rows[0])
+            await self._note(tx, acting, "create", campaign)
+        return campaign
+
+    async def find(self, campaign_id: str, *, tenant_id: int | None) -> Campaign:
+        async with self._database.read() as tx:
+            return await _find(tx, campaign_id, tenant_id)
+
+    async def some(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Campaign]:
+        """The latest first."""
+        query = select(campaigns).where(campaigns.c.id < before)
+        if tenant_id is not None:
+            query = query.where(campaigns.c.tenant_id == tenant_id)
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(campaigns.c.id.desc()).limit(limit))
+        return [_campaign(row) for row in rows]
+
+    async def edit(self, acting: Acting, campaign_id: str, definition: Definition) -> Campaign:
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.EDIT)
+            changes = {
+                "name": definition.name,
+                "definition": _as_text(definition),
+                "scheduled_at": definition.scheduled_at,
+            }
+            await self._change(tx, campaign, **changes)
+            await self._note(tx, acting, Action.EDIT, campaign)
+            return await _find(tx, campaign_id, acting.tenant_id)
+
+    async def duplicate(self, acting: Acting, campaign_id: str, name: str | None = None) -> Campaign:
+        """A draft with the same content and audience, to be changed and started by itself."""
+        original = await self.find(campaign_id, tenant_id=acting.tenant_id)
+        changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None}
+        copy = original.definition.model_copy(update=changes)
+        return await self.create(acting, original.tenant_id, copy)
+
+    async def start(self, acting: Acting, campaign_id: str) -> Campaign:
+        """Freezes the content and takes a place in line, or refuses with every reason at once."""
+        campaign = await self.find(campaign_id, tenant_id=acting.tenant_id)
+        _check(campaign, Action.START)
+        now = self._clock.now()
+        frozen = await freeze(
+            self._database,
+            self._templates,
+            campaign.definition,
+            tenant_id=campaign.tenant_id,
+            campaign_id=campaign_id,
+            now=now,
+        )
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.START)
+            place = await self._place(tx, campaign, frozen.content.as_text(), frozen.planned, now)
+            lane = lane_number(Priority.BULK, campaign.tenant_id, place)
+            await tx.execute(update(queue_entries).where(queue_entries.c.id == place).values(lane=lane))
+            begins_at = campaign.definition.scheduled_at
+            if begins_at is not None and begins_at > now:
+                await defer.hold(tx, lane, SCHEDULED, begins_at)
+            await self._change(tx, campaign, status=CampaignStatus.READY, started_at=now)
+            await self._note(tx, acting, Action.START, campaign, planned=frozen.planned)
+            return await _find(tx, campaign_id, acting.tenant_id)
+
+    async def pause(self, acting: Acting, campaign_id: str) -> Campaign:
+        """Nothing more is claimed; what a worker has already taken up may still leave. It keeps its place."""
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.PAUSE)
+            await defer.hold(tx, (await _entry(tx, campaign)).lane, PAUSED, UNTIL_TOLD)
+            return await self._move(tx, acting, Action.PAUSE, campaign, CampaignStatus.PAUSED)
+
+    async def resume(self, acting: Acting, campaign_id: str) -> Campaign:
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.RESUME)
+            entry = await _entry(tx, campaign)
+            await defer.let_go(tx, entry.lane)
+            begins_at = campaign.definition.scheduled_at
+            is_early = begins_at is not None and begins_at > now
+            if is_early and begins_at is not None:
+                await defer.hold(tx, entry.lane, SCHEDULED, begins_at)
+            test = entry.content.test
+            if test is not None and test.decides_at is not None and test.decides_at > now:
+                await defer.hold(tx, entry.lane, WAITS_FOR_WINNER, test.decides_at)
+            status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
+            return await self._move(tx, acting, Action.RESUME, campaign, status)
+
+    async def cancel(self, acting: Acting, campaign_id: str) -> Campaign:
+        """What was not sent is not sent any more; what was, stays in the report."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.CANCEL)
+            if campaign.status is not CampaignStatus.DRAFT:
+                await defer.hold(tx, (await _entry(tx, campaign)).lane, CANCELLED, UNTIL_TOLD)
+                # Open again where it was through but for its failures: what is left is to be emptied.
+                await change_entry(tx, campaign.key, walk_ended_at=now, completed_at=None)
+            return await self._move(tx, acting, Action.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now)
+
+    async def retry_failed(self, acting: Acting, campaign_id: str) -> tuple[Campaign, int]:
+        """Everyone whose mail failed gets all attempts again."""
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.RETRY_FAILED)
+            count = await failures.requeue(tx, (await _entry(tx, campaign)).lane, self._clock.now())
+            await change_entry(tx, campaign.key, completed_at=None)
+            await self._note(tx, acting, Action.RETRY_FAILED, campaign, messages=count)
+        return campaign, count
+
+    async def accept_failures(self, acting: Acting, campaign_id: str) -> Campaign:
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.ACCEPT_FAILURES)
+            if (await _entry(tx, campaign)).completed_at is None:
+                raise NotPossibleNow(
+                    "The campaign is still being sent; its failures can be accepted when it is through."
+                )
+            now = self._clock.now()
+            return await self._move(tx, acting, Action.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now)
+
+    async def edit_limits(self, acting: Acting, campaign_id: str, limits: CampaignLimits) -> Campaign:
+        """Takes effect within one batch, also while the campaign is being sent."""
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.EDIT_LIMITS)
+            definition = campaign.definition.model_copy(update={"limits": limits})
+            await self._change(tx, campaign, definition=_as_text(definition))
+            await change_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
+            if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
+                # What held it may hold it no longer; if it does, the next claim finds out.
+                await defer.let_go(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, WAITS_FOR_WINNER))
+            await self._note(tx, acting, Action.EDIT_LIMITS, campaign, limits=limits.model_dump(mode="json"))
+            return replace(campaign, definition=definition)
+
+    async def choose_winner(self, acting: Acting, campaign_id: str, version: str) -> Campaign:
+        """By a person's word, before or instead of the figures'."""
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.CHOOSE_WINNER)
+            entry = await _entry(tx, campaign)
+            if entry.walk_ended_at is None:
+                raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
+            await winner.decide(tx, entry, self._clock.now(), actor=acting.actor, name=version)
+            if campaign.status is CampaignStatus.PAUSED:
+                await defer.hold(tx, entry.lane, PAUSED, UNTIL_TOLD)
+            return campaign
+
+    async def extend(self, acting: Acting, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
+        """Also for whoever has joined since, and for another segment where one is named; nobody gets it twice."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await self._to_change(tx, acting, campaign_id, Action.EXTEND)
+            entry = await _entry(tx, campaign)
+            if entry.walk_ended_at is None or entry.content.test is not None:
+                raise NotPossibleNow("The campaign still goes through its audience: whoever joins now is met as well.")
+            if segment is not None:
+                wider = await with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
+                entry = replace(entry, content=replace(entry.content, filter=wider))
+            if not (newcomers := await count_newcomers(tx, entry, now)):
+                raise NotPossibleNow("Everyone in its audience has got the campaign.")
+            fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
+            planned = entry.recipients + newcomers
+            await change_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **fresh)
+            await self._change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
+            await self._note(tx, acting, Action.EXTEND, campaign, planned=newcomers, segment=segment)
+            return await _find(tx, campaign_id, acting.tenant_id), newcomers
+
+    async def test_send(
+        self, acting: Acting, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None
+    ) -> list[Accepted]:
+        """What readers would get, one mail for each version and address; none of them counts as the campaign's.
+
+        `as_contact` names the reader whose name and attributes fill the mail; without one, samples do.
+        """
+        campaign = await self.find(campaign_id, tenant_id=acting.tenant_id)
+        now = self._clock.now()
+        trial = Trial(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
+        mails = await trial_mails(self._database, self._templates, trial, now)
+        async with self._database.write() as tx:
+            accepted = await accept(tx, mails, now)
+            await self._note(tx, acting, Action.TEST, campaign, mails=len(mails))
+        return accepted
+
+    async def _place(self, tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:
+        rows = await tx.execute(
+            insert(queue_entries)
+            .values(
+                campaign_key=campaign.key,
+                tenant_id=campaign.tenant_id,
+                lane=0,
+                content=content,
+                limits=campaign.definition.limits.model_dump_json(by_alias=False),
+                planned=planned,
+                walked=0,
+                recipients=0,
+                walked_to="",
+                leased_until=0,
+                created_at=now,
+            )
+            .returning(queue_entries.c.id)
+        )
+        return int(rows[0].id)
+
+    async def _to_change(self, tx: Transaction, acting: Acting, campaign_id: str, action: Action) -> Campaign:
+        campaign = await _find(tx, campaign_id, acting.tenant_id, to_change=True)
+        _check(campaign, action)
+        return campaign
+
+    async def _move(
+        self,
+        tx: Transaction,
+        acting: Acting,
+        action: Action,
+        campaign: Campaign,
+        status: CampaignStatus,
+        **changes: Any,
+    ) -> Campaign:
+        await self._change(tx, campaign, status=status, **changes)
+        await self._note(tx, acting, action, campaign, before=campaign.status, after=status)
+        return await _find(tx, campaign.campaign_id, None)
+
+    async def _change(self, tx: Transaction, campaign: Campaign, **changes: Any) -> None:
+        changes["updated_at"] = self._clock.now()
+        await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
+
+    async def _note(self, tx: Transaction, acting: Acting, action: str, campaign: Campaign, **detail: Any) -> None:
+        await journal.note(
+            tx,
+            self._clock.now(),
+            actor=acting.actor,
+            action=f"campaign.{action}",
+            subject=campaign.campaign_id,
+            tenant_id=campaign.tenant_id,
+            detail={"name": campaign.name, **detail},
+        )
+
+
+def _check(campaign: Campaign, action: Action) -> None:
+    if campaign.status not in POSSIBLE[action]:
+        allowed = ", ".join(sorted(POSSIBLE[action]))
+        raise NotPossibleNow(
+            f"The campaign is {campaign.status}; `{action.replace('_', ' ')}` is possible while it is {allowed}."
+        )
+
+
+async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_change: bool = False) -> Campaign:
+    if not is_uuid(campaign_id):
+        raise NotFound
+    query = select(campaigns).where(campaigns.c.campaign_id == campaign_id)
+    if tenant_id is not None:
+        query = query.where(campaigns.c.tenant_id == tenant_id)
+    rows = await tx.execute(query.with_for_update() if to_change else query)
+    if not rows:
+        raise NotFound
+    return _campaign(rows[0])
+
+
+async def _entry(tx: Transaction, campaign: Campaign) -> Entry:
+    found = await entry_of(tx, campaign.key)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _as_text(definition: Definition) -> str:
+    return definition.model_dump_json(by_alias=True, exclude_none=True)
+
+
+def _campaign(row: Any) -> Campaign:
+    return Campaign(
+        key=row.id,
+        campaign_id=row.campaign_id,
+        tenant_id=row.tenant_id,
+        status=CampaignStatus(row.status),
+        definition=Definition.model_validate(orjson.loads(row.definition)),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

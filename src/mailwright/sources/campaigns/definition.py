@@ -1,0 +1,121 @@
+"""Definitions: what a person writes down about a campaign, field by field."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from mailwright.content.authoring import Format
+from mailwright.content.headers import unwritable
+from mailwright.domain import address
+from mailwright.domain.clock import Instant
+from mailwright.policies.hours import is_zone
+
+
+def _line(text: str) -> str:
+    if what := unwritable(text):
+        raise ValueError(f"contains {what}")
+    return text
+
+
+def _mailbox(text: str) -> str:
+    """`name@example.com` or `Name <name@example.com>`."""
+    inner = text[:-1].rpartition("<")[2] if text.endswith(">") else text
+    try:
+        address.parse(inner.strip())
+    except address.InvalidAddress as error:
+        raise ValueError(str(error)) from error
+    return _line(text)
+
+
+def _forwards(hours: str) -> str:
+    opens, closes = hours.split("-")
+    if opens >= closes:
+        raise ValueError("end after they begin, as in 09:00-18:00")
+    return hours
+
+
+def _zone(name: str) -> str:
+    if not is_zone(name):
+        raise ValueError("is not an IANA time zone, as Europe/Lisbon or UTC")
+    return name
+
+
+Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
+Subject = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
+Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
+ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+Hours = Annotated[
+    str,
+    Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$"),
+    AfterValidator(_forwards),
+]
+Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
+Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Content(Part):
+    """Written here, or a template by its id."""
+
+    subject: Subject | None = None
+    format: Format = Format.HTML
+    body: Annotated[str, Field(max_length=512 * 1024)] | None = None
+    text: Annotated[str, Field(max_length=512 * 1024)] | None = None
+    template_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Content":
+        if (self.body is None) == (self.template_id is None):
+            raise ValueError("give either a body or a templateId")
+        if self.body is not None and self.subject is None:
+            raise ValueError("a body needs a subject")
+        return self
+
+
+class CampaignLimits(Part):
+    """Of this campaign alone; the tenant's and the installation's hold besides."""
+
+    rate_per_second: Positive | None = None
+    rate_per_hour: Positive | None = None
+    daily_limit: Positive | None = None
+    working_hours: Hours | None = None
+    timezone: Zone | None = None
+    warmup: bool = False
+    in_readers_time_zone: bool = False  # the hours are those of each reader's own clock
+
+
+class Variant(Part):
+    """What is different in one version of an experiment."""
+
+    name: Line
+    subject: Subject | None = None
+    body: Annotated[str, Field(max_length=512 * 1024)] | None = None
+
+
+class Experiment(Part):
+    """A share of the audience gets the versions in turn; after a while the better one goes to everyone else."""
+
+    variants: Annotated[tuple[Variant, ...], Field(min_length=2, max_length=5)]
+    test_percent: Annotated[int, Field(ge=2, le=100)] = 20
+    wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
+    winner_by: Literal["opens", "clicks"] = "clicks"
+
+
+class Definition(Part):
+    """Everything but the campaign's state."""
+
+    name: Line
+    content: Content
+    lists: tuple[ListKey, ...] = ()
+    segment: ListKey | None = None
+    filter: dict[str, Any] | None = None
+    sender: Annotated[Sender | None, Field(alias="from")] = None
+    reply_to: Sender | None = None
+    variables: dict[str, Any] = {}
+    limits: CampaignLimits = CampaignLimits()
+    experiment: Experiment | None = None
+    scheduled_at: Instant | None = None

@@ -1,0 +1,97 @@
+"""Queue entries: a campaign's place in line, with what was frozen when it started."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Select, select, update
+
+from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import campaigns, queue_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One frozen form of the content: the template for each locale, `""` for everyone else."""
+
+    name: str
+    subject: str
+    templates: dict[str, int]
+    share: int  # of a hundred people, in the order of addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Only a part of the audience gets the versions; everyone else waits for the better one."""
+
+    winner_by: str
+    wait: Instant
+    decides_at: Instant | None = None  # known once the part has got its mail
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What a campaign says, and to whom, as it was when it started."""
+
+    versions: tuple[Version, ...]
+    payload: dict[str, Any]  # the same in every message: sender, reply-to, the campaign's own variables
+    lists: tuple[str, ...]
+    filter: dict[str, Any] | None
+    test: Test | None = None  # None without an experiment, and once it is decided
+
+    def as_text(self) -> str:
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def read(cls, text: str) -> "Frozen":
+        found = orjson.loads(text)
+        versions = tuple(Version(**version) for version in found["versions"])
+        test = Test(**found["test"]) if found.get("test") else None
+        return cls(versions, found["payload"], tuple(found["lists"]), found["filter"], test)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    id: int
+    campaign_key: int
+    campaign_id: str
+    campaign_status: CampaignStatus
+    tenant_id: int
+    lane: int
+    content: Frozen
+    planned: int
+    walked: int
+    recipients: int
+    walked_to: str
+    walk_ended_at: Instant | None
+    leased_until: Instant
+    completed_at: Instant | None
+
+
+async def entry_of(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> Entry | None:
+    """`to_change`: nobody else changes it before this transaction ends."""
+    if to_change:
+        # Whoever changes a campaign or its place takes the campaign's row first: nobody waits for each other.
+        await tx.execute(select(campaigns.c.id).where(campaigns.c.id == campaign_key).with_for_update())
+    rows = await tx.execute(_entries().where(queue_entries.c.campaign_key == campaign_key))
+    return _entry(rows[0]) if rows else None
+
+
+async def change_entry(tx: Transaction, campaign_key: int, **changes: Any) -> None:
+    await tx.execute(update(queue_entries).where(queue_entries.c.campaign_key == campaign_key).values(**changes))
+
+
+def _entries() -> Select[Any]:
+    return select(
+        *(column for column in queue_entries.c if column.name in Entry.__slots__),
+        campaigns.c.campaign_id,
+        campaigns.c.status.label("campaign_status"),
+    ).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
+
+
+def _entry(row: Any) -> Entry:
+    fields = dict(row._mapping)
+    status = CampaignStatus(row.campaign_status)
+    return Entry(**{**fields, "content": Frozen.read(fields["content"]), "campaign_status": status})

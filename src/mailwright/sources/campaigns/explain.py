@@ -1,0 +1,302 @@
+"""Explaining a campaign: why it is not sent yet, which rule, until when, what would change it, and what it then does.
+
+The reason and its end are read where they were written; nobody computes another. Only whose rule it was is looked up.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.errors import NotFound
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.permits import QUOTA_EXHAUSTED, Level
+from mailwright.outbox.explain import OPTIONS, RULES, at_moment, moment
+from mailwright.outbox.ledger import LOOK_AT_COUNTERS
+from mailwright.outbox.limits import Defaults, rules_in_force
+from mailwright.outbox.workers import Presence, present
+from mailwright.policies.hours import outside_hours
+from mailwright.policies.rates import windows
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.simulation import Course
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
+
+LANE_COUNTS = statement(__package__, "lane_counts")
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignExplanation:
+    campaign_id: str
+    sentence: str
+    state: str
+    reason: str | None = None  # the rule's own name, for programs
+    until: Instant | None = None
+    what_would_change: str | None = None
+    then: str | None = None  # what it does once it may
+
+    def as_dict(self) -> dict[str, str | None]:
+        return {
+            "campaignId": self.campaign_id,
+            "sentence": self.sentence,
+            "state": self.state,
+            "reason": self.reason,
+            "until": isoformat(self.until),
+            "whatWouldChange": self.what_would_change,
+            "then": self.then,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that an explanation is made from."""
+
+    campaign: Any  # its row, with its place in line and its hold where it has them
+    counts: Any  # None before it has a place
+    now: Instant
+    workers: list[Presence]
+    goes_after: str | None  # the campaign of the same tenant that is before it
+    holder: Level | None  # whose rule holds it: its own or its tenant's
+    course: Course | None
+
+    @property
+    def left(self) -> int:
+        return 0 if self.counts is None else int(self.counts.waiting + self.counts.sending)
+
+
+async def explain_campaign(
+    database: Database, clock: Clock, defaults: Defaults, campaign_id: str, *, tenant_id: int | None
+) -> CampaignExplanation:
+    """Another tenant's campaign is not found, like one that never was. None is an operator, who sees all tenants'."""
+    if not is_uuid(campaign_id):
+        raise NotFound
+    now = clock.now()
+    rules = await rules_in_force(database, defaults)
+    async with database.read() as tx:
+        row = await _row(tx, campaign_id, tenant_id, now)
+        is_in_line = row.lane is not None and row.completed_at is None
+        counts = None if row.lane is None else (await tx.run(LANE_COUNTS, lane=row.lane))[0]
+        goes_after = await _goes_after(tx, row, now) if is_in_line else None
+        levels = rules.levels(row.tenant_id, row.lane or 0)
+        holder = await _holder(tx, levels, row.defer_reason, now) if row.deferred_until is not None else None
+    course = None
+    if is_in_line:
+        told = await forecast(database, clock, defaults, tenant_id=row.tenant_id)
+        course = next((each for each in told.courses if each.campaign_id == campaign_id), None)
+    workers = await present(database, now)
+    return explanation(Facts(row, counts, now, workers, goes_after, holder, course))
+
+
+def explanation(facts: Facts) -> CampaignExplanation:
+    """The rules, apart from the database: the first that applies is the one that the campaign waits for."""
+    campaign = facts.campaign
+    match CampaignStatus(campaign.status):
+        case CampaignStatus.DRAFT:
+            start = f"`mailwright campaign start {campaign.campaign_id}`."
+            return _answer(facts, "draft", "It is a draft: nobody has started it.", change=start)
+        case CampaignStatus.SENT:
+            when = f" It ended {at_moment(campaign.finished_at, facts.now)}." if campaign.finished_at else ""
+            return _answer(facts, "sent", f"It is not waiting: it was sent.{when}")
+        case CampaignStatus.CANCELLED:
+            sentence = "It is not waiting: it was cancelled, and what had not been sent is not sent any more."
+            return _answer(facts, "cancelled", sentence)
+        case CampaignStatus.READY | CampaignStatus.SENDING | CampaignStatus.PAUSED:
+            return _unfinished(facts)
+
+
+def _unfinished(facts: Facts) -> CampaignExplanation:
+    campaign = facts.campaign
+    if campaign.completed_at is not None:
+        return _through(facts)
+    if campaign.deferred_until is not None:
+        return _HELD.get(campaign.defer_reason, _held)(facts)
+    if not facts.workers:
+        return _answer(
+            facts,
+            "no_worker",
+            "It may be sent, but no worker is running.",
+            reason="no_worker",
+            change="Start a worker: `mailwright worker`, or `mailwright serve`, which has one.",
+        )
+    if facts.goes_after is not None:
+        return _answer(
+            facts,
+            "in_line",
+            f"It is in line: the campaign {facts.goes_after} of the same tenant goes first.",
+            reason="in_line",
+            until=facts.course.starts_at if facts.course else None,
+            change="Its turn; a pause of the campaigns before it brings it forward.",
+        )
+    return _answer(facts, "sending", f"It is being sent: {_mails(facts.left)} left.")
+
+
+def _through(facts: Facts) -> CampaignExplanation:
+    """Nothing waits any more, and still it is not sent: some did not get it, or nobody knows whether they did."""
+    counts, campaign_id = facts.counts, facts.campaign.campaign_id
+    if counts.failed:
+        return _answer(
+            facts,
+            "failures",
+            f"It is through, but {counts.failed:,} of its readers did not get it.",
+            reason="failures",
+            change=f"`mailwright campaign retry-failed {campaign_id}` tries them again, "
+            f"`mailwright campaign accept-failures {campaign_id}` ends it.",
+        )
+    return _answer(
+        facts,
+        "in_doubt",
+        f"It is through, but of {_mails(counts.in_doubt)} nobody knows yet whether the provider has them.",
+        reason="in_doubt",
+        change="The provider's reports, or your own word: `mailwright message resolve`.",
+    )
+
+
+def _held(facts: Facts) -> CampaignExplanation:
+    campaign, reason = facts.campaign, facts.campaign.defer_reason
+    is_own = facts.holder is not None and facts.holder.owner.startswith("campaign-")
+    whose = "its own" if is_own else f"the tenant {campaign.tenant}'s"
+    rule = RULES.get(reason, reason).removeprefix("the ")
+    option = OPTIONS.get(reason, "…")
+    where = f"campaign limits {campaign.campaign_id}" if is_own else f"tenant set {campaign.tenant} {option}"
+    return _answer(
+        facts,
+        "held",
+        f"It is held by {whose} {rule} until {moment(campaign.deferred_until, facts.now)}.",
+        reason=reason,
+        until=campaign.deferred_until,
+        change=f"That moment, or another limit: `mailwright {where}`.",
+    )
+
+
+def _quota_used_up(facts: Facts) -> CampaignExplanation:
+    until = facts.campaign.deferred_until
+    return _answer(
+        facts,
+        "held",
+        f"The providers have no quota left; they are asked again {at_moment(until, facts.now)}.",
+        reason=QUOTA_EXHAUSTED,
+        until=until,
+        change="More quota with the provider; `mailwright quota --sync` asks at once.",
+    )
+
+
+def _paused(facts: Facts) -> CampaignExplanation:
+    resume = f"`mailwright campaign resume {facts.campaign.campaign_id}`."
+    return _answer(facts, "paused", "It is paused, and keeps its place in line.", reason=PAUSED, change=resume)
+
+
+def _scheduled(facts: Facts) -> CampaignExplanation:
+    until = facts.campaign.deferred_until
+    sentence = f"It is scheduled: it begins {at_moment(until, facts.now)}."
+    cancel = f"`mailwright campaign cancel {facts.campaign.campaign_id}` withdraws it; nothing sends it earlier."
+    return _answer(facts, "scheduled", sentence, reason=SCHEDULED, until=until, change=cancel)
+
+
+def _waits_for_winner(facts: Facts) -> CampaignExplanation:
+    until = facts.campaign.deferred_until
+    sentence = (
+        f"It was tried on a part of its readers; the better version is chosen {at_moment(until, facts.now)} and then "
+        "goes to everyone else."
+    )
+    change = "That moment, or your own choice of the winner."
+    return _answer(facts, "held", sentence, reason=WAITS_FOR_WINNER, until=until, change=change)
+
+
+_HELD: Mapping[str, Callable[[Facts], CampaignExplanation]] = {
+    PAUSED: _paused,
+    SCHEDULED: _scheduled,
+    WAITS_FOR_WINNER: _waits_for_winner,
+    QUOTA_EXHAUSTED: _quota_used_up,
+}
+
+
+# What is asked of the database.
+
+
+async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: Instant) -> Any:
+    query = (
+        select(
+            campaigns,
+            tenants.c.name.label("tenant"),
+            queue_entries.c.lane,
+            queue_entries.c.completed_at,
+            holds.c.defer_reason,
+            holds.c.deferred_until,
+        )
+        .join(tenants, tenants.c.id == campaigns.c.tenant_id)
+        .outerjoin(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
+        .outerjoin(holds, (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now))
+        .where(campaigns.c.campaign_id == campaign_id)
+    )
+    if tenant_id is not None:
+        query = query.where(campaigns.c.tenant_id == tenant_id)
+    rows = await tx.execute(query)
+    if not rows:
+        raise NotFound
+    return rows[0]
+
+
+async def _goes_after(tx: Transaction, row: Any, now: Instant) -> str | None:
+    """The first of the tenant's campaigns that may go now, where that is another."""
+    rows = await tx.execute(
+        select(campaigns.c.name)
+        .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
+        .outerjoin(holds, (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now))
+        .where(
+            queue_entries.c.tenant_id == row.tenant_id,
+            queue_entries.c.completed_at.is_(None),
+            queue_entries.c.lane < row.lane,
+            holds.c.lane.is_(None),
+        )
+        .order_by(queue_entries.c.lane)
+        .limit(1)
+    )
+    return rows[0].name if rows else None
+
+
+async def _holder(tx: Transaction, levels: tuple[Level, ...], reason: str, now: Instant) -> Level | None:
+    """Whose rule of this name is used up or closed; the campaign's own where it is both's."""
+    for level in reversed(levels):
+        if reason == "outside_hours" and outside_hours(level.limits, is_bulk=True, now=now) is not None:
+            return level
+        for window in windows(level.limits, level.owner, now):
+            if window.reason == reason:
+                names = [{"name": name} for name in (window.name, *(beside.name for beside in window.beside))]
+                used = sum(int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names))
+                if used >= window.limit:
+                    return level
+    return levels[0]
+
+
+# Words.
+
+
+def _answer(
+    facts: Facts,
+    state: str,
+    sentence: str,
+    *,
+    reason: str | None = None,
+    until: Instant | None = None,
+    change: str | None = None,
+) -> CampaignExplanation:
+    return CampaignExplanation(facts.campaign.campaign_id, sentence, state, reason, until, change, _then(facts))
+
+
+def _then(facts: Facts) -> str | None:
+    """What the forecast says it does once it may."""
+    course = facts.course
+    if course is None or course.starts_at is None:
+        return None
+    begins = "It goes on" if course.starts_at <= facts.now else f"It goes on {at_moment(course.starts_at, facts.now)}"
+    if course.finishes_at is None:
+        return f"{begins} and does not end within a year."
+    return f"{begins} and ends {at_moment(course.finishes_at, facts.now)}, with {_mails(course.remaining)} to send."
+
+
+def _mails(number: int) -> str:
+    return "1 mail" if number == 1 else f"{number:,} mails"

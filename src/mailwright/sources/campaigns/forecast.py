@@ -1,0 +1,163 @@
+"""The forecast: when each campaign in line begins and ends, and which rule holds it at each point.
+
+What waits, the counters, the limits and the quota are read as they are now; the rest is the simulation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import select
+
+from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.permits import Held, Level
+from mailwright.outbox.ledger import LOOK_AT_COUNTERS
+from mailwright.outbox.limits import Defaults, Rules, rules_in_force
+from mailwright.outbox.workers import sending_rate
+from mailwright.sources.campaigns.simulation import (
+    YEAR,
+    Conditions,
+    Course,
+    Queued,
+    Span,
+    in_short,
+    needed_counters,
+    simulate,
+)
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
+
+STILL_TO_SEND = statement(__package__, "still_to_send")
+
+# Where nothing is being sent, nobody can measure how fast it goes. A worker does more with most providers.
+ASSUMED_RATE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    computed_at: Instant
+    looked_until: Instant
+    rate: float  # mails per second where nothing limits them
+    is_rate_measured: bool
+    courses: tuple[Course, ...]
+    assumptions: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "computedAt": isoformat(self.computed_at),
+            "lookedUntil": isoformat(self.looked_until),
+            "ratePerSecond": round(self.rate, 3),
+            "isRateMeasured": self.is_rate_measured,
+            "assumptions": list(self.assumptions),
+            "campaigns": [_course(course) for course in self.courses],
+        }
+
+
+async def forecast(
+    database: Database,
+    clock: Clock,
+    defaults: Defaults,
+    *,
+    tenant_id: int | None,
+    measured_rate: float | None = None,
+    horizon: Instant = YEAR,
+) -> Forecast:
+    """Of one tenant's campaigns, or of all. Others' campaigns share workers and quota, so they are simulated too."""
+    now = clock.now()
+    measured = await sending_rate(database, now) if measured_rate is None else measured_rate
+    rules = await rules_in_force(database, defaults)
+    async with database.read() as tx:
+        line = await _line(tx, rules, now)
+        names = [{"name": name} for name in sorted(needed_counters(line, rules.quota, now))]
+        used = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
+    rate = measured if measured > 0 else ASSUMED_RATE
+    outlook = simulate(line, Conditions(now, rate, used, rules.quota, horizon))
+    return Forecast(
+        computed_at=now,
+        looked_until=outlook.looked_until
+        if any(each.finishes_at is None for each in outlook.courses)
+        else now + horizon,
+        rate=rate,
+        is_rate_measured=measured > 0,
+        courses=tuple(each for each in outlook.courses if tenant_id in (None, each.tenant_id)),
+        assumptions=tuple(_assumptions(line, rules, is_rate_measured=measured > 0)),
+    )
+
+
+async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[Queued]:
+    """In the order in which they go."""
+    left = {row.lane: row.waiting + row.sending for row in await tx.run(STILL_TO_SEND)}
+    held = (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now)
+    rows = await tx.execute(
+        select(
+            campaigns.c.campaign_id,
+            campaigns.c.name,
+            queue_entries,
+            tenants.c.weight,
+            holds.c.defer_reason,
+            holds.c.deferred_until,
+        )
+        .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
+        .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
+        .outerjoin(holds, held)
+        .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
+        .order_by(queue_entries.c.id)
+    )
+    return [_queued(row, rules, left.get(row.lane, 0)) for row in rows]
+
+
+def _queued(row: Any, rules: Rules, left: int) -> Queued:
+    # Whoever the walk has not met yet is still to come.
+    coming = max(0, row.planned - row.walked) if row.walk_ended_at is None else 0
+    tenant, *own = rules.levels(row.tenant_id, row.lane)
+    return Queued(
+        campaign_id=row.campaign_id,
+        name=row.name,
+        tenant_id=row.tenant_id,
+        remaining=left + coming,
+        tenant=tenant,
+        own=_by_the_senders_clock(own[0]) if own else None,
+        weight=row.weight,
+        held=None if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
+    )
+
+
+def _by_the_senders_clock(level: Level) -> Level:
+    """Readers' own zones are as many clocks as there are readers; the sender's stands for all."""
+    return Level(level.owner, replace(level.limits, in_readers_zone=False))
+
+
+def _assumptions(line: list[Queued], rules: Rules, *, is_rate_measured: bool) -> list[str]:
+    found = ["Nothing else is sent meanwhile, no limit changes, and providers take what they are handed."]
+    if not is_rate_measured:
+        found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")
+    if any(level.limits.in_readers_zone for level in rules.campaigns.values()):
+        found.append("Readers are all taken to live in the sender's time zone.")
+    if line and rules.quota is not None:
+        found.append(
+            "The providers' quota is taken to open again a day after they told of it."
+            if rules.quota.per_day is not None
+            else "The providers' quota is not taken to grow again, as they do not tell when it does."
+        )
+    return found
+
+
+def _course(course: Course) -> dict[str, Any]:
+    return {
+        "campaignId": course.campaign_id,
+        "name": course.name,
+        "remaining": course.remaining,
+        "startsAt": isoformat(course.starts_at),
+        "finishesAt": isoformat(course.finishes_at),
+        "segments": [_segment(span) for span in in_short(course.spans)],
+    }
+
+
+def _segment(span: Span) -> dict[str, Any]:
+    return {
+        "from": isoformat(span.begins_at),
+        "to": isoformat(span.ends_at),
+        "sending": span.sent,
+        "reason": span.reason,
+    }

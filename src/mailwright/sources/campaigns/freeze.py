@@ -1,0 +1,317 @@
+"""Freezing: what a campaign will say and to whom, checked as a whole and fixed at its start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, func, or_, select
+
+from mailwright.audience.segments import audience, lacks
+from mailwright.content.preflight import Facts, Finding, Level, preflight
+from mailwright.content.store import TemplateStore, latest_by_locale
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.variables import STANDARD
+from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.locales import EVERYONE
+from mailwright.domain.unsubscribe import GENERAL
+from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.entries import Frozen, Test, Version
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import contacts, lists, segments
+
+NO_FACTS = Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    field: str
+    code: str
+    message: str
+
+
+class Refused(MailwrightError):
+    """The campaign cannot start."""
+
+    code = "CAMPAIGN_REFUSED"
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(f"{each.field}: {each.message}" for each in problems), field=problems[0].field)
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Startable:
+    content: Frozen
+    planned: int
+    warnings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What readers of one locale get, compiled. A key where it is a template's version as it stands."""
+
+    subject: str
+    html: str
+    text: str | None
+    key: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One version of the content, not yet stored; one of its texts is for everyone."""
+
+    name: str
+    texts: Mapping[str, Text]
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All that can be said of a campaign before it starts, and what it would send to how many."""
+
+    problems: tuple[Problem, ...]
+    warnings: tuple[Finding, ...]
+    drafts: tuple[Draft, ...]
+    filter: dict[str, Any] | None
+    planned: int
+
+
+async def freeze(
+    database: Database,
+    store: TemplateStore,
+    definition: Definition,
+    *,
+    tenant_id: int,
+    campaign_id: str,
+    now: Instant,
+    facts: Facts = NO_FACTS,
+) -> Startable:
+    """Everything that is wrong is told at once; nothing is stored before all of it is right."""
+    examined = await examine(database, store, definition, tenant_id=tenant_id, now=now, facts=facts)
+    if examined.problems:
+        raise Refused(list(examined.problems))
+    versions = [await _stored(store, tenant_id, campaign_id, draft) for draft in examined.drafts]
+    content = Frozen(
+        tuple(versions), _payload(campaign_id, definition), definition.lists, examined.filter, _test(definition)
+    )
+    return Startable(content, examined.planned, examined.warnings)
+
+
+async def examine(
+    database: Database,
+    store: TemplateStore,
+    definition: Definition,
+    *,
+    tenant_id: int,
+    now: Instant,
+    facts: Facts = NO_FACTS,
+) -> Examined:
+    """What starting would say, without starting."""
+    problems: list[Problem] = []
+    warnings: dict[Finding, None] = {}
+    bodies = await _bodies(store, tenant_id, definition, problems)
+    async with database.read() as tx:
+        filter_ = await _filter(tx, tenant_id, definition, problems)
+        await _check_lists(tx, tenant_id, definition, problems)
+        drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
+        people = _people(tenant_id, definition, filter_, now, problems)
+        planned = int((await tx.execute(select(func.count()).select_from(contacts).where(people)))[0][0])
+        if planned == 0 and not problems:
+            problems.append(Problem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience"))
+        for text, locale in {text: locale for draft in drafts for locale, text in draft.texts.items()}.items():
+            found = preflight(subject=text.subject, html=text.html, text=text.text, facts=facts)
+            problems += [_problem(each) for each in found if each.level is Level.BLOCKS]
+            warnings.update(dict.fromkeys(each for each in found if each.level is Level.WARNS))
+            readers = people & _reads(locale) if locale else people
+            problems += await _missing_variables(tx, text, definition.variables, people=readers, planned=planned)
+    return Examined(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
+
+
+async def with_segment(
+    tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str
+) -> dict[str, Any] | None:
+    """A campaign's own filter, widened by a segment. Where it has none, everyone is in its audience already."""
+    saved = await _saved(tx, tenant_id, segment)
+    if saved is None:
+        raise InvalidInput(f"there is no segment {segment}", field="segment")
+    return None if filter_ is None else {"any": [filter_, saved]}
+
+
+def _payload(campaign_id: str, definition: Definition) -> dict[str, Any]:
+    """What is the same in every message; the reader's own part is read when the message is claimed."""
+    payload: dict[str, Any] = {"campaign": campaign_id, "variables": definition.variables}
+    if definition.sender is not None:
+        payload["from"] = definition.sender
+    if definition.reply_to is not None:
+        payload["replyTo"] = definition.reply_to
+    return payload
+
+
+def _test(definition: Definition) -> Test | None:
+    """None where there is nobody left for a winner: then the versions share the whole audience."""
+    experiment = definition.experiment
+    if experiment is None or experiment.test_percent == 100:
+        return None
+    return Test(experiment.winner_by, experiment.wait_minutes * MINUTE)
+
+
+async def _filter(
+    tx: Transaction, tenant_id: int, definition: Definition, problems: list[Problem]
+) -> dict[str, Any] | None:
+    if definition.segment is None:
+        return definition.filter
+    saved = await _saved(tx, tenant_id, definition.segment)
+    if saved is None:
+        problems.append(Problem("segment", "UNKNOWN_SEGMENT", f"there is no segment {definition.segment}"))
+        return None
+    return saved if definition.filter is None else {"all": [saved, definition.filter]}
+
+
+async def _saved(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any] | None:
+    mine = (segments.c.tenant_id == tenant_id) & (segments.c.segment_key == segment)
+    rows = await tx.execute(select(segments.c.filter).where(mine))
+    found: dict[str, Any] | None = orjson.loads(rows[0].filter) if rows else None
+    return found
+
+
+def _people(
+    tenant_id: int, definition: Definition, filter_: dict[str, Any] | None, now: Instant, problems: list[Problem]
+) -> ColumnElement[bool]:
+    try:
+        return audience(tenant_id, definition.lists, filter_, now)
+    except InvalidInput as error:
+        problems.append(Problem(error.field or "filter", error.code, str(error)))
+        return audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
+
+
+async def _check_lists(tx: Transaction, tenant_id: int, definition: Definition, problems: list[Problem]) -> None:
+    if not definition.lists and definition.segment is None and definition.filter is None:
+        problems.append(Problem("lists", "NO_AUDIENCE", "name a list, a segment or a filter: who is it for?"))
+    wanted = set(definition.lists) - {GENERAL}
+    known = await tx.execute(
+        select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
+    )
+    for missing in sorted(wanted - {row.list_key for row in known}):
+        problems.append(Problem("lists", "UNKNOWN_LIST", f"there is no list {missing}"))
+
+
+async def _bodies(
+    store: TemplateStore, tenant_id: int, definition: Definition, problems: list[Problem]
+) -> dict[str, str | None]:
+    """What the campaign itself says, compiled, by the field that says it. None where that failed."""
+    written = {"content.body": definition.content.body}
+    for number, variant in enumerate(definition.experiment.variants if definition.experiment else ()):
+        written[_variant_body(number)] = variant.body
+    compiled: dict[str, str | None] = {}
+    for field, body in written.items():
+        if body is None:
+            continue
+        try:
+            compiled[field] = await store.compiled(tenant_id, body, definition.content.format, title=definition.name)
+        except TemplateFailed as error:
+            problems.append(Problem(field, error.code, str(error)))
+            compiled[field] = None
+    return compiled
+
+
+async def _drafts(
+    tx: Transaction,
+    tenant_id: int,
+    definition: Definition,
+    bodies: Mapping[str, str | None],
+    problems: list[Problem],
+) -> list[Draft]:
+    """One for each version; a version that says nothing of its own says what the campaign says."""
+    base = await _base(tx, tenant_id, definition, bodies, problems)
+    if not base:
+        return []
+    experiment = definition.experiment
+    if experiment is None:
+        return [Draft("", base, 100)]
+    share, rest = divmod(experiment.test_percent, len(experiment.variants))
+    drafts: list[Draft] = []
+    for number, variant in enumerate(experiment.variants):
+        texts = base if variant.subject is None else _with_subject(base, variant.subject)
+        if html := bodies.get(_variant_body(number)):
+            everyone = texts[EVERYONE]
+            texts = {EVERYONE: Text(everyone.subject, html, everyone.text)}
+        drafts.append(Draft(variant.name, texts, share + (number < rest)))
+    return drafts
+
+
+async def _base(
+    tx: Transaction,
+    tenant_id: int,
+    definition: Definition,
+    bodies: Mapping[str, str | None],
+    problems: list[Problem],
+) -> dict[str, Text]:
+    content = definition.content
+    if content.template_id is None:
+        html = bodies["content.body"]
+        return {} if html is None else {EVERYONE: Text(content.subject or "", html, content.text)}
+    found = await latest_by_locale(tx, tenant_id, content.template_id)
+    if not found:
+        problem = f"there is no template {content.template_id}"
+        problems.append(Problem("content.templateId", "UNKNOWN_TEMPLATE", problem))
+        return {}
+    texts = {locale: Text(each.subject, each.html, each.text, each.key) for locale, each in found.items()}
+    return texts if content.subject is None else _with_subject(texts, content.subject)
+
+
+def _with_subject(texts: Mapping[str, Text], subject: str) -> dict[str, Text]:
+    """A subject that the campaign itself gives is the subject for every locale."""
+    return {locale: replace(text, subject=subject, key=None) for locale, text in texts.items()}
+
+
+def _variant_body(number: int) -> str:
+    return f"experiment.variants[{number}].body"
+
+
+def _problem(found: Finding) -> Problem:
+    return Problem(_FIELDS[found.where], found.code, found.sentence)
+
+
+_FIELDS = {"subject": "content.subject", "html": "content.body", "text": "content.text", "sender": "from"}
+
+
+def _reads(locale: str) -> ColumnElement[bool]:
+    """People whose locale is this one or a narrower one."""
+    theirs = func.lower(contacts.c.locale)
+    return or_(theirs == locale.lower(), theirs.like(f"{locale.lower()}-%"))
+
+
+async def _missing_variables(
+    tx: Transaction, text: Text, given: Mapping[str, Any], *, people: ColumnElement[bool], planned: int
+) -> list[Problem]:
+    """A variable that nobody gives must be an attribute that everyone in the audience has."""
+    try:
+        template = Template(subject=text.subject, html=text.html, text=text.text)
+    except TemplateFailed:
+        return []  # told already
+    problems = []
+    for variable in sorted(template.required_variables - STANDARD.keys() - given.keys()):
+        rows = await tx.execute(select(func.count()).select_from(contacts).where(people, lacks(variable)))
+        if missing := int(rows[0][0]):
+            message = f"{{{{ {variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"
+            problems.append(Problem("variables", "MISSING_VARIABLE", message))
+    return problems
+
+
+async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft: Draft) -> Version:
+    """Versions of templates never change, so they are only noted; what the campaign says itself is stored for it."""
+    name = f"campaign:{campaign_id}:{draft.name}" if draft.name else f"campaign:{campaign_id}"
+    keys: dict[str, int] = {}
+    for locale, text in sorted(draft.texts.items()):  # the one for everyone first
+        if text.key is not None:
+            keys[locale] = text.key
+            continue
+        stored = await store.put(
+            tenant_id, name[:100], subject=text.subject, html=text.html, text=text.text, locale=locale
+        )
+        keys[locale] = stored.key
+    # The narrowest first: whoever reads `pt-BR` is met by it before `pt`.
+    narrowest_first = dict(sorted(keys.items(), key=lambda each: -len(each[0])))
+    return Version(draft.name, draft.texts[EVERYONE].subject, narrowest_first, draft.share)

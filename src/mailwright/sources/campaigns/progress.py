@@ -1,0 +1,157 @@
+"""Progress: how far a campaign is, straight from the queue. Nobody computes a reason of their own."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from mailwright.domain.campaign import CampaignStatus, QueueStatus
+from mailwright.domain.clock import Clock, Instant
+from mailwright.outbox.workers import sending_rate
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaigns, holds, queue_entries
+
+LANE_COUNTS = statement(__package__, "lane_counts")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    planned: int
+    recipients: int  # as many as have become messages so far
+    waiting: int
+    sending: int
+    sent: int
+    failed: int
+    withdrawn: int  # left, or were deleted, before their turn
+    in_doubt: int
+    closed_unknown: int
+    cancelled: int
+
+    @property
+    def done(self) -> int:
+        return self.sent + self.failed + self.withdrawn + self.in_doubt + self.closed_unknown + self.cancelled
+
+    @property
+    def percent(self) -> float:
+        total = max(self.planned, self.recipients)
+        return round(100 * self.done / total, 1) if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A campaign's queue entry as people see it."""
+
+    campaign_id: str
+    name: str
+    tenant_id: int
+    lane: int
+    campaign_status: CampaignStatus
+    status: QueueStatus
+    defer_reason: str | None
+    deferred_until: Instant | None
+    is_walked: bool
+    planned: int
+    recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What a page that watches the queue shows."""
+
+    active: Place | None
+    counts: Counts | None
+    rate: float
+    eta: Instant | None
+    queued: int
+    next_campaign_at: Instant | None
+    reason: str | None
+    next_run_at: Instant | None
+
+
+async def places(tx: Transaction, now: Instant, *, tenant_id: int | None) -> list[Place]:
+    """Everything in line, in its order."""
+    query = _places(now).where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
+    if tenant_id is not None:
+        query = query.where(queue_entries.c.tenant_id == tenant_id)
+    return [_place(row) for row in await tx.execute(query.order_by(queue_entries.c.id))]
+
+
+async def place_of_campaign(tx: Transaction, campaign_key: int, now: Instant) -> Place | None:
+    rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key == campaign_key))
+    return _place(rows[0]) if rows else None
+
+
+async def counts(tx: Transaction, place: Place) -> Counts:
+    [row] = await tx.run(LANE_COUNTS, lane=place.lane)
+    elsewhere = sum(row)
+    return Counts(place.planned, place.recipients, **row._mapping, sent=place.recipients - elsewhere)
+
+
+async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Poll:
+    now = clock.now()
+    async with database.read() as tx:
+        line = await places(tx, now, tenant_id=tenant_id)
+        active = _active(line)
+        found = await counts(tx, active) if active is not None else None
+    rate = await sending_rate(database, now)
+    waiting = [each for each in line if each is not active]
+    upcoming = [each.deferred_until for each in waiting if each.deferred_until is not None]
+    left = found.waiting + found.sending if found is not None else 0
+    is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
+    return Poll(
+        active=active,
+        counts=found,
+        rate=rate,
+        eta=now + round(left / rate * 1000) if is_moving else None,
+        queued=len(waiting),
+        next_campaign_at=min(upcoming, default=None),
+        reason=active.defer_reason if active else None,
+        next_run_at=active.deferred_until if active else None,
+    )
+
+
+def _active(line: list[Place]) -> Place | None:
+    """The one that is being sent; where all wait, the one whose wait ends first."""
+    moving = [each for each in line if each.status is QueueStatus.PROCESSING]
+    if moving:
+        return moving[0]
+    return min(line, key=lambda each: each.deferred_until or 0, default=None)
+
+
+def _places(now: Instant) -> Select[Any]:
+    held = (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now)
+    return (
+        select(
+            campaigns.c.campaign_id,
+            campaigns.c.name,
+            campaigns.c.status.label("campaign_status"),
+            queue_entries,
+            holds.c.defer_reason,
+            holds.c.deferred_until,
+        )
+        .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
+        .outerjoin(holds, held)
+    )
+
+
+def _place(row: Any) -> Place:
+    return Place(
+        campaign_id=row.campaign_id,
+        name=row.name,
+        tenant_id=row.tenant_id,
+        lane=row.lane,
+        campaign_status=CampaignStatus(row.campaign_status),
+        status=_status(row),
+        defer_reason=row.defer_reason,
+        deferred_until=row.deferred_until,
+        is_walked=row.walk_ended_at is not None,
+        planned=row.planned,
+        recipients=row.recipients,
+    )
+
+
+def _status(row: Any) -> QueueStatus:
+    if row.completed_at is not None:
+        return QueueStatus.COMPLETED
+    return QueueStatus.PROCESSING if row.deferred_until is None else QueueStatus.PENDING

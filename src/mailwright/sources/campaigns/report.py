@@ -1,0 +1,50 @@
+"""The report of a campaign: what became of every recipient's mail, in the order of addresses, however many they are."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, select, tuple_
+
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries, messages
+
+PAGE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """In the words of the columns of a report."""
+
+    email: str
+    status: str
+    error_message: str | None
+    message_id: str
+    sent_at: Instant | None
+
+
+async def rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[Row]:
+    """Page by page, so that a million rows need no more memory than one page; each page is as things stand then."""
+    last: tuple[str, int] = ("", 0)
+    while True:
+        async with database.read() as tx:
+            found = await tx.execute(_page(campaign_key, last, status))
+        for row in found:
+            yield Row(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at)
+        if len(found) < PAGE:
+            return
+        last = (found[-1].to_email, found[-1].id)
+
+
+def _page(campaign_key: int, last: tuple[str, int], status: str | None) -> Select[Any]:
+    m, d = messages.c, deliveries.c
+    after = tuple_(m.to_email, m.id) > last
+    query = (
+        select(m.id, m.to_email, m.outbox_id, d.status, d.error_reason, d.sent_at)
+        .join(deliveries, d.message_key == m.id)
+        .where(m.campaign_key == campaign_key, after)
+    )
+    if status is not None:
+        query = query.where(d.status == status)
+    return query.order_by(m.to_email, m.id).limit(PAGE)

@@ -1,0 +1,18 @@
+-- Where the messages of one campaign stand, from indexes that hold only what is not yet done or went wrong; each
+-- condition is word for word its index's. All others of its messages were sent. Whoever left, or was deleted, before
+-- their turn is no failure.
+SELECT waiting.waiting, sending.sending, rare.failed, rare.withdrawn, rare.in_doubt, rare.closed_unknown, rare.cancelled
+FROM
+  (SELECT count(*) AS waiting FROM deliveries
+   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane) AS waiting,
+  (SELECT count(*) AS sending FROM deliveries WHERE locked_by IS NOT NULL AND lane = :lane) AS sending,
+  (SELECT
+     count(CASE WHEN status = 'FAILED' AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+           THEN 1 END) AS failed,
+     count(CASE WHEN status = 'FAILED' AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+           THEN 1 END) AS withdrawn,
+     count(CASE WHEN status = 'IN_DOUBT' THEN 1 END) AS in_doubt,
+     count(CASE WHEN status = 'CLOSED_UNKNOWN' THEN 1 END) AS closed_unknown,
+     count(CASE WHEN status = 'CANCELLED' THEN 1 END) AS cancelled
+   FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane) AS rare

@@ -1,0 +1,79 @@
+"""What becomes of campaigns, over HTTP: when each begins and ends, which rule holds it, and what would change that."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from mailwright.domain.clock import DAY
+from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.web.answers import Answer, Time
+from mailwright.web.bodies import json_response
+from mailwright.web.caller import Calling
+from mailwright.web.describe import answering
+from mailwright.web.parts import Parts
+
+router = APIRouter(prefix="/v1", tags=["campaigns"])
+
+
+class SegmentAnswer(Answer):
+    """Sent without a reason: at full pace. A reason and none sent: it waits. Both: in portions, because of it."""
+
+    begins_at: Annotated[Time, Field(alias="from")]
+    ends_at: Annotated[Time, Field(alias="to")]
+    sending: int
+    reason: str | None
+
+
+class CourseAnswer(Answer):
+    """Null times: not within the time that was looked at."""
+
+    campaign_id: str
+    name: str
+    remaining: int
+    starts_at: Time | None
+    finishes_at: Time | None
+    segments: list[SegmentAnswer]
+
+
+class ForecastAnswer(Answer):
+    computed_at: Time
+    looked_until: Time
+    rate_per_second: float
+    is_rate_measured: bool
+    assumptions: list[str]
+    campaigns: list[CourseAnswer]
+
+
+class CampaignExplanationAnswer(Answer):
+    """Why a campaign is not sent yet, as sentences and as data."""
+
+    campaign_id: str
+    sentence: str
+    state: str
+    reason: str | None
+    until: Time | None
+    what_would_change: str | None
+    then: str | None
+
+
+@router.get("/forecast", responses=answering({HTTPStatus.OK: ForecastAnswer}, HTTPStatus.BAD_REQUEST))
+async def show(
+    parts: Parts, caller: Calling, days: Annotated[int, Query(ge=1, le=365, description="How far to look.")] = 365
+) -> Response:
+    """Your campaigns in line, on the rules and counters of this moment."""
+    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=days * DAY)
+    return json_response(found.as_dict())
+
+
+@router.get(
+    "/campaigns/{campaignId}/explain",
+    responses=answering({HTTPStatus.OK: CampaignExplanationAnswer}, HTTPStatus.NOT_FOUND),
+)
+async def why(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+    """Why it is not sent yet: which rule holds it, until when, what would change that, and what it then does."""
+    found = await explain_campaign(parts.database, parts.clock, parts.defaults, campaignId, tenant_id=caller.tenant_id)
+    return json_response(found.as_dict())

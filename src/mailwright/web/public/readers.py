@@ -1,0 +1,144 @@
+"""Readers: a token says who follows a link and to leave which list. Whoever has no good one is told so, and no more."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from mailwright.domain import address
+from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.unsubscribe import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
+from mailwright.ops.logs import logger
+from mailwright.outbox import tenants
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.web.parts import ApiParts
+from mailwright.web.problems import HEADERS, problem
+from mailwright.web.public.language import chosen_language, language_of
+from mailwright.web.public.pages import page
+
+# Who says so, where a contact's status and lists are shown.
+SOURCE = "reader"
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where a reader can go from here. Relative, so that they hold behind any proxy and path."""
+
+    leave: str
+    back: str
+    preferences: str
+    confirm: str
+
+    def in_language(self, language: str | None) -> "Links":
+        """Whoever chose a language keeps it from page to page."""
+        if language is None:
+            return self
+        return Links(*(f"{link}&lang={language}" for link in (self.leave, self.back, self.preferences, self.confirm)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    tenant_id: int
+    email: str
+    list_key: str
+    links: Links
+
+    @property
+    def masked(self) -> str:
+        """Mails are forwarded, links and all: whoever opens one does not learn the address from us."""
+        return address.mask(self.email)
+
+
+async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False) -> Reader:
+    """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
+    token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
+    tenant_id = await _tenant_id(parts, name)
+    tokens = (await _tokens(parts)).of_tenant(tenant_id)
+    leaving = (tokens.to_return() if returns else tokens.to_confirm() if confirms else tokens).parse(token)
+    try:
+        email = address.normal(leaving.email)
+    except address.InvalidAddress as error:
+        raise InvalidToken from error
+    tenant = None if tenant_id == FIRST_TENANT else name
+    leave, back = tokens.make(*leaving), tokens.to_return().make(*leaving)
+    links = Links(
+        leave=unsubscribe_link("unsubscribe", leave, tenant),
+        back=unsubscribe_link("resubscribe", back, tenant),
+        preferences=unsubscribe_link("preferences", leave, tenant),
+        confirm=unsubscribe_link("confirm", tokens.to_confirm().make(*leaving), tenant),
+    )
+    return Reader(tenant_id, email, leaving.list_key, links)
+
+
+def reader_page(
+    request: Request,
+    parts: ApiParts,
+    reader: Reader,
+    template: str,
+    *,
+    locale: str | None,
+    language: str | None = None,
+    **values: Any,
+) -> Response:
+    """A page for this reader, in the language that they chose just now, or else in the one that fits them best."""
+    chosen = language or chosen_language(request)
+    return page(
+        template,
+        chosen or language_of(request, locale),
+        sender=parts.public_pages.sender if reader.tenant_id == FIRST_TENANT else None,
+        email=reader.masked,
+        links=reader.links.in_language(chosen),
+        **values,
+    )
+
+
+async def _tenant_id(parts: ApiParts, name: str) -> int:
+    if not name.isascii() or not name.isprintable():
+        raise InvalidToken  # no name of a tenant; some databases stumble over such text
+    try:
+        return (await tenants.find(parts.database, name)).id
+    except NotFound as error:
+        raise InvalidToken from error
+
+
+async def _tokens(parts: ApiParts) -> UnsubscribeTokens:
+    return UnsubscribeTokens(parts.public_pages.secret or await kept_secret(parts.database, UNSUBSCRIBE_SECRET))
+
+
+def wants_json(request: Request) -> bool:
+    """Programs that say so; mailbox providers and browsers get the page."""
+    accepted = request.headers.get("accept", "").lower()
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+class ReaderRoute(APIRoute):
+    """What goes wrong is told as a page in the reader's language, and as a problem to programs."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_for_readers(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except InvalidToken as error:
+                return _told(request, "invalid", HTTPStatus.BAD_REQUEST, error.code, str(error))
+            except NotDurable as error:
+                # The database's own words are for the log only, as everywhere.
+                log.warning("not_durable", path=request.url.path, reason=str(error))
+                return _told(request, "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, error.code, str(NotDurable()))
+
+        return handle_for_readers
+
+
+def _told(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
+    if wants_json(request):
+        return problem(status, code, detail)
+    # A page about a bad link can be read in any language; a page about a choice that was not stored is left alone.
+    here = "?token=" if status is HTTPStatus.BAD_REQUEST else None
+    return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)

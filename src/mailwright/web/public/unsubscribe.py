@@ -1,0 +1,97 @@
+"""Leaving and coming back: a link, or one click in the mail program (RFC 8058), and a page that offers to undo it."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience.lists import GENERAL, list_all
+from mailwright.audience.standing import Standing
+from mailwright.web.bodies import json_response
+from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.problems import problem
+from mailwright.web.public.choices import has_left_everything, is_blocked
+from mailwright.web.public.preferences import preferences_page
+from mailwright.web.public.readers import SOURCE, Reader, ReaderRoute, reader_of, reader_page, wants_json
+
+# Browsers and their helpers fetch links ahead of their readers, and say so in one of these.
+PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
+PREFETCHES = ("prefetch", "prerender", "preview", "preload")
+
+router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+
+
+@router.api_route("/unsubscribe", methods=["GET", "HEAD"])
+async def follow(request: Request, parts: Parts) -> Response:
+    """Who opens the link leaves, unless the settings ask first. What only looks at links changes nothing."""
+    reader = await reader_of(request, parts)
+    is_asked = parts.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
+    if not is_asked:
+        return await _leave(request, parts, reader)
+    if wants_json(request):
+        return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Nobody has left: send the same request as POST.")
+    return await _show(request, parts, reader, "leave", here=reader.links.leave)
+
+
+@router.post("/unsubscribe")
+async def leave(request: Request, parts: Parts) -> Response:
+    """One click, or the button of the page. The address says everything; what the body says does not matter."""
+    return await _leave(request, parts, await reader_of(request, parts))
+
+
+@router.api_route("/resubscribe", methods=["GET", "HEAD"])
+async def ask_to_return(request: Request, parts: Parts) -> Response:
+    """Only the button acts."""
+    reader = await reader_of(request, parts, returns=True)
+    return await _show(request, parts, reader, "return", here=reader.links.back)
+
+
+@router.post("/resubscribe")
+async def come_back(request: Request, parts: Parts) -> Response:
+    """Undoes the leaving, and tells the truth: whoever bounced, complained or left everything gets no mail yet."""
+    reader = await reader_of(request, parts, returns=True)
+    standing = Standing(parts.database, parts.clock)
+    await standing.come_back(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
+    now = await standing.preferences(reader.tenant_id, reader.email)
+    if is_blocked(now):
+        if wants_json(request):
+            return problem(
+                HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "No mail is sent to this address, for other reasons."
+            )
+        return reader_page(request, parts, reader, "blocked", locale=now.locale, here=None)
+    if wants_json(request):
+        return _done(reader)
+    if has_left_everything(now):
+        return preferences_page(request, parts, reader, now)
+    return await _show(request, parts, reader, "returned", here=None)
+
+
+async def _leave(request: Request, parts: ApiParts, reader: Reader) -> Response:
+    standing = Standing(parts.database, parts.clock)
+    await standing.leave(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
+    if wants_json(request):
+        return _done(reader)
+    return await _show(request, parts, reader, "left", here=reader.links.leave)
+
+
+def _done(reader: Reader) -> Response:
+    return json_response({"ok": True, "listKey": reader.list_key}, headers={"Cache-Control": "no-store"})
+
+
+async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:
+    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    name = await _list_name(parts, reader)
+    return reader_page(request, parts, reader, template, locale=about.locale, here=here, list=name)
+
+
+async def _list_name(parts: ApiParts, reader: Reader) -> str | None:
+    """None for all bulk mail. A list that is gone is called by its key: its links are still good for leaving."""
+    if reader.list_key == GENERAL:
+        return None
+    lists = await list_all(parts.database, reader.tenant_id)
+    return next((each.name for each in lists if each.list_key == reader.list_key), reader.list_key)
+
+
+def _is_prefetch(request: Request) -> bool:
+    said = " ".join(request.headers.get(name, "") for name in PREFETCH_HEADERS).lower()
+    return any(word in said for word in PREFETCHES)

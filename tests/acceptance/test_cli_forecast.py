@@ -1,0 +1,61 @@
+"""`mailwright forecast` and `mailwright quota`, as a person and a script run them."""
+
+from pathlib import Path
+
+import pytest
+
+from mailwright.domain.campaign import PAUSED, UNTIL_TOLD
+from mailwright.domain.clock import ManualClock, SystemClock
+from mailwright.outbox.defer import hold_lane
+from tests.acceptance.commands import Commands
+from tests.builders import a_bench, change_tenant
+from tests.contract.test_forecast import in_line
+from tests.standins.smtpbz import KEY, SmtpBzStandIn
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": f"sqlite:///{tmp_path}/mail.db"})
+
+
+@pytest.mark.promise("forecast-command")
+async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Commands, tmp_path: Path) -> None:
+    await commands.ok("db", "upgrade")
+    assert "No campaign is in line." in (await commands.ok("forecast")).out
+    async with a_bench(f"sqlite:///{tmp_path}/mail.db", ManualClock(SystemClock().now())) as bench:
+        await change_tenant(bench.database, rate_per_hour=100)
+        await in_line(bench, 230)
+        paused = await in_line(bench, 40)
+        await hold_lane(bench.database, paused.lane, PAUSED, UNTIL_TOLD)
+    drawn = (await commands.ok("forecast")).out
+    for words in ("To 230", "To 40", "waits: rate_per_hour", "waits: paused", "sends", "not within the time looked at"):
+        assert words in drawn
+    told = (await commands.ok("forecast", "--json", "--days", "7", "--tenant", "default")).json
+    first, second = told["campaigns"]
+    assert (first["name"], first["remaining"], second["finishesAt"]) == ("To 230", 230, None)
+    assert sum(segment["sending"] for segment in first["segments"]) == 230
+    assert {segment["reason"] for segment in first["segments"]} == {None, "rate_per_hour"}
+    assert told["isRateMeasured"] is False
+    assert (await commands.run("forecast", "--tenant", "nobody")).code == 1
+
+
+@pytest.mark.promise("quota-command")
+async def test_the_quota_is_shown_and_asked_for(commands: Commands) -> None:
+    await commands.ok("db", "upgrade")
+    assert "No provider has told of a quota" in (await commands.ok("quota")).out
+    assert (await commands.ok("quota", "--json")).json == []
+    async with SmtpBzStandIn() as api:
+        settings = {
+            "MAILWRIGHT_PROVIDER": "smtpbz",
+            "MAILWRIGHT_SMTPBZ_URL": api.base,
+            "SMTPBZ_API_KEY": KEY,
+            "SMTPBZ_SMTP_URL": "smtp://127.0.0.1:1",
+        }
+        assert "97" in (await commands.ok("quota", "--sync", **settings)).out
+        [known] = (await commands.ok("quota", "--json")).json
+        assert (known["provider"], known["remaining"], known["sentSince"], known["failure"]) == ("smtpbz", 97, 0, None)
+        failed = await commands.run("quota", "--sync", **{**settings, "SMTPBZ_API_KEY": "wrong"})
+        assert failed.code == 1
+        assert "mailwright check" in failed.err
+        assert "97" in failed.out  # the old figure stays
+        assert KEY not in failed.out + failed.err

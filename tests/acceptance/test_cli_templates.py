@@ -1,0 +1,59 @@
+"""Templates and images at the command line: written, shown, compared, previewed and checked."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.commands import Commands
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\x00" * 20
+LETTER = """# Hello {{ name }}
+
+![Our logo](logo.png)
+
+{{ news }} [Unsubscribe]({{ unsubscribe_url }}) {{ postal_address }}
+"""
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> Commands:
+    commands = Commands(
+        tmp_path, {"MAILWRIGHT_BASE_URL": "https://mail.example", "MAILWRIGHT_POSTAL_ADDRESS": "Street 1"}
+    )
+    await commands.ok("db", "upgrade")
+    return commands
+
+
+@pytest.mark.promise("cli-templates")
+async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands) -> None:
+    (here.folder / "logo.png").write_bytes(PNG)
+    (here.folder / "letter.md").write_text(LETTER)
+    (here.folder / "carta.md").write_text(LETTER.replace("Hello", "Olá"))
+    url = (await here.ok("image", "put", "logo.png")).out.strip()
+    assert (here.folder / "var" / "images" / url.rpartition("/")[2]).read_bytes() == PNG
+    assert [each["url"] for each in (await here.ok("image", "list", "--json")).json] == [url]
+    put = ("template", "put", "letter", "--subject", "News", "--var", "news=Rain", "--markdown")
+    await here.ok(*put, "letter.md")
+    await here.ok(*put, "carta.md", "--locale", "pt")
+
+    shown = (await here.ok("template", "show", "letter", "--locale", "pt-BR", "--json")).json
+    assert (shown["version"], shown["locale"], shown["format"], url in shown["html"]) == (2, "pt", "markdown", True)
+    assert len((await here.ok("template", "versions", "letter", "--json")).json) == 2
+    assert "+# Olá {{ name }}" in (await here.ok("template", "diff", "letter", "1", "2")).out
+    preview = await here.ok("template", "preview", "letter", "--var", "name=Ana", "--html", "seen.html")
+    assert ("Hello Ana" in preview.out, "Rain" in preview.out) == (True, True)
+    assert url in (here.folder / "seen.html").read_text()
+    assert (await here.ok("template", "preflight", "letter", "--json")).json == {"mayGo": True, "findings": []}
+
+
+@pytest.mark.promise("cli-templates")
+async def test_a_preflight_that_blocks_ends_with_1_and_names_every_reason(here: Commands) -> None:
+    (here.folder / "bad.html").write_text('<p>Hi</p><a href="/x">x</a><img src="https://example.com/a.png">')
+    await here.ok("template", "put", "bad", "--subject", "Hi", "--html", "bad.html")
+    ended = await here.run("template", "preflight", "bad")
+    assert ended.code == 1
+    for code in ("NO_UNSUBSCRIBE_LINK", "RELATIVE_LINK", "IMAGE_WITHOUT_ALT"):
+        assert code in ended.out
+    assert (await here.run("template", "put", "bad", "--subject", "Hi")).code == 2
+    (here.folder / "script.svg").write_text("<svg/>")
+    assert (await here.run("image", "put", "script.svg", "--name", "a.png")).code == 2

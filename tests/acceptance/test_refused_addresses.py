@@ -1,0 +1,91 @@
+"""Addresses that a server refuses at once, over a real SMTP connection: nobody writes there again."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from mailwright.audience import contacts, suppressions
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.states import EventType, Status
+from tests.builders import Bench, a_bench, a_message, attempt_steps, steps, the_event
+from tests.conftest import Engine
+from tests.standins.smtp_sink import SmtpSink, Step
+
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[SmtpSink]:
+    async with SmtpSink() as sink:
+        yield sink
+        assert sink.violations == []
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
+    async with a_bench(engine.url, clock, provider="smtp", smtp_url=f"{sink.url}?tls=none") as bench:
+        yield bench
+
+
+@pytest.mark.promise("refused-address")
+async def test_an_address_that_is_dead_is_never_written_to_again(
+    bench: Bench, clock: ManualClock, sink: SmtpSink
+) -> None:
+    first, second = a_message(to=ADA), a_message(to=ADA)
+    await bench.accept(first)
+    sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
+    await bench.drain()
+    record = await bench.story(first.outbox_id)
+    assert steps(record) == [*attempt_steps(EventType.FAILED), "bounce"]
+    assert the_event(record, EventType.BOUNCED).metadata == {
+        "attempt": 1,
+        "errorMessage": "5.1.1 no such user",
+        "source": "smtp",
+        "recipient": "a***@e***.com",
+        "bounceType": "hard",
+        "bounceSubtype": "SMTP_RECIPIENT_REJECTED",
+    }
+    person = await contacts.portrait(bench.database, 1, ADA)
+    assert (person.contact.status, person.contact.status_updated_at) == ("bounced", clock.now())
+    assert [(entry.list_key, entry.reason, entry.source) for entry in person.suppressions] == [("*", "bounce", "smtp")]
+    await bench.accept(second)
+    await bench.drain()
+    assert (await bench.story(second.outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
+    assert sink.messages == []
+
+
+@pytest.mark.promise("refused-address")
+@pytest.mark.parametrize("reply", ["550 5.7.1 your mail looks like spam", "550 5.7.26 not authenticated"])
+async def test_a_refusal_that_is_not_about_the_address_leaves_it_in_peace(
+    bench: Bench, sink: SmtpSink, reply: str
+) -> None:
+    message = a_message(to=ADA)
+    await bench.accept(message)
+    sink.answer(Step.RCPT, reply, times=1)
+    await bench.drain()
+    record = await bench.story(message.outbox_id)
+    assert (record.summary.status, steps(record)) == (Status.FAILED, attempt_steps(EventType.FAILED))
+    assert not await suppressions.is_suppressed(bench.database, 1, ADA)
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_a_mailbox_that_is_full_time_and_again_is_given_up(bench: Bench, sink: SmtpSink) -> None:
+    sink.answer(Step.RCPT, "552 5.2.2 mailbox full")
+    for number in range(3):
+        assert await suppressions.is_suppressed(bench.database, 1, ADA) is False, number
+        await bench.accept(a_message(to=ADA))
+        await bench.drain()
+    assert (await contacts.by_email(bench.database, 1, ADA)).status == "bounced"
+    assert await suppressions.is_suppressed(bench.database, 1, ADA)
+
+
+@pytest.mark.promise("refused-address")
+async def test_a_copy_that_is_refused_says_nothing_of_the_reader(bench: Bench, sink: SmtpSink) -> None:
+    message = a_message(to=ADA)
+    await bench.accept(replace(message, payload={**message.payload, "cc": ["bob@example.com"]}))
+    sink.answer(Step.RCPT, "250 2.1.5 ok", times=1)
+    sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
+    await bench.drain()
+    assert (await bench.story(message.outbox_id)).summary.status == Status.SENT
+    assert not await suppressions.is_suppressed(bench.database, 1, ADA)

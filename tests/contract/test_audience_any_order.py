@@ -1,0 +1,193 @@
+"""Reports in any order and any number of copies, on both engines: the people and their mails end the same."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from mailwright.domain.clock import DAY, ManualClock
+from mailwright.domain.message import NewMessage
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.reports import Received, Reports
+from mailwright.outbox.doubt import Doubts
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, deliveries, events, messages, suppressions
+from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, an_intake, claims_of, settling_of
+from tests.engines import PostgresServer
+
+READERS = 3
+
+
+@dataclass(frozen=True)
+class Told:
+    """A report before it is known to which of the two equal worlds it is told."""
+
+    reader: int
+    type: EventType
+    verdict: Verdict
+    day: int
+    by: str  # how it names its mail
+    copies: int
+
+
+KINDS = [
+    (EventType.DELIVERED, Verdict.NOTHING),
+    (EventType.BOUNCED, Verdict.HARD_BOUNCE),
+    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+    (EventType.COMPLAINED, Verdict.COMPLAINT),
+    (EventType.UNSUBSCRIBED, Verdict.LEAVES),
+    (EventType.OPENED, Verdict.NOTHING),
+]
+
+A_REPORT = st.builds(
+    lambda reader, kind, day, by, copies: Told(reader, *kind, day, by, copies),
+    st.integers(0, READERS - 1),
+    st.sampled_from(KINDS),
+    st.integers(0, 60),
+    st.sampled_from(["outbox id", "provider id", "address"]),
+    st.integers(1, 3),
+)
+
+
+class World:
+    """Some readers, each with a mail: sent, in doubt, or without an answer yet."""
+
+    def __init__(self, database: Database, name: str) -> None:
+        self.database = database
+        self.name = name
+        self.clock = ManualClock()
+        self.mails: list[NewMessage] = []
+
+    async def begin(self) -> None:
+        self.mails = [a_message(to=f"{self.name}-{n}@example.com") for n in range(READERS)]
+        await an_intake(self.database, self.clock).accept(self.mails)
+        claimed = await claims_of(self.database, self.clock, self.name).claim(READERS)
+        settling = settling_of(self.database, self.clock)
+        await settling.exchange([], claimed)
+        first, second, _ = claimed
+        sent = replace(SENT, provider="ses", provider_message_id=f"{self.name}-id-0")
+        doubted = replace(UNKNOWN, provider="ses")
+        now = self.clock.now()
+        await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
+
+    def report(self, told: Told, number: int) -> Report:
+        mail = self.mails[told.reader]
+        return Report(
+            key=f"{self.name}-{number}",
+            source="ses",
+            type=told.type,
+            # No two at the same moment: which of those is the later one, nobody can say.
+            at=self.clock.now() + told.day * DAY + number,
+            recipient=mail.to_email,
+            outbox_id=mail.outbox_id if told.by == "outbox id" else None,
+            provider_message_id=f"{self.name}-id-{told.reader}" if told.by == "provider id" else None,
+            verdict=told.verdict,
+            bounce_type=f"type {number}",
+        )
+
+    async def end(self) -> list[Any]:
+        """What is known of each reader, once the doubts are decided too."""
+        self.clock.advance(LOCK_TTL)
+        doubts = Doubts(self.database, self.clock, grace=0)
+        await doubts.take_over()
+        await doubts.decide()
+        return [await self._known(mail) for mail in self.mails]
+
+    async def _known(self, mail: NewMessage) -> Any:
+        async with self.database.read() as tx:
+            [person] = await tx.execute(select(contacts).where(contacts.c.email == mail.to_email))
+            entries = await tx.execute(select(suppressions).where(suppressions.c.email == mail.to_email))
+            mine = select(messages.c.id).where(messages.c.outbox_id == mail.outbox_id).scalar_subquery()
+            [delivery] = await tx.execute(select(deliveries.c.status).where(deliveries.c.message_key == mine))
+            story = await tx.execute(select(events.c.type).where(events.c.message_key == mine))
+        return (
+            (person.status, person.status_updated_at, person.bounce_type),
+            sorted((entry.list_key, entry.reason, entry.created_at) for entry in entries),
+            delivery.status,
+            sorted(event.type for event in story),
+        )
+
+
+def shuffled(reports: Sequence[Report], copies: Sequence[int], order: random.Random) -> Iterator[list[Report]]:
+    """All copies in any order, in calls of any size."""
+    deck = [report for report, count in zip(reports, copies, strict=True) for _ in range(count)]
+    order.shuffle(deck)
+    while deck:
+        size = order.randint(1, 5)
+        yield deck[:size]
+        del deck[:size]
+
+
+async def tell(database: Database, told: list[Told], order: random.Random, number: int) -> None:
+    in_order, in_any = World(database, f"a{number}"), World(database, f"b{number}")
+    for world in (in_order, in_any):
+        await world.begin()
+    by_time = sorted((in_order.report(one, n) for n, one in enumerate(told)), key=lambda report: report.at)
+    first = [await Reports(database, in_order.clock).receive([report]) for report in by_time]
+    door = Reports(database, in_any.clock)
+    reports = [in_any.report(one, n) for n, one in enumerate(told)]
+    answers = [await door.receive(call) for call in shuffled(reports, [one.copies for one in told], order)]
+    assert sum(answer.new for answer in answers) == sum(answer.new for answer in first)
+    assert sum(map(_all, answers)) == sum(one.copies for one in told)
+    assert await in_order.end() == await in_any.end()
+
+
+def _all(answer: Received) -> int:
+    return answer.new + answer.repeated + answer.unknown
+
+
+@contextmanager
+def opened(url: str) -> Iterator[tuple[asyncio.Runner, Database]]:
+    with asyncio.Runner() as runner:
+        database = Database(url)
+        try:
+            yield runner, database
+        finally:
+            runner.run(database.close())
+
+
+def check(url: str, examples: int) -> None:
+    numbers = iter(range(10_000))
+
+    with opened(url) as (runner, database):
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(told=st.lists(A_REPORT, min_size=1, max_size=14), order=st.randoms(use_true_random=False))
+        def ends_the_same(told: list[Told], order: random.Random) -> None:
+            runner.run(tell(database, told, order, next(numbers)))
+
+        ends_the_same()
+
+
+@pytest.mark.promise("reports-any-order")
+def test_no_order_of_reports_on_sqlite_changes_the_end(tmp_path: Path, empty_sqlite: bytes) -> None:
+    file = tmp_path / "any.db"
+    file.write_bytes(empty_sqlite)
+    check(f"sqlite:///{file}", 25)
+
+
+@pytest.mark.promise("reports-any-order")
+def test_no_order_of_reports_on_postgresql_changes_the_end(postgres_server: PostgresServer) -> None:
+    url = asyncio.run(postgres_server.create())
+    try:
+        check(url, 12)
+    finally:
+        asyncio.run(postgres_server.drop(url))

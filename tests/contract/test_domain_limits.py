@@ -1,0 +1,263 @@
+"""Limits per destination with workers, on both engines, with Valkey and without: they hold over all workers."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.domain.clock import HOUR, SECOND, ManualClock
+from mailwright.domain.states import Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.explain import State, explain
+from mailwright.outbox.workers import Presence, Roster
+from mailwright.storage.tables import counters, holds
+from mailwright.worker import loop
+from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
+from tests.conftest import Engine
+from tests.engines import Valkey
+from tests.standins.provider import ScriptedProvider
+
+Limited = Callable[[str], AbstractAsyncContextManager[Bench]]
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drained worker does not wait for the next second: the test moves the clock."""
+    monkeypatch.setattr(loop, "LONGEST_PAUSE_TO_OUTWAIT", 0)
+
+
+@pytest.fixture(params=["database", "valkey"])
+def limited(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> Limited:
+    with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
+
+    @asynccontextmanager
+    async def limited(domain_limits: str) -> AsyncIterator[Bench]:
+        redis_url = with_valkey.url if with_valkey else None
+        async with a_bench(engine.url, clock, redis_url=redis_url, domain_limits=domain_limits) as bench:
+            yield bench
+            assert (await audit(bench.database)).ok
+
+    return limited
+
+
+def to(domain: str, count: int, **changes: object) -> list:  # type: ignore[type-arg]
+    return [a_newsletter(to=f"reader{number}@{domain}", **changes) for number in range(count)]
+
+
+def sent_to(provider: ScriptedProvider) -> Counter[str]:
+    return Counter(mail.recipients[0].partition("@")[2] for mail in provider.mails)
+
+
+async def waiting(bench: Bench) -> list[tuple[str, int]]:
+    """Why, and for how long from now."""
+    rows = await deliveries_of(bench.database)
+    return [(row.defer_reason, row.claimable_at - bench.clock.now()) for row in rows if row.status == Status.PENDING]
+
+
+async def drained(bench: Bench, provider: ScriptedProvider, names: str = "a", **pace: int) -> None:
+    """By one worker for each letter, at the same time."""
+    workers = [await bench.worker(provider, name, **pace) for name in names]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+
+
+# How fast.
+
+
+@pytest.mark.promise("domain-rate")
+async def test_a_domain_gets_its_rate_and_the_rest_of_the_lane_goes_on(limited: Limited) -> None:
+    async with limited("gmail.com=5/s") as bench:
+        await bench.accept(*to("gmail.com", 18), *to("example.com", 10))
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        assert sent_to(provider) == {"gmail.com": 5, "example.com": 10}
+        async with bench.database.read() as tx:
+            assert await tx.execute(select(holds)) == []
+        rows = await deliveries_of(bench.database)
+        left = [row for row in rows if row.status == Status.PENDING]
+        assert {(row.attempts, row.claims, row.locked_by) for row in left} == {(0, 0, None)}
+
+
+@pytest.mark.promise("domain-put-off-once")
+async def test_a_backlog_is_put_off_once_each_to_the_second_that_has_room_for_it(limited: Limited) -> None:
+    async with limited("gmail.com=5/s") as bench:
+        await bench.accept(*to("gmail.com", 18))
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        expected = [("domain_rate", SECOND)] * 5 + [("domain_rate", 2 * SECOND)] * 5 + [("domain_rate", 3 * SECOND)] * 3
+        assert sorted(await waiting(bench)) == expected
+        for count in (10, 15, 18):
+            bench.clock.advance(SECOND)
+            before = {row.message_key: row.claimable_at for row in await deliveries_of(bench.database)}
+            await drained(bench, provider)
+            assert sent_to(provider) == {"gmail.com": count}
+            left = [row for row in await deliveries_of(bench.database) if row.status == Status.PENDING]
+            assert all(row.claimable_at == before[row.message_key] for row in left)
+        assert len(set(provider.outbox_ids)) == 18
+
+
+@pytest.mark.promise("domain-rate")
+async def test_four_workers_never_send_more_than_the_rate(limited: Limited) -> None:
+    async with limited("gmail.com=10/s, *=3/s") as bench:
+        await bench.accept(*to("gmail.com", 60), *to("one.example", 10), *to("two.example", 10))
+        provider = ScriptedProvider()
+        for second in range(30):
+            before = sent_to(provider)
+            await drained(bench, provider, "abcd", window=7)
+            went = sent_to(provider) - before
+            assert went["gmail.com"] <= 10
+            assert went["one.example"] <= 3
+            assert went["two.example"] <= 3
+            if second == 0:
+                assert went == {"gmail.com": 10, "one.example": 3, "two.example": 3}
+            bench.clock.advance(SECOND)
+            if await bench.statuses() == {Status.SENT: 80}:
+                break
+        assert await bench.statuses() == {Status.SENT: 80}
+        assert len(set(provider.outbox_ids)) == len(provider.mails) == 80
+
+
+@pytest.mark.promise("domain-rate")
+async def test_a_receipt_does_not_stand_behind_a_newsletter(limited: Limited) -> None:
+    async with limited("gmail.com=5/s") as bench:
+        await bench.accept(*to("gmail.com", 100))
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        (receipt,) = await bench.accept(a_message(to="buyer@gmail.com"))
+        await drained(bench, provider)  # the second is used up
+        assert receipt not in provider.outbox_ids
+        bench.clock.advance(SECOND)
+        await drained(bench, provider)
+        assert receipt in provider.outbox_ids
+
+
+@pytest.mark.promise("domain-rate")
+async def test_what_a_domain_has_no_room_for_costs_its_tenant_no_permit(limited: Limited) -> None:
+    async with limited("gmail.com=2/s") as bench:
+        await change_tenant(bench.database, rate_per_hour=10)
+        await bench.accept(*to("gmail.com", 8), *to("example.com", 8))
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        for _ in range(12):
+            bench.clock.advance(SECOND)
+            await drained(bench, provider)
+        assert len(provider.mails) == 10
+        bench.clock.advance(HOUR)
+        for _ in range(5):
+            await drained(bench, provider)
+            bench.clock.advance(SECOND)
+        assert await bench.statuses() == {Status.SENT: 16}
+
+
+@pytest.mark.promise("domain-rate")
+async def test_permits_of_mails_that_were_not_sent_go_back_to_their_domain(limited: Limited) -> None:
+    async with limited("gmail.com=4/s") as bench:
+        blank = [a_message(to=f"x{number}@gmail.com", payload={"to": f"x{number}@gmail.com"}) for number in range(4)]
+        await bench.accept(*blank)
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        assert provider.mails == []
+        await bench.accept(*to("gmail.com", 6))
+        await drained(bench, provider)
+        assert len(provider.mails) == 4
+
+
+# How many at once.
+
+
+@pytest.mark.promise("domain-concurrency")
+async def test_four_workers_never_have_more_under_way_than_may_be(limited: Limited) -> None:
+    async with limited("gmail.com=3c") as bench:
+        await bench.accept(*to("gmail.com", 40), *to("example.com", 20))
+        most: Counter[str] = Counter()
+        provider = _Counting(most)
+        for _ in range(60):
+            await drained(bench, provider, "abcd", window=8)
+            if await bench.statuses() == {Status.SENT: 60}:
+                break
+            assert {reason for reason, _ in await waiting(bench)} == {"domain_concurrency"}
+            bench.clock.advance(SECOND)
+        assert await bench.statuses() == {Status.SENT: 60}
+        assert len(set(provider.outbox_ids)) == len(provider.mails) == 60
+        assert most["gmail.com"] <= 3
+        assert most["example.com"] > 3
+
+
+class _Counting(ScriptedProvider):
+    """Knows the most that were under way to each domain."""
+
+    def __init__(self, most: Counter[str]) -> None:
+        super().__init__()
+        self._most = most
+        self._now: Counter[str] = Counter()
+
+    async def send(self, message):  # type: ignore[no-untyped-def]
+        domain = message.recipients[0].partition("@")[2]
+        self._now[domain] += 1
+        self._most[domain] = max(self._most[domain], self._now[domain])
+        try:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return await super().send(message)
+        finally:
+            self._now[domain] -= 1
+
+
+@pytest.mark.promise("domain-concurrency")
+async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
+    async with limited("gmail.com=3c") as bench:
+        await bench.accept(*to("gmail.com", 10))
+        provider = ScriptedProvider()
+        provider.hold()
+        first, second = [await bench.worker(provider, name, window=8) for name in "ab"]
+        runs = [asyncio.create_task(worker.run()) for worker in (first, second)]
+        async with asyncio.timeout(20):
+            await provider.has(3)
+            while any(row.locked_by and row.status == Status.PENDING for row in await deliveries_of(bench.database)):
+                await asyncio.sleep(0.01)
+        assert provider.most_under_way == 3
+        for worker in (first, second):
+            worker.stop()
+        provider.let_go()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*runs)
+        assert provider.most_under_way == 3
+
+
+# What people see, and what it costs.
+
+
+@pytest.mark.promise("explain-domain-limit")
+@pytest.mark.parametrize(
+    ("limits", "reason", "words"),
+    [
+        ("gmail.com=1/s", "domain_rate", "has had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now"),
+        ("gmail.com=1c", "domain_concurrency", "has as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows"),
+    ],
+)
+async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
+    limited: Limited, limits: str, reason: str, words: str
+) -> None:
+    async with limited(limits) as bench:
+        *_, last = await bench.accept(*to("gmail.com", 6))
+        provider = ScriptedProvider()
+        await drained(bench, provider)
+        await Roster(bench.database, bench.clock, "worker-1").report(Presence("scripted"))
+        answer = await explain(bench.database, bench.clock, last, tenant_id=None)
+        assert (answer.state, answer.reason) == (State.DOMAIN_LIMIT, reason)
+        assert f"The domain gmail.com {words}" in answer.sentence
+        [due] = [row.claimable_at for row in await deliveries_of(bench.database) if row.message_key == 6]
+        assert answer.until == due > bench.clock.now()
+
+
+@pytest.mark.promise("domain-rate")
+async def test_without_limits_nothing_is_counted(bench: Bench) -> None:
+    await bench.accept(*to("gmail.com", 20))
+    worker = await bench.worker(ScriptedProvider())
+    await worker.run(drain=True)
+    assert worker._parts.gate._destinations is None
+    async with bench.database.read() as tx:
+        assert await tx.execute(select(counters)) == []

@@ -1,0 +1,422 @@
+"""Webhooks over HTTP, on both engines: what is signed changes what it should, and what is not changes nothing."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from sqlalchemy import func, select
+from structlog.testing import capture_logs
+
+from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.states import EventType, OnDoubt
+from mailwright.events.fetch import Fetch
+from mailwright.events.reports import Reports
+from mailwright.events.sendgrid import SendGridSignature
+from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
+from mailwright.events.webhooks import Webhooks
+from mailwright.outbox.doubt import Doubts
+from mailwright.providers.http import Cut, Http, Reply
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, events, reports, suppressions
+from mailwright.web.app import create_app
+from tests.api import Api, an_api
+from tests.builders import (
+    LOCK_TTL,
+    SENT,
+    a_message,
+    a_result,
+    an_intake,
+    claims_of,
+    settling_of,
+    status_of,
+    steps,
+    story_of,
+    the_event,
+)
+from tests.standins.http import Answer, HttpStandIn
+from tests.standins.sendgrid import SendGridStandIn
+from tests.standins.sns import FOREIGN_TOPIC, HEADERS, TOPIC, Signer, forgeries, malformed, ses_event
+
+SIGNER = Signer(ManualClock().now())
+SENDGRID = SendGridStandIn()
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Api]:
+    async with an_api(database, clock, webhooks=webhooks_of(database, clock, tmp_path)) as api:
+        yield api
+
+
+def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> Webhooks:
+    fetch = Fetch()
+    sns = Sns(clock, KeptCertificates(SIGNER.keep(folder / "certificates")), fetch, [TOPIC])
+    return Webhooks(Reports(database, clock), clock, sns, SendGridSignature(SENDGRID.public_key, clock), fetch)
+
+
+async def from_ses(api: Api, event: Any, **changes: Any) -> httpx.Response:
+    return await api.anonymous.post("/ses-events", content=SIGNER.notification(event, **changes), headers=HEADERS)
+
+
+async def from_sendgrid(api: Api, *sent: Mapping[str, Any]) -> httpx.Response:
+    headers, body = SENDGRID.signed_events(sent, timestamp=api.parts.clock.now() // 1000)
+    return await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
+
+
+async def a_sent_mail(api: Api, clock: ManualClock, provider: str, email: str = ADA, message_id: str = "0100-1") -> str:
+    message = a_message(to=email)
+    await an_intake(api.parts.database, clock).accept([message])
+    [claimed] = await claims_of(api.parts.database, clock).claim(1)
+    settling = settling_of(api.parts.database, clock)
+    await settling.exchange([], [claimed])
+    result = replace(SENT, provider=provider, provider_message_id=message_id)
+    await settling.exchange([a_result(claimed, result, clock.now())], [])
+    return message.outbox_id
+
+
+async def a_doubt(api: Api, clock: ManualClock) -> str:
+    message = a_message(to=ADA, on_doubt=OnDoubt.HOLD)
+    await an_intake(api.parts.database, clock).accept([message])
+    claimed = await claims_of(api.parts.database, clock).claim(1)
+    await settling_of(api.parts.database, clock).exchange([], claimed)
+    clock.advance(LOCK_TTL)
+    await Doubts(api.parts.database, clock, grace=10 * MINUTE).take_over()
+    return message.outbox_id
+
+
+async def standing(api: Api, email: str = ADA) -> tuple[str | None, list[tuple[str, str]]]:
+    """The contact's status, and what is not sent there for which reason."""
+    async with api.parts.database.read() as tx:
+        people = await tx.execute(select(contacts.c.status).where(contacts.c.email == email))
+        chosen = select(suppressions.c.list_key, suppressions.c.reason).where(suppressions.c.email == email)
+        rows = await tx.execute(chosen.order_by(suppressions.c.list_key))
+    return people[0].status if people else None, [(row.list_key, row.reason) for row in rows]
+
+
+async def traces(database: Database) -> int:
+    async with database.read() as tx:
+        counts = [
+            (await tx.execute(select(func.count()).select_from(table)))[0][0]
+            for table in (reports, suppressions, contacts, events)
+        ]
+    return sum(counts)
+
+
+def counted(answer: httpx.Response) -> tuple[int, int, int, int]:
+    told = answer.json()
+    return answer.status_code, told["new"], told["repeated"], told["unknown"]
+
+
+# SES.
+
+
+@pytest.mark.promise("ses-events")
+async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(api, clock, "ses")
+    answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
+    assert counted(answer) == (200, 1, 0, 0)
+    assert await standing(api) == ("bounced", [("*", "bounce")])
+    bounced = the_event(await story_of(api.parts.database, outbox_id), EventType.BOUNCED)
+    assert bounced.metadata["bounceType"] == "Permanent"
+    assert bounced.metadata["bounceSubtype"] == "General"
+    assert bounced.metadata["recipient"] == "a***@e***.com"
+
+
+@pytest.mark.promise("ses-events")
+async def test_a_complaint_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
+    await a_sent_mail(api, clock, "ses", message_id="0100-7")
+    assert counted(await from_ses(api, ses_event("Complaint", ADA, message_id="0100-7"))) == (200, 1, 0, 0)
+    assert await standing(api) == ("unsubscribed", [("*", "complaint")])
+
+
+@pytest.mark.promise("ses-events")
+async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(api, clock, "ses")
+    event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
+    assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
+    assert steps(await story_of(api.parts.database, outbox_id))[-1] == "delivered"
+    assert (await standing(api))[1] == []
+
+
+@pytest.mark.promise("ses-events")
+async def test_a_transient_bounce_counts_only_when_it_is_repeated(api: Api, clock: ManualClock) -> None:
+    for number in range(3):
+        assert (await standing(api))[1] == []
+        event = ses_event("Bounce", ADA, at=SIGNER.now, message_id=f"0100-{number}", bounceType="Transient")
+        await a_sent_mail(api, clock, "ses", message_id=f"0100-{number}")
+        event["bounce"]["bouncedRecipients"][0].update(status="4.2.2")
+        assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
+    status, [(scope, _reason)] = await standing(api)
+    assert (status, scope) == ("bounced", "*")
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_a_send_event_ends_a_doubt(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_doubt(api, clock)
+    assert await status_of(api.parts.database, outbox_id) == "IN_DOUBT"
+    assert counted(await from_ses(api, ses_event("Send", ADA, outbox_id=outbox_id))) == (200, 1, 0, 0)
+    assert await status_of(api.parts.database, outbox_id) == "SENT"
+
+
+@pytest.mark.promise("inbound-replay")
+async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(api, clock, "ses")
+    body = SIGNER.notification(ses_event("Bounce", ADA, outbox_id=outbox_id))
+    answers = [await api.anonymous.post("/ses-events", content=body, headers=HEADERS) for _ in range(3)]
+    assert [counted(answer) for answer in answers] == [(200, 1, 0, 0), (200, 0, 1, 0), (200, 0, 1, 0)]
+    told_anew = ses_event("Bounce", ADA, outbox_id=outbox_id)
+    told_anew["notificationType"] = told_anew.pop("eventType")
+    assert counted(await from_ses(api, told_anew, version="1", subject="Again")) == (200, 0, 1, 0)
+    assert steps(await story_of(api.parts.database, outbox_id)).count("bounce") == 1
+
+
+@pytest.mark.promise("inbound-unknown")
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"eventType": "Surprise", "mail": {}},
+        {"notificationType": "Received"},
+        "Successfully validated SNS topic for Amazon SES event publishing.",
+    ],
+    ids=str,
+)
+async def test_an_unknown_event_is_logged_and_taken(api: Api, message: Any) -> None:
+    before = await traces(api.parts.database)
+    with capture_logs() as lines:
+        assert counted(await from_ses(api, message)) == (200, 0, 0, 0)
+    assert [line["event"] for line in lines] == ["event_without_meaning"]
+    assert await traces(api.parts.database) == before
+
+
+# Whatever is not believed.
+
+
+@pytest.mark.promise("inbound-refused")
+async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api) -> None:
+    event = ses_event("Bounce", ADA)
+    forged = forgeries(SIGNER, event) | {"foreign": SIGNER.notification(event, TopicArn=FOREIGN_TOPIC)}
+    foreign = Signer(ManualClock().now(), key="stranger")
+    cases = {
+        **dict.fromkeys(forged.values(), 403),
+        **dict.fromkeys(malformed(SIGNER, event).values(), 400),
+        foreign.notification(event): 403,
+        SIGNER.notification('{"eventType": "Bounce"}'): 400,
+        SIGNER.subscription(TopicArn=FOREIGN_TOPIC): 403,
+        SIGNER.notification(event, Timestamp=SIGNER.stamp(timedelta(days=-2))): 403,
+    }
+    before = await traces(api.parts.database)
+    for body, status in cases.items():
+        with capture_logs() as lines:
+            answer = await api.anonymous.post("/ses-events", content=body, headers=HEADERS)
+        problem = answer.json()
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert problem["code"] in ("EVENT_MALFORMED", "EVENT_FORGED", "EVENT_STALE", "EVENT_FOREIGN")
+        assert [(line["event"], line["code"]) for line in lines] == [("event_refused", problem["code"])]
+        assert ADA not in str(lines) + answer.text
+    assert await traces(api.parts.database) == before
+
+
+@pytest.mark.promise("inbound-refused")
+@pytest.mark.parametrize("headers", [{"x-amz-sns-rawdelivery": "true"}, {"X-Amz-Sns-RawDelivery": "True "}, {}])
+async def test_an_event_without_an_envelope_is_refused(api: Api, headers: dict[str, str]) -> None:
+    answer = await api.anonymous.post("/ses-events", json=ses_event("Bounce", ADA), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "EVENT_MALFORMED")
+    assert "raw message delivery" in answer.json()["detail"]
+
+
+@pytest.mark.promise("inbound-refused")
+@pytest.mark.parametrize("route", ["/ses-events", "/sendgrid-events"])
+async def test_a_body_that_is_too_large_is_not_read(api: Api, route: str) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(1_000):
+            yield b" " * 65_536
+
+    for answer in (
+        await api.anonymous.post(route, content=b"", headers={"Content-Length": "99999999"}),
+        await api.anonymous.post(route, content=endless()),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+
+
+@pytest.mark.promise("inbound-not-durable")
+async def test_while_the_database_is_away_events_are_asked_for_again(
+    api: Api, clock: ManualClock, tmp_path: Path
+) -> None:
+    away = Database(f"sqlite:///{tmp_path}/gone/mailwright.db")
+    object.__setattr__(api.parts, "webhooks", webhooks_of(away, clock, tmp_path))
+    for answer in (
+        await from_ses(api, ses_event("Bounce", ADA)),
+        await from_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE")
+        assert answer.headers["retry-after"]
+    await away.close()
+
+
+async def test_only_a_post_is_taken(api: Api) -> None:
+    for route in ("/ses-events", "/sendgrid-events"):
+        assert (await api.anonymous.get(route)).status_code == 405
+
+
+# Subscriptions.
+
+
+class Rerouted(Http):
+    def __init__(self, standin: HttpStandIn) -> None:
+        super().__init__()
+        self._standin = standin
+
+    async def request(self, method: str, url: str, **options: Any) -> Reply | Cut:
+        return await super().request(method, self._standin.url + url.partition("amazonaws.com")[2], **options)
+
+
+class Amazon(HttpStandIn):
+    def usual(self, request: Any) -> Answer:
+        return Answer(200, SIGNER.certificate if request.path.endswith(".pem") else b"<ConfirmSubscriptionResponse/>")
+
+
+@pytest.mark.promise("sns-confirm")
+async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: ManualClock) -> None:
+    async with Amazon() as amazon:
+        fetch = Fetch(Rerouted(amazon))
+        sns = Sns(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
+        database = api.parts.database
+        object.__setattr__(api.parts, "webhooks", Webhooks(Reports(database, clock), clock, sns, None, fetch))
+        foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
+        assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
+        assert amazon.requests == []
+        with capture_logs() as lines:
+            answer = await api.anonymous.post("/ses-events", content=SIGNER.subscription(), headers=HEADERS)
+        assert answer.status_code == 200
+        assert [line["event"] for line in lines] == ["sns_subscribed"]
+        assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}", "/"]
+        assert counted(await from_ses(api, ses_event("Bounce", ADA)))[0] == 200
+        amazon.answer(Answer(500))
+        answer = await api.anonymous.post("/ses-events", content=SIGNER.subscription(), headers=HEADERS)
+        assert (answer.status_code, answer.json()["code"]) == (503, "EVENT_NOT_NOW")
+        await fetch.close()
+
+
+@pytest.mark.promise("sns-confirm")
+async def test_an_end_of_a_subscription_is_logged_and_not_undone(api: Api) -> None:
+    with capture_logs() as lines:
+        answer = await api.anonymous.post("/ses-events", content=SIGNER.unsubscription(), headers=HEADERS)
+    assert counted(answer) == (200, 0, 0, 0)
+    assert [line["event"] for line in lines] == ["sns_unsubscribed"]
+
+
+# SendGrid.
+
+
+def a_sendgrid_event(name: str, number: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"event": name, "email": ADA, "sg_event_id": f"e-{name}-{number}", "timestamp": 1_799_999_990, **fields}
+
+
+@pytest.mark.promise("sendgrid-events")
+@pytest.mark.parametrize(
+    ("event", "status", "scopes"),
+    [
+        (a_sendgrid_event("bounce", type="bounce"), "bounced", [("*", "bounce")]),
+        (a_sendgrid_event("bounce", type="blocked"), "active", []),
+        (a_sendgrid_event("spamreport"), "unsubscribed", [("*", "complaint")]),
+        (a_sendgrid_event("dropped", reason="Bounced Address"), "bounced", [("*", "bounce")]),
+        (a_sendgrid_event("delivered"), "active", []),
+    ],
+    ids=lambda value: str(value.get("event")) if isinstance(value, dict) else "",
+)
+async def test_an_event_of_sendgrid_changes_what_it_should(
+    api: Api, clock: ManualClock, event: dict[str, Any], status: str, scopes: list[tuple[str, str]]
+) -> None:
+    outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
+    event = {**event, "sg_message_id": "abc.filter0001.0"}
+    assert counted(await from_sendgrid(api, event)) == (200, 1, 0, 0)
+    assert counted(await from_sendgrid(api, event, event)) == (200, 0, 2, 0)
+    found, suppressed = await standing(api)
+    assert (found or "active", suppressed) == (status, scopes)
+    assert len(steps(await story_of(api.parts.database, outbox_id))) == 5
+
+
+@pytest.mark.promise("sendgrid-events")
+async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock: ManualClock) -> None:
+    await a_sent_mail(api, clock, "sendgrid", message_id="abc")
+    await from_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
+    status, [(scope, _reason)] = await standing(api)
+    assert (status, scope) == ("unsubscribed", "general")
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_an_event_of_sendgrid_with_our_id_ends_a_doubt(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_doubt(api, clock)
+    event = a_sendgrid_event("processed", mailwright_message=outbox_id)
+    assert counted(await from_sendgrid(api, event)) == (200, 1, 0, 0)
+    assert await status_of(api.parts.database, outbox_id) == "SENT"
+
+
+@pytest.mark.promise("sendgrid-one-by-one")
+async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
+    good = a_sendgrid_event("delivered", mailwright_message=outbox_id)
+    with capture_logs() as lines:
+        answer = await from_sendgrid(api, 7, good, {"event": "account_status_change"})  # type: ignore[arg-type]
+    assert counted(answer) == (200, 1, 0, 0)
+    assert [line["events"] for line in lines] == [{"unreadable": 1, "account_status_change": 1}]
+
+
+@pytest.mark.promise("inbound-refused")
+async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: ManualClock) -> None:
+    headers, body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000)
+    late, late_body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000 - 3600)
+    not_a_list, nothing = SENDGRID.signed_events([], timestamp=clock.now() // 1000)
+    before = await traces(api.parts.database)
+    for sent_headers, sent_body, code in (
+        (headers, body.strip(), "EVENT_FORGED"),
+        (headers, body.replace(b"ada", b"eve"), "EVENT_FORGED"),
+        ({}, body, "EVENT_FORGED"),
+        (headers, b"", "EVENT_FORGED"),
+        (late, late_body, "EVENT_STALE"),
+        (not_a_list, nothing + b"x", "EVENT_FORGED"),
+    ):
+        with capture_logs() as lines:
+            answer = await api.anonymous.post("/sendgrid-events", content=sent_body, headers=sent_headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, code)
+        assert [line["event"] for line in lines] == ["event_refused"]
+    assert await traces(api.parts.database) == before
+
+
+@pytest.mark.promise("inbound-refused")
+async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualClock) -> None:
+    fetch = Fetch()
+    sns = Sns(clock, AmazonCertificates(fetch, clock), fetch)
+    webhooks = Webhooks(Reports(api.parts.database, clock), clock, sns, None, fetch)
+    object.__setattr__(api.parts, "webhooks", webhooks)
+    answer = await from_sendgrid(api, a_sendgrid_event("spamreport"))
+    assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
+    assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
+
+
+# Over a socket, as they really come.
+
+
+async def test_events_come_over_a_socket(api: Api, clock: ManualClock) -> None:
+    server = uvicorn.Server(uvicorn.Config(create_app(api.parts), port=0, log_config=None, lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    await a_sent_mail(api, clock, "ses")
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        body = SIGNER.notification(ses_event("Bounce", ADA, message_id="0100-1"))
+        assert counted(await client.post("/ses-events", content=body, headers=HEADERS)) == (200, 1, 0, 0)
+        headers, events_body = SENDGRID.signed_events([a_sendgrid_event("open")], timestamp=clock.now() // 1000)
+        assert (await client.post("/sendgrid-events", content=events_body, headers=headers)).status_code == 200
+        assert (await client.post("/ses-events", content=json.dumps({}).encode())).status_code == 400
+    server.should_exit = True
+    await serving
+    assert (await standing(api))[0] == "bounced"

@@ -1,0 +1,210 @@
+"""A person's data, on both engines: shown whole to whoever may ask, and gone once it is erased."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text
+
+from mailwright.audience import contacts, erasing, lists, personal, suppressions
+from mailwright.audience.erasing import MailUnderWay
+from mailwright.audience.standing import Standing
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.reports import Reports
+from mailwright.outbox import journal
+from mailwright.outbox.audit import audit
+from mailwright.storage.database import Database
+from mailwright.storage.tables import messages, metadata
+from tests.api import an_api
+from tests.builders import SENT, a_message, a_result, an_intake, claims_of, settling_of
+
+ADA = "ada@example.com"
+
+
+async def a_life(database: Database, clock: ManualClock) -> list[str]:
+    """Ada has attributes, lists, a mail that was sent and one that waits."""
+    await lists.create(database, clock, 1, "news")
+    standing = Standing(database, clock)
+    await standing.subscribe(1, ADA, "news", source="form")
+    change = contacts.Change("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
+    await contacts.put(database, clock, 1, ADA, change)
+    first = a_message(to=ADA, payload={"to": ADA, "subject": "Hello Ada", "html": "<p>Dear Ada Lovelace</p>"})
+    await an_intake(database, clock).accept([first])
+    claimed = await claims_of(database, clock).claim(1)
+    settling = settling_of(database, clock)
+    await settling.exchange([], claimed)
+    await settling.exchange([a_result(claimed[0], SENT, clock.now())], [])
+    second = a_message(to=ADA)
+    await an_intake(database, clock).accept([second, a_message(to="grace@example.com")])
+    await standing.leave(1, ADA, "news", source="link")
+    return [first.outbox_id, second.outbox_id]
+
+
+async def everywhere(database: Database) -> str:
+    """All that the database holds, as text."""
+    found = []
+    async with database.read() as tx:
+        for table in metadata.sorted_tables:
+            rows = await tx.execute(text(f"SELECT * FROM {table.name}"))
+            found += [str(row) for row in rows if table.name != "suppressions"]
+    return "\n".join(found)
+
+
+@pytest.mark.promise("person-data")
+async def test_everything_that_is_known_is_shown(database: Database, clock: ManualClock) -> None:
+    sent, waiting = await a_life(database, clock)
+    data = await personal.everything(database, 1, "ADA@example.com")
+    assert (data["name"], data["timezone"], data["tags"]) == ("Ada Lovelace", "Europe/Lisbon", ["vip"])
+    assert data["attributes"] == {"plan": "pro", "age": 36}
+    assert [(each["listKey"], each["unsubscribedAt"] is not None) for each in data["lists"]] == [("news", True)]
+    assert [each["listKey"] for each in data["suppressions"]] == ["news"]
+    assert [mail["outboxId"] for mail in data["messages"]] == [waiting, sent]
+    assert data["messages"][1]["content"]["html"] == "<p>Dear Ada Lovelace</p>"
+    assert "SENT" in [event["type"] for event in data["messages"][1]["events"]]
+    whats = [each.what for each in await personal.history(database, 1, ADA)]
+    for what in ("became a contact", "joined a list", "left a list", "mail sent", "mail received"):
+        assert what in whats
+    for tenant, email in ((2, ADA), (1, "nobody@example.com")):
+        with pytest.raises(NotFound):
+            await personal.everything(database, tenant, email)
+
+
+@pytest.mark.promise("person-erased")
+async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
+    database: Database, clock: ManualClock
+) -> None:
+    await a_life(database, clock)
+    before = await audit(database)
+    report = Report("r-1", "ses", EventType.BOUNCED, clock.now(), ADA, verdict=Verdict.SOFT_BOUNCE)
+    reports = Reports(database, clock)
+    await reports.receive([report])
+    await reports.close()
+    assert await erasing.erase(database, clock, 1, "Ada@Example.com", actor="console") == 2
+    left = (await everywhere(database)).lower()
+    for trace in ("ada@", "lovelace", "lisbon", "vip"):
+        assert trace not in left, [line for line in left.splitlines() if trace in line]
+    async with database.read() as tx:
+        entries = await suppressions.of_address(tx, 1, ADA)
+        subjects = [row.subject for row in await tx.execute(select(messages.c.subject).order_by(messages.c.id))]
+    assert [(entry.list_key, entry.reason, entry.source) for entry in entries] == [
+        ("general", "unsubscribed", "erasure")
+    ]
+    assert subjects == ["(erased)", "(erased)", "Hello"]
+    after = await audit(database)
+    assert (after.ok, after.accepted, after.sent) == (True, before.accepted, before.sent)
+    assert await claims_of(database, clock).claim(10) != []
+    [deed] = await journal.deeds(database, tenant_id=1, limit=10)
+    assert (deed.action, deed.detail, "@" in deed.subject) == ("contact.erase", {"messages": 2}, False)
+    with pytest.raises(NotFound):
+        await erasing.erase(database, clock, 1, ADA, actor="console")
+
+
+async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message(to=ADA)])
+    claimed = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], claimed)
+    with pytest.raises(MailUnderWay):
+        await erasing.erase(database, clock, 1, ADA, actor="console")
+    await settling_of(database, clock).exchange([a_result(claimed[0], SENT, clock.now())], [])
+    assert await erasing.erase(database, clock, 1, ADA, actor="console") == 1
+
+
+async def test_an_erased_person_may_come_back_by_themselves(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    await lists.create(database, clock, 1, "news")
+    await standing.subscribe(1, ADA, "news", source="form")
+    await standing.bounce(1, "b@example.com", source="ses")
+    await erasing.erase(database, clock, 1, ADA, actor="console")
+    await erasing.erase(database, clock, 1, "b@example.com", actor="console")
+    await standing.come_back(1, ADA, source="reader")
+    await standing.come_back(1, "b@example.com", source="reader")
+    assert not await suppressions.is_suppressed(database, 1, ADA, "news")
+    assert await suppressions.is_suppressed(database, 1, "b@example.com")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        contacts.Change(locale="klingon!"),
+        contacts.Change(timezone="Mars/Olympus"),
+        contacts.Change(attributes={"not a name": 1}),
+        contacts.Change(attributes={"a": "nul\x00"}),
+        contacts.Change(attributes={f"a{n}": 1 for n in range(101)}),
+        contacts.Change(tags=["a,b"]),
+        contacts.Change(name="x" * 201),
+    ],
+)
+async def test_what_cannot_be_kept_of_a_person_is_refused(
+    database: Database, clock: ManualClock, change: contacts.Change
+) -> None:
+    with pytest.raises(InvalidInput):
+        await contacts.put(database, clock, 1, ADA, change)
+
+
+@pytest.mark.promise("person-api")
+async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
+        answer = await api.client.put(f"/v1/contacts/{ADA}", json=told)
+        assert (answer.status_code, answer.json()["tags"]) == (200, ["vip"])
+        answer = await api.client.put(f"/v1/contacts/{ADA}", json={"attributes": {"plan": None, "city": "Porto"}})
+        assert (answer.json()["attributes"], answer.json()["name"]) == ({"age": 36, "city": "Porto"}, "Ada")
+        assert (await api.client.put(f"/v1/contacts/{ADA}", json={"locale": "klingon!"})).status_code == 422
+        made = await api.client.post(
+            "/v1/segments", json={"segmentKey": "adults", "filter": {"attribute": "age", "atLeast": 18}}
+        )
+        assert (made.status_code, made.json()["sentence"]) == (201, "People whose age is at least 18.")
+        assert (await api.client.get("/v1/segments/adults")).json()["count"] == 1
+        assert (await api.client.get("/v1/segments/adults/contacts")).json()["contacts"][0]["email"] == ADA
+        assert (await api.client.post("/v1/segments/count", json={"filter": {"tag": "x"}})).json()["count"] == 0
+        assert (await api.client.post("/v1/segments/count", json={"filter": {"sql": "x"}})).status_code == 422
+        assert (await api.client.patch("/v1/segments/adults", json={"name": "Adults"})).json()["name"] == "Adults"
+        assert (await api.stranger.get("/v1/segments/adults")).status_code == 404
+        export = await api.client.get("/v1/contacts/export")
+        assert export.headers["content-type"].startswith("text/csv")
+        assert "Porto" in export.text
+        assert "Porto" not in (await api.stranger.get("/v1/contacts/export?format=jsonl")).text
+        assert (await api.client.get(f"/v1/contacts/{ADA}/data")).json()["attributes"]["city"] == "Porto"
+        assert (await api.client.get(f"/v1/contacts/{ADA}/history")).status_code == 200
+        for path in (f"/v1/contacts/{ADA}", f"/v1/contacts/{ADA}/data", f"/v1/contacts/{ADA}/history"):
+            assert (await api.stranger.get(path)).status_code == 404
+        assert (await api.stranger.delete(f"/v1/contacts/{ADA}")).status_code == 404
+        assert (await api.client.delete(f"/v1/contacts/{ADA}")).status_code == 204
+        assert (await api.client.get(f"/v1/contacts/{ADA}")).status_code == 404
+        assert (await api.client.delete("/v1/segments/adults")).status_code == 204
+
+
+@pytest.mark.promise("import-api")
+async def test_a_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        await lists.create(database, clock, 1, "news")
+        body = "E-Mail,Plan\nada@example.com,pro\noops,x\n"
+        seen = await api.client.post("/v1/contacts/imports/preview", content=body)
+        assert [row["refused"] is None for row in seen.json()["rows"]] == [True, False]
+        assert await personal_count(api) == 0
+        query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
+        answer = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
+        assert (answer.status_code, answer.json()["fileName"]) == (202, "people.csv")
+        await api.parts.import_desk.finish()
+        where = f"/v1/contacts/imports/{answer.json()['importId']}"
+        done = (await api.client.get(where)).json()
+        assert (done["added"], done["refused"], done["finishedAt"] is not None) == (1, 1, True)
+        report = (await api.client.get(f"{where}/report")).text.splitlines()
+        assert report[:2] == ["line,email,outcome,why", "2,ada@example.com,added,"]
+        assert len((await api.client.get("/v1/contacts/imports")).json()["imports"]) == 1
+        assert (await contacts.portrait(database, 1, ADA)).contact.attributes == {"tariff": "pro"}
+        for path in (where, f"{where}/report"):
+            assert (await api.stranger.get(path)).status_code == 404
+        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+        for bad in ("?listKey=unknown", "?map=Plan", "?mapp=x"):
+            assert (await api.client.post(f"/v1/contacts/imports{bad}", content=body)).status_code == 422
+        assert (await api.anonymous.post("/v1/contacts/imports", content=body)).status_code == 401
+        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+
+
+async def personal_count(api: Any) -> int:
+    return len((await api.client.get("/v1/contacts")).json()["contacts"])

@@ -1,0 +1,271 @@
+"""Quotas, on both engines: what a provider says is left is never exceeded, and a failed sync keeps the old figure."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.app.quotas import QuotaSync, as_told, open_sync
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.permits import Limits
+from mailwright.domain.states import Status
+from mailwright.outbox import quotas
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.policies.rates import windows
+from mailwright.providers.protocol import Quota
+from mailwright.storage.database import Database
+from mailwright.storage.tables import holds
+from tests.builders import Bench, a_newsletter, settings_for
+from tests.standins.provider import ScriptedProvider
+from tests.standins.smtpbz import KEY, SmtpBzStandIn
+
+EVERY = 5 * MINUTE
+
+
+class Account:
+    """A provider that counts for itself, and may keep silent."""
+
+    def __init__(self, remaining: float | None, per_day: float | None = None) -> None:
+        self.remaining = remaining
+        self.per_day = per_day
+        self.is_silent = False
+        self.is_broken = False
+        self.asked = 0
+
+    async def quota(self) -> Quota | None:
+        self.asked += 1
+        if self.is_broken:
+            raise ValueError("broken")
+        if self.is_silent:
+            return None
+        return Quota(limit_per_day=self.per_day, sent_today=None, rate_per_second=None, remaining=self.remaining)
+
+
+def a_sync(database: Database, clock: ManualClock, **accounts: Account) -> QuotaSync:
+    return QuotaSync(database, clock, accounts, EVERY)
+
+
+async def reserved(database: Database, clock: ManualClock, wanted: int, *providers: str) -> int:
+    allowance = await quotas.allowance(database, providers, EVERY)
+    needed = windows(Limits(), 1, clock.now(), allowance)
+    return (await DatabaseLedger(database, clock).reserve(needed, wanted)).count
+
+
+async def held(bench: Bench) -> list[tuple[str, int]]:
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(holds).where(holds.c.deferred_until > bench.clock.now()))
+    return [(row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
+
+
+@pytest.mark.promise("quota-limits")
+async def test_as_many_go_as_the_provider_has_left_and_the_rest_waits_for_the_next_sync(bench: Bench) -> None:
+    account = Account(40)
+    sync = a_sync(bench.database, bench.clock, scripted=account)
+    assert await sync.tick()
+    await bench.accept(*(a_newsletter() for _ in range(100)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 40
+    assert await held(bench) == [("quota_exhausted", EVERY)]
+
+    bench.clock.advance(EVERY)
+    account.remaining = 0
+    assert await sync.tick()
+    await bench.drain(provider)
+    assert len(provider.mails) == 40
+    assert await held(bench) == [("quota_exhausted", EVERY)]
+
+    bench.clock.advance(EVERY)
+    account.remaining = 1_000
+    assert await sync.tick()
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.SENT: 100}
+
+
+@pytest.mark.promise("quota-limits")
+async def test_a_zero_quota_holds_from_the_start(bench: Bench) -> None:
+    await a_sync(bench.database, bench.clock, scripted=Account(0)).tick()
+    await bench.accept(a_newsletter())
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert not provider.mails
+    assert await held(bench) == [("quota_exhausted", EVERY)]
+
+
+@pytest.mark.promise("quota-limits")
+async def test_new_figures_let_go_what_waited_for_them(bench: Bench) -> None:
+    account = Account(0)
+    sync = a_sync(bench.database, bench.clock, scripted=account)
+    await sync.tick()
+    await bench.accept(a_newsletter())
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    bench.clock.advance(MINUTE)
+    account.remaining = 5
+    assert await sync.sync()  # somebody asked for it
+    assert await held(bench) == []
+    await bench.drain(provider)
+    assert len(provider.mails) == 1
+
+
+@pytest.mark.promise("quota-limits")
+async def test_mails_that_were_on_their_way_when_the_provider_was_asked_are_taken_off(bench: Bench) -> None:
+    """The provider does not know of them yet: its figure is too high by as many."""
+    await bench.accept(*(a_newsletter() for _ in range(30)))
+    provider = ScriptedProvider()
+    provider.hold()
+    run = asyncio.create_task((await bench.worker(provider, window=4, claim_batch=4)).run(drain=True))
+    await provider.has(4)
+    await a_sync(bench.database, bench.clock, scripted=Account(10)).tick()
+    [known] = await quotas.known(bench.database)
+    allowance = await quotas.allowance(bench.database, ["scripted"], EVERY)
+    assert allowance is not None
+    assert known.remaining == 10
+    assert allowance.remaining <= 10 - 4
+    bench.clock.advance(1_000)  # workers look at the figures once a second
+    provider.let_go()
+    await run
+    assert len(provider.mails) <= 4 + 4 + 10
+
+
+@pytest.mark.promise("quota-limits")
+async def test_what_is_counted_by_the_figure_before_is_taken_off_the_new_one(
+    database: Database, clock: ManualClock
+) -> None:
+    account = Account(100)
+    sync = a_sync(database, clock, ses=account)
+    await sync.tick()
+    before = await quotas.allowance(database, ["ses"], EVERY)
+    ledger = DatabaseLedger(database, clock)
+    assert (await ledger.reserve(windows(Limits(), 1, clock.now(), before), 30)).count == 30
+    clock.advance(EVERY)
+    account.remaining = 70  # it has seen all thirty
+    assert await sync.tick()
+    late = await ledger.reserve(windows(Limits(), 1, clock.now(), before), 20)  # by one who has not looked yet
+    assert late.count == 20
+    assert await reserved(database, clock, 1_000, "ses") == 50
+    await ledger.give_back(windows(Limits(), 1, clock.now(), before), 5)
+    assert await reserved(database, clock, 1_000, "ses") == 5
+
+
+@pytest.mark.promise("quota-failure")
+@pytest.mark.parametrize("how", ["is_silent", "is_broken"])
+async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
+    database: Database, clock: ManualClock, how: str
+) -> None:
+    account = Account(100)
+    sync = a_sync(database, clock, ses=account)
+    await sync.tick()
+    assert await reserved(database, clock, 60, "ses") == 60
+    clock.advance(EVERY)
+    setattr(account, how, True)
+    assert not await sync.tick()
+    [known] = await quotas.known(database)
+    assert (known.remaining, known.sent_since, known.failed_at) == (100, 60, clock.now())
+    assert known.failure
+    assert await reserved(database, clock, 1_000, "ses") == 40
+    setattr(account, how, False)
+    clock.advance(EVERY)
+    assert await sync.tick()
+    [known] = await quotas.known(database)
+    assert (known.failure, known.failed_at, known.sent_since) == (None, None, 0)
+
+
+@pytest.mark.promise("quota-failure")
+async def test_a_figure_that_nobody_could_renew_for_a_day_holds_nothing_up(
+    database: Database, clock: ManualClock
+) -> None:
+    await a_sync(database, clock, ses=Account(0)).tick()
+    assert await reserved(database, clock, 5, "ses") == 0
+    clock.advance(DAY)
+    assert await reserved(database, clock, 5, "ses") == 5
+
+
+@pytest.mark.promise("quota-one-asks")
+async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Database, clock: ManualClock) -> None:
+    account = Account(10)
+    syncs = [a_sync(database, clock, ses=account) for _ in range(5)]
+    assert sum(await asyncio.gather(*(sync.tick() for sync in syncs))) == 1
+    for _ in range(3):
+        await asyncio.gather(*(sync.tick() for sync in syncs))
+    assert account.asked == 1
+    clock.advance(EVERY)
+    await asyncio.gather(*(sync.tick() for sync in syncs))
+    assert account.asked == 2
+
+
+@pytest.mark.promise("quota-one-asks")
+async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: Database, clock: ManualClock) -> None:
+    before = await quotas.standing(database, ["ses"])
+    assert await quotas.record(database, clock, [quotas.Told("ses", 10)], before)
+    clock.advance(1)
+    assert not await quotas.record(database, clock, [quotas.Told("ses", 99)], before)
+    [known] = await quotas.known(database)
+    assert known.remaining == 10
+
+
+@pytest.mark.promise("quota-route")
+async def test_the_quotas_of_a_route_count_together_and_one_without_a_limit_takes_all(
+    database: Database, clock: ManualClock
+) -> None:
+    ses, smtpbz = Account(30), Account(20)
+    sync = a_sync(database, clock, ses=ses, smtpbz=smtpbz)
+    await sync.tick()
+    assert await reserved(database, clock, 100, "ses", "smtpbz") == 50
+    assert await quotas.allowance(database, ["ses", "smtp"], EVERY) is None  # who does not tell may take any number
+    clock.advance(EVERY)
+    smtpbz.is_silent = True
+    ses.remaining = 1_000
+    assert not await sync.tick()  # a round counts as a whole
+    assert await reserved(database, clock, 100, "ses", "smtpbz") == 0
+    smtpbz.is_silent, ses.remaining = False, None
+    clock.advance(EVERY)
+    assert await sync.tick()
+    assert await reserved(database, clock, 100, "ses", "smtpbz") == 100
+
+
+@pytest.mark.promise("quota-limits")
+async def test_a_quota_with_a_clock_that_jumps_is_never_exceeded(database: Database, clock: ManualClock) -> None:
+    sync = a_sync(database, clock, ses=Account(50))
+    await sync.tick()
+    total = 0
+    for moved in (0, HOUR, -HOUR, -HOUR, HOUR, EVERY - 1):
+        clock.advance(moved)
+        total += await reserved(database, clock, 9, "ses")
+    assert total == 50
+
+
+@pytest.mark.parametrize(
+    ("quota", "left"),
+    [
+        (Quota(50_000, 10_000, 14, 40_000), 40_000),
+        (Quota(None, None, None, 14_794, limit_per_hour=100, sent_this_hour=3), 97),
+        (Quota(500, 499, None, 14_794, limit_per_hour=100), 1),
+        (Quota(500, 600, None, 14_794), 0),
+        (Quota(None, None, None, 9.9), 9),
+        (Quota(None, None, None, 9, is_sending_enabled=False), 0),
+        (Quota(None, None, 14, None), None),
+    ],
+)
+@pytest.mark.promise("quota-limits")
+def test_the_tightest_of_what_an_account_says_is_what_is_left(quota: Quota, left: int | None) -> None:
+    assert as_told("ses", quota).remaining == left
+
+
+@pytest.mark.promise("quota-limits")
+async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, clock: ManualClock) -> None:
+    async with SmtpBzStandIn() as api:
+        settings = settings_for(
+            "sqlite:///unused.db",
+            provider="smtpbz",
+            smtpbz_url=api.base,
+            smtpbz_api_key=KEY,
+            smtpbz_smtp_url="smtp://127.0.0.1:1",
+        )
+        async with open_sync(settings, database, clock) as sync:
+            assert sync is not None
+            assert await sync.tick()
+            [known] = await quotas.known(database)
+            assert (known.provider, known.remaining) == ("smtpbz", 97)
+    async with open_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
+        assert nobody is None

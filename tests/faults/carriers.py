@@ -1,0 +1,74 @@
+"""Carriers of a fault run: a provider over HTTP, how a worker is told of its stand-in, and whose mail a request is."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.standins import sendgrid, ses
+from tests.standins.http import HttpStandIn, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    name: str
+    stand_in: type[HttpStandIn]
+    send_path: str
+    settings: Callable[[HttpStandIn], dict[str, str]]
+    message_of: Callable[[Any], str]  # our id, as the document of a request tells it
+    taken: Callable[[Any], Iterable[tuple[str, str]]]  # from a stand-in: our id and its own of each mail
+
+    def sends(self, server: HttpStandIn) -> list[str]:
+        """Our ids of the mails that reached the server whole, as often as they did."""
+        return [self.message_in(request) for request in server.requests if request.path == self.send_path]
+
+    def ids_given(self, server: HttpStandIn) -> dict[str, str]:
+        """The provider's ids of the mails that it took, by ours; of a mail that it took twice, the last."""
+        return dict(self.taken(server))
+
+    def message_in(self, request: Request) -> str:
+        return self.message_of(request.json())
+
+
+def _ses_settings(server: HttpStandIn) -> dict[str, str]:
+    return {
+        "MAILWRIGHT_PROVIDER": "ses",
+        "MAILWRIGHT_SES_URL": server.url,
+        "AWS_REGION": ses.REGION,
+        "AWS_ACCESS_KEY_ID": ses.ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ses.SECRET_KEY,
+    }
+
+
+def _sendgrid_settings(server: HttpStandIn) -> dict[str, str]:
+    return {
+        "MAILWRIGHT_PROVIDER": "sendgrid",
+        "MAILWRIGHT_SENDGRID_URL": server.url,
+        "SENDGRID_API_KEY": sendgrid.KEY,
+    }
+
+
+def _sendgrid_message(document: Any) -> str:
+    return str(document["personalizations"][0]["custom_args"]["mailwright_message"])
+
+
+CARRIERS = {
+    carrier.name: carrier
+    for carrier in (
+        Carrier(
+            "ses",
+            ses.SesStandIn,
+            ses.SEND,
+            _ses_settings,
+            lambda document: str(document["EmailTags"][0]["Value"]),
+            lambda server: [(mail.tags["mailwright-message"], mail.message_id) for mail in server.mails],
+        ),
+        Carrier(
+            "sendgrid",
+            sendgrid.SendGridStandIn,
+            sendgrid.SEND,
+            _sendgrid_settings,
+            _sendgrid_message,
+            lambda server: zip(map(_sendgrid_message, server.mails), server.message_ids, strict=True),
+        ),
+    )
+}

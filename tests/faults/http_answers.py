@@ -1,0 +1,308 @@
+"""A provider that answers anything at all: each mail ends as its answer means, and nobody else's mail notices.
+
+Every bad answer is given once, to one recipient among many good ones; whoever is asked again behaves.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from mailwright.domain.message import NewMessage
+from mailwright.domain.states import OPEN, EventType, Status
+from tests.builders import a_message, story_of
+from tests.faults.books import standing
+from tests.faults.carriers import CARRIERS, Carrier
+from tests.faults.figures import Figures
+from tests.faults.processes import Process, TookTooLong
+from tests.faults.stage import Stage
+from tests.standins.http import (
+    BROKEN_JSON,
+    EMPTY,
+    GARBAGE,
+    HTML,
+    WRONG_JSON,
+    Answer,
+    HttpStandIn,
+    Request,
+    a_large_answer,
+)
+
+STATUSES = range(100, 600)
+# Failures of the provider in a row open the circuit. That is as it should be, and not what is looked at here.
+GOOD_BESIDE_EACH = 4
+CONCURRENCY = 16
+SLOW_SECONDS, TRICKLE_SECONDS = 1.0, 0.002
+# Far less than the large answers that came, and more than an allocator needs for itself.
+MOST_GROWTH_MB = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    status: str
+    requests: int
+    attempts: int  # that counted
+
+    def __str__(self) -> str:
+        return f"{self.status} after {self.requests} requests, {self.attempts} attempts"
+
+
+TAKEN = Ending(Status.SENT, 1, 1)
+AGAIN = Ending(Status.SENT, 2, 2)
+LATER = Ending(Status.SENT, 2, 1)  # nobody's fault but the account's: it waited, and that did not count
+REFUSED = Ending(Status.FAILED, 1, 1)
+DOUBTED = Ending(Status.IN_DOUBT, 1, 1)
+
+# What a bare status means; all the others between 300 and 599 are for now, and tried again.
+MEANT: dict[str, dict[Ending, Sequence[int]]] = {
+    "ses": {LATER: (401, 403, 404, 405, 429), REFUSED: (413,), DOUBTED: (500, 502, 503, 504)},
+    "sendgrid": {LATER: (401, 403, 404, 405, 429), REFUSED: (400, 413, 415), DOUBTED: (502, 504)},
+}
+# These stop a worker for ten seconds, so the short run has none of them.
+ABOUT_THE_ACCOUNT = (401, 403, 404, 405)
+SOME_STATUSES = (100, 101, 103, 199, 200, 202, 204, 299, 300, 304, 400, 413, 415, 418, 429, 500, 502, 503, 504, 599)
+
+
+def meaning_of(carrier: str, status: int) -> Ending:
+    if status < 300:
+        return DOUBTED  # no answer yet, or one that does not say which mail was taken
+    return next((ending for ending, statuses in MEANT[carrier].items() if status in statuses), AGAIN)
+
+
+Misdeed = Callable[[asyncio.StreamWriter, Answer], Awaitable[bool]]  # the usual answer comes in; true: it stays open
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    misdeed: Misdeed
+    right: Ending
+
+
+def says(answer: Answer | bytes) -> Misdeed:
+    """Bytes are said and the connection is closed."""
+
+    async def misdeed(writer: asyncio.StreamWriter, _usual: Answer) -> bool:
+        writer.write(answer if isinstance(answer, bytes) else answer.wire())
+        await writer.drain()
+        return isinstance(answer, Answer)
+
+    return misdeed
+
+
+async def cut_before(_writer: asyncio.StreamWriter, _usual: Answer) -> bool:
+    return False
+
+
+async def cut_within(writer: asyncio.StreamWriter, usual: Answer) -> bool:
+    wire = usual.wire()
+    return await says(wire[: len(wire) - 3])(writer, usual)
+
+
+async def slow(writer: asyncio.StreamWriter, usual: Answer) -> bool:
+    await asyncio.sleep(SLOW_SECONDS)
+    return await says(usual)(writer, usual)
+
+
+async def trickling(writer: asyncio.StreamWriter, usual: Answer) -> bool:
+    for byte in usual.wire():
+        writer.write(bytes([byte]))
+        await asyncio.sleep(TRICKLE_SECONDS)
+    return True
+
+
+async def two_answers(writer: asyncio.StreamWriter, usual: Answer) -> bool:
+    """The next mail on this connection would be told that it was refused, and for good."""
+    writer.write(usual.wire() + Answer(413).wire())
+    await writer.drain()
+    return True
+
+
+async def refused_and_taken(writer: asyncio.StreamWriter, usual: Answer) -> bool:
+    """The next mail on this connection would be told that it was taken."""
+    writer.write(Answer(413).wire() + usual.wire())
+    await writer.drain()
+    return True
+
+
+def by_status(carrier: str, statuses: Iterable[int]) -> list[Case]:
+    cases = []
+    for status in statuses:
+        # Whoever says 1xx has more to say; here it never does.
+        answer = Answer(status) if status >= 200 else f"HTTP/1.1 {status} Wait\r\n\r\n".encode()
+        cases.append(Case(f"status {status}", says(answer), meaning_of(carrier, status)))
+    return cases
+
+
+def by_manner(carrier: str, large_answers: int) -> list[Case]:
+    no_id = Answer(202) if carrier == "sendgrid" else Answer(200, b"{}", {"Content-Type": "application/json"})
+    return [
+        Case("slow", slow, TAKEN),
+        Case("byte by byte", trickling, TAKEN),
+        Case("cut before the answer", cut_before, DOUBTED),
+        Case("cut within the answer", cut_within, DOUBTED),
+        Case("empty 200", says(EMPTY), DOUBTED),
+        Case("HTML 200", says(HTML), DOUBTED),
+        Case("wrong JSON", says(WRONG_JSON), DOUBTED),
+        Case("broken JSON", says(BROKEN_JSON), DOUBTED),
+        Case("taken, without an id", says(no_id), DOUBTED),
+        Case("garbage", says(GARBAGE), DOUBTED),
+        Case("a head without end", says(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 1_000_000), DOUBTED),
+        Case("two lengths", says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\n{}"), DOUBTED),
+        Case("taken and refused at once", two_answers, TAKEN),
+        Case("refused and taken at once", refused_and_taken, REFUSED),
+        *(Case("10 MB, 200", says(a_large_answer()), DOUBTED) for _ in range(large_answers)),
+        *(Case("10 MB, 413", says(a_large_answer(413)), REFUSED) for _ in range(large_answers)),
+    ]
+
+
+@dataclass(slots=True)
+class Script:
+    """Who is answered how. An answer is used up; what is in `always` is not."""
+
+    once: dict[str, Misdeed] = field(default_factory=dict)
+    always: dict[str, Misdeed] = field(default_factory=dict)
+
+
+def misbehaving(carrier: Carrier, script: Script) -> HttpStandIn:
+    """The carrier's own stand-in, but for the mails of the script."""
+    kind: Any = carrier.stand_in
+
+    class Misbehaving(kind):  # type: ignore[misc]
+        async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+            message = carrier.message_in(request) if request.path == carrier.send_path else ""
+            misdeed = script.always.get(message) or script.once.pop(message, None)
+            if misdeed is None:
+                await super()._answer(request, writer)
+            elif not await misdeed(writer, self.usual(request)):
+                raise ConnectionResetError
+
+    found: HttpStandIn = Misbehaving()
+    return found
+
+
+async def run(
+    stage: Stage,
+    *,
+    carriers: Sequence[str] = tuple(CARRIERS),
+    statuses: Iterable[int] = STATUSES,
+    large_answers: int = 50,
+    seconds: float = 60,
+) -> Figures:
+    figures = Figures()
+    for name in carriers:
+        cases = [*by_status(name, statuses), *by_manner(name, large_answers)]
+        await _answered(stage, figures, CARRIERS[name], cases, seconds)
+    holds = await stage.identity_holds()
+    figures.expect("audit identity", holds, "True", when=holds)
+    return figures
+
+
+async def _answered(stage: Stage, figures: Figures, carrier: Carrier, cases: Sequence[Case], seconds: float) -> None:
+    script = Script()
+    bad = {(message := a_message()).outbox_id: (message, case) for case in cases}
+    script.once = {key: case.misdeed for key, (_, case) in bad.items()}
+    stubborn = a_message()
+    script.always = {stubborn.outbox_id: says(Answer(599))}
+    good = [a_message() for _ in range(GOOD_BESIDE_EACH * len(bad))]
+    async with misbehaving(carrier, script) as server:
+        stage.settings |= carrier.settings(server)
+        worker = await stage.working(MAILWRIGHT_CONCURRENCY=CONCURRENCY, MAILWRIGHT_LOCK_TTL_SECONDS=60)
+        await stage.accept_all(warm := [a_message() for _ in range(CONCURRENCY * 4)])
+        await _done(stage, warm, seconds)
+        memory = Memory(worker)
+        await stage.accept_all(_mixed([message for message, _ in bad.values()], good, stubborn))
+        everybody = [*(message for message, _ in bad.values()), *good]
+        await _done(stage, everybody, seconds, memory)
+        is_alive = worker.exit_code is None
+        worker.kill()
+    _compare(figures, carrier, server, await standing(stage), {key: case for key, (_, case) in bad.items()}, good)
+    await _stubborn(stage, figures, carrier, stubborn)
+    figures.expect(f"{carrier.name}: the worker lives", is_alive, "True", when=is_alive)
+    figures.at_most(f"{carrier.name}: its memory grew by, MB", round(memory.growth_mb, 1), MOST_GROWTH_MB)
+    figures.none(f"{carrier.name}: what is not HTTP", server.violations)
+
+
+def _compare(
+    figures: Figures,
+    carrier: Carrier,
+    server: HttpStandIn,
+    rows: Mapping[str, Any],
+    cases: Mapping[str, Case],
+    good: Sequence[NewMessage],
+) -> None:
+    requests = Counter(carrier.sends(server))
+
+    def ending(key: str) -> Ending:
+        return Ending(rows[key].status, requests[key], rows[key].attempts)
+
+    wrong = [
+        f"{case.name}: {ending(key)}, not {case.right} ({rows[key].error_code})"
+        for key, case in cases.items()
+        if ending(key) != case.right
+    ]
+    figures.note(f"{carrier.name}: bad answers", len(cases))
+    figures.note(f"{carrier.name}: their ends", dict(Counter(rows[key].status for key in cases)))
+    figures.none(f"{carrier.name}: bad answers that meant something else", wrong)
+    keys = [message.outbox_id for message in good]
+    others = [f"{key}: {ending(key)} ({rows[key].error_code})" for key in keys if ending(key) != TAKEN]
+    figures.none(f"{carrier.name}: of {len(keys)} good ones, not simply taken", others)
+    given = carrier.ids_given(server)
+    strange = [key for key in keys if rows[key].provider_message_id != given.get(key)]
+    figures.none(f"{carrier.name}: good ones with another mail's id", strange)
+
+
+async def _stubborn(stage: Stage, figures: Figures, carrier: Carrier, message: NewMessage) -> None:
+    """Answered badly for ever: it waits between its attempts, and nobody waits for it."""
+    story = await story_of(stage.database, message.outbox_id)
+    tries = sum(event.type is EventType.RETRY_SCHEDULED for event in story.events)
+    status = story.summary.status
+    figures.expect(
+        f"{carrier.name}: the recipient that is always refused",
+        f"{status} after {tries} attempts",
+        f"{Status.RETRY_SCHEDULED} while all others are done",
+        when=status == Status.RETRY_SCHEDULED and tries > 0,
+    )
+
+
+def _mixed(bad: Sequence[NewMessage], good: Sequence[NewMessage], stubborn: NewMessage) -> list[NewMessage]:
+    mixed = [stubborn]
+    for number, message in enumerate(bad):
+        mixed += [message, *good[number * GOOD_BESIDE_EACH : (number + 1) * GOOD_BESIDE_EACH]]
+    return mixed
+
+
+class Memory:
+    """How much a process has grown since it was first looked at."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = psutil.Process(process.pid)
+        self._first = self._most = self._now()
+
+    @property
+    def growth_mb(self) -> float:
+        return (self._most - self._first) / 1e6
+
+    def look(self) -> None:
+        self._most = max(self._most, self._now())
+
+    def _now(self) -> int:
+        return int(self._process.memory_info().rss)
+
+
+async def _done(stage: Stage, messages: Sequence[NewMessage], seconds: float, memory: Memory | None = None) -> None:
+    waited, fewest = 0.0, len(messages) + 1
+    while True:
+        rows = await standing(stage)
+        left = sum(rows[message.outbox_id].status in OPEN for message in messages)
+        if memory is not None:
+            memory.look()
+        if not left:
+            return
+        waited, fewest = (0.0, left) if left < fewest else (waited + 0.1, fewest)
+        if waited > seconds:
+            raise TookTooLong(f"{left} messages did not move for {seconds:g} s")
+        await asyncio.sleep(0.1)

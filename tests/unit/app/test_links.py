@@ -1,0 +1,120 @@
+"""Links that are asked whether they are there: followed step by step, and never into a private network."""
+
+import socket
+from collections.abc import Sequence
+
+import pytest
+from aiohappyeyeballs import AddrInfoType
+
+from mailwright.app.links import MOST_REDIRECTS, dead_links, is_public, public_only
+from mailwright.providers.http import Cut, Http, Phase, Reply, Resolve
+from tests.unit.content.test_authoring import a_server_that_must_not_be_called
+
+
+class World:
+    """Answers by address; everything else is not there."""
+
+    def __init__(self, answers: dict[str, Reply | Cut]) -> None:
+        self._answers = answers
+        self.asked: list[str] = []
+
+    async def ask(self, url: str) -> Reply | Cut:
+        self.asked.append(url)
+        return self._answers.get(url) or Reply(404, {}, b"")
+
+
+def moved(to: str) -> Reply:
+    return Reply(302, {"Location": to}, b"")
+
+
+FINE = Reply(200, {}, b"")
+
+
+@pytest.mark.promise("preflight-links")
+async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
+    world = World(
+        {
+            "https://a.example/": FINE,
+            "https://b.example/": Cut(Phase.BEFORE, "no connection in time", is_timeout=True),
+            "https://c.example/": moved("/there"),
+            "https://c.example/there": FINE,
+            "https://d.example/": Reply(403, {}, b""),
+            "https://e.example/": Reply(410, {}, b""),
+        }
+    )
+    found = await dead_links([f"https://{name}.example/" for name in "abcde"], world.ask)
+    assert [(each.code, each.sentence) for each in found] == [
+        ("DEAD_LINK", "the link https://b.example/ does not work: no connection in time"),
+        ("DEAD_LINK", "the link https://e.example/ does not work: it answers 410"),
+    ]
+
+
+@pytest.mark.promise("preflight-links")
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "http://127.0.0.1/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://10.0.0.1/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[fe80::1]/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "https://a.example:6379/",
+        "file:///etc/passwd",
+        "gopher://a.example/",
+    ],
+)
+async def test_no_link_and_no_redirect_leads_inside(inside: str) -> None:
+    world = World({"https://a.example/": moved(inside), inside: FINE})
+    found = await dead_links([inside, "https://a.example/"], world.ask)
+    assert len(found) == 2
+    assert world.asked == ["https://a.example/"]
+
+
+async def test_a_circle_of_redirects_ends() -> None:
+    world = World({"https://a.example/": moved("https://a.example/")})
+    [found] = await dead_links(["https://a.example/"], world.ask)
+    assert "without end" in found.sentence
+    assert len(world.asked) == MOST_REDIRECTS + 1
+
+
+def names(*addresses: str) -> Resolve:
+    async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port)) for each in addresses]
+
+    return resolve
+
+
+@pytest.mark.promise("preflight-links")
+async def test_a_name_that_means_a_private_address_is_never_connected_to() -> None:
+    with a_server_that_must_not_be_called() as (url, calls):
+        port = url.rpartition(":")[2]
+        for addresses in (("127.0.0.1",), ("93.184.215.14", "127.0.0.1")):
+            http = Http(resolve=public_only(names(*addresses)))
+            reply = await http.request("GET", f"http://inside.example:{port}/", timeout_seconds=5)
+            await http.close()
+            assert isinstance(reply, Cut)
+            assert reply.phase is Phase.BEFORE
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("93.184.215.14", True),
+        ("2606:2800:21f:cb07:6820:80da:af6b:8b2c", True),
+        ("127.0.0.1", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("2002:7f00:1::", False),
+        ("fe80::1%eth0", False),
+        ("nonsense", False),
+    ],
+)
+def test_public_addresses_are_told_from_the_others(address: str, expected: bool) -> None:
+    assert is_public(address) is expected

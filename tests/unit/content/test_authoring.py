@@ -1,0 +1,353 @@
+"""Authoring: three languages become the HTML of a mail, and template code comes through as it was written."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from mailwright.content.authoring import Format, as_html, image_names
+from mailwright.content.html import MAX_BYTES
+from mailwright.content.kept import codes_in
+from mailwright.content.template import Template, TemplateFailed
+
+STYLE = "<style>p { color: red } @media (max-width: 400px) { p { color: blue } }</style>"
+
+
+def mjml(inside: str) -> str:
+    return f"<mjml><mj-body><mj-section><mj-column>{inside}</mj-column></mj-section></mj-body></mjml>"
+
+
+def codes(text: str) -> list[str]:
+    return list(codes_in(text))
+
+
+# Code.
+
+TEXT_CODE = ["{{ name }}", '{{ "}}" }}', "{{ a.b|default('<b>') }}", "{# a note with <p> #}", "{% set x = '>' %}"]
+BLOCKS = [
+    ("{% if a > 1 %}", "{% endif %}"),
+    ("{% for r in rows %}", "{% endfor %}"),
+    ("{%- if not b -%}", "{%- endif -%}"),
+]
+
+text_pieces = st.sampled_from([*TEXT_CODE, "word ", "<b>bold</b>", "<!-- a remark {{ hidden }} -->", "&amp; ", "é\n"])
+
+
+def wrapped(pieces: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    inside = st.lists(pieces, max_size=4).map("".join)
+    return st.one_of(
+        st.tuples(st.sampled_from(BLOCKS), inside).map(lambda each: each[0][0] + each[1] + each[0][1]),
+        inside.map(
+            lambda text: f'<p class="{{{{ kind }}}} {{% if x %}}a{{% endif %}}" title=\'{{{{ "a" }}}}\'>{text}</p>'
+        ),
+        inside.map(lambda text: f'<a href="{{{{ url }}}}?a=1&amp;b={{{{ b|urlencode }}}}">{text}</a>'),
+        inside.map(
+            lambda text: (
+                "<table>{% for r in rows %}<tr>{% if r %}<td>" + text + "</td>{% endif %}</tr>{% endfor %}</table>"
+            )
+        ),
+        inside.map(
+            lambda text: f"<!--[if mso]>{{% if mso %}}<i>{text.replace('-->', '')}</i>{{% endif %}}<![endif]-->"
+        ),
+    )
+
+
+documents = st.recursive(text_pieces, wrapped, max_leaves=12)
+
+
+@pytest.mark.promise("authoring-code")
+@given(document=documents)
+def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
+    """Or the source is refused: some mixtures, as a link within a link, no parser leaves in order."""
+    source = f"<html><head>{STYLE}<title>{{{{ title }}}}</title></head><body><div>{document}</div></body></html>"
+    try:
+        html = as_html(source, Format.HTML)
+    except TemplateFailed:
+        event("refused")
+        return
+    assert codes(html) == codes(source)
+    assert "mwk" not in html
+
+
+@pytest.mark.promise("authoring-code")
+@given(
+    lines=st.lists(
+        st.sampled_from(
+            [
+                "# Hello {{ name }}",
+                "{% if vip %}",
+                "{% endif %}",
+                "- an item with {{ thing }}",
+                "[a link]({{ url }})",
+                "![a picture]({{ picture }})",
+                "*{{ loud }}* and `{{ code }}` and {{ 'a' ~ \"b\" }}",
+                "    {% raw %}{{ shown as it is{% endraw %}",
+                "> {{ quoted }}",
+                "",
+                "{# a note #}",
+            ]
+        ),
+        max_size=12,
+    )
+)
+def test_code_survives_in_markdown(lines: list[str]) -> None:
+    source = "\n".join(lines)
+    assert codes(as_html(source, Format.MARKDOWN)) == codes(source)
+
+
+@pytest.mark.promise("authoring-code")
+def test_code_stands_anywhere_in_mjml() -> None:
+    source = mjml(
+        "{% if shown %}<mj-text align=\"{{ side }}\">Hello {{ name|default('you') }}{% if x %}, {{ x }}{% endif %}"
+        "</mj-text>{% endif %}<mj-table>{% for r in rows %}<tr><td>{{ r }}</td></tr>{% endfor %}</mj-table>"
+        '<mj-button href="{{ url }}" background-color="{{ brand }}">Go</mj-button>'
+    )
+    html = as_html(source, Format.MJML)
+    statements = [code for code in codes(html) if code.startswith("{%")]
+    assert statements == [code for code in codes(source) if code.startswith("{%")]
+    rendered = Template(subject="x", html=html, text=None).render(
+        {"shown": True, "side": "left", "x": 0, "rows": ["one", "two"], "url": "https://a.example", "brand": "#123456"}
+    )
+    assert rendered.html is not None
+    assert rendered.html.count("#123456") > 1
+    assert re.findall(r"<td>(\w+)</td>", rendered.html) == ["one", "two"]
+    assert "Hello you" in rendered.html
+
+
+@pytest.mark.promise("authoring-code")
+def test_a_loop_over_rows_makes_rows() -> None:
+    source = STYLE + (
+        "<table><thead><tr><th>Item</th></tr></thead>"
+        "{% for r in rows %}<tr><td><p>{{ r }}</p></td></tr>{% endfor %}</table>"
+    )
+    html = Template(subject="x", html=as_html(source, Format.HTML), text=None).render({"rows": ["a", "b", "c"]}).html
+    assert html is not None
+    assert html.count("<tbody>") == html.count("</tbody>") == 1
+    assert html.count("<tr><td>") == 3
+
+
+def test_a_loop_over_items_makes_one_list() -> None:
+    html = as_html("{% for i in items %}\n- {{ i }}\n{% endfor %}\n", Format.MARKDOWN)
+    rendered = Template(subject="x", html=html, text=None).render({"items": ["a", "b"]})
+    assert rendered.html is not None
+    assert (rendered.html.count("<ul"), rendered.html.count("<li")) == (1, 2)
+
+
+@pytest.mark.promise("authoring-code")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (STYLE + '\n\n<p {% if x %}class="a"{% endif %}>a</p>', 3),
+        (STYLE + "\n<p class={% if x %}a{% endif %}>a</p>", 2),
+    ],
+)
+def test_a_condition_around_an_attribute_is_refused_with_its_line(source: str, line: int) -> None:
+    with pytest.raises(TemplateFailed, match="inside the quotes") as refused:
+        as_html(source, Format.HTML)
+    assert refused.value.line == line
+
+
+def test_a_style_sheet_with_code_stays_as_it_is() -> None:
+    styled = "<style>p { color: {{ brand }} }</style>"
+    html = as_html(
+        f"<html><head>{styled}<style>p {{ margin: 0 }}</style></head><body><p>a</p></body></html>", Format.HTML
+    )
+    assert styled in html
+    assert '<p style="margin: 0;">' in html
+
+
+def test_marks_of_our_own_are_refused() -> None:
+    with pytest.raises(TemplateFailed, match="reserved"):
+        as_html(f"{STYLE}<p>mwk0k</p>", Format.HTML)
+
+
+# Styles.
+
+
+@pytest.mark.promise("authoring-styles")
+def test_styles_go_in_line_and_media_queries_stay() -> None:
+    html = as_html(f"<html><head>{STYLE}</head><body><p>a</p></body></html>", Format.HTML)
+    assert '<p style="color: red;">' in html
+    assert "@media (max-width: 400px)" in html.replace("(max-width:400px)", "(max-width: 400px)")
+
+
+@pytest.mark.promise("authoring-styles")
+def test_html_without_a_style_sheet_is_left_byte_for_byte() -> None:
+    source = "<TABLE><tr><td {% if a %}class=x{% endif %}>&nbsp;{{ a }}\r\n<br></TABLE>"
+    assert as_html(source, Format.HTML) == source
+
+
+# Nothing is fetched.
+
+
+@contextmanager
+def a_server_that_must_not_be_called() -> Iterator[tuple[str, list[object]]]:
+    calls: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def watch() -> None:
+            while True:
+                try:
+                    connection, address = listener.accept()
+                except OSError:
+                    return
+                calls.append(address)
+                connection.close()
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", calls
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            watching.join(10)
+
+
+@pytest.mark.promise("authoring-offline")
+def test_nothing_is_ever_fetched() -> None:
+    with a_server_that_must_not_be_called() as (url, calls):
+        head = f'<link rel="stylesheet" href="{url}/a.css"><style>@import url({url}/b.css); p {{ color: red }}</style>'
+        html = as_html(f'<html><head>{head}</head><body><p>a</p><img src="{url}/c.png"></body></html>', Format.HTML)
+        as_html(f"{head}\n\n![x]({url}/d.png)\n\n<p>b</p>", Format.MARKDOWN)
+        as_html(mjml(f'<mj-image src="{url}/e.png" /><mj-text>x</mj-text>'), Format.MJML)
+        for include in (f"{url}/f.mjml", "file:///etc/hostname", "./g.mjml"):
+            with pytest.raises(TemplateFailed, match="included template"):
+                as_html(f'<mjml><mj-body><mj-include path="{include}" /></mj-body></mjml>', Format.MJML)
+    assert calls == []
+    assert f"{url}/a.css" in html
+
+
+@pytest.mark.promise("authoring-offline")
+def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
+    assert "fonts.googleapis.com" not in as_html(mjml("<mj-text>x</mj-text>"), Format.MJML)
+
+
+# Errors and limits.
+
+
+@pytest.mark.promise("authoring-errors")
+@pytest.mark.parametrize(
+    ("source", "words", "line"),
+    [
+        ("<mjml>\n<mj-body>\n<mj-txt>x</mj-txt></mj-body></mjml>", "no <mj-txt> in MJML", 3),
+        ("<mjml>{# a\nb #}\n<mj-body><mj-section></mj-body></mj-section></mjml>", "</mj-body> ends", 3),
+        ('<mjml>\n<mj-body>{{ "é" }}\n\n<mj-include path="x" /></mj-body></mjml>', "included template", 4),
+        ("<mjml><mj-body>", "<mj-body> is opened and not ended", None),
+        ("<p>Hello</p>", "cannot be read", 1),
+        ("", "cannot be read", None),
+    ],
+)
+def test_what_is_wrong_with_mjml_is_told_with_its_line(source: str, words: str, line: int | None) -> None:
+    with pytest.raises(TemplateFailed, match=re.escape(words)) as refused:
+        as_html(source, Format.MJML)
+    assert refused.value.line == line
+
+
+@pytest.mark.promise("authoring-limits")
+@pytest.mark.parametrize(
+    ("source", "format_"),
+    [
+        (STYLE + "<div>" * 100_000, Format.HTML),
+        (STYLE + "<b><i>" * 50_000, Format.HTML),
+        ("<div>" * 100_000, Format.MARKDOWN),
+        (mjml("<mj-text>" + "<div>" * 100_000 + "</mj-text>"), Format.MJML),
+        ("<mjml><mj-body>" + "<mj-wrapper>" * 40_000 + "</mj-wrapper>" * 1, Format.MJML),
+        (mjml("<mj-text>" + "<p>" * 100_000 + "</mj-text>"), Format.MJML),
+        (STYLE + "<div title='</div>'>" * 5_000, Format.HTML),
+        (STYLE + '<div a">' + "<div>" * 5_000 + '">', Format.HTML),
+        (STYLE + "<!-->" + "<div>" * 5_000 + "-->", Format.HTML),
+        (mjml("<mj-text><!-->" + "<div>" * 5_000 + "--></mj-text>"), Format.MJML),
+    ],
+    ids=["html", "formatting", "markdown", "mjml", "wrappers", "paragraphs", "quotes", "endings", "comments", "hidden"],
+)
+def test_depth_that_would_end_the_process_is_refused(source: str, format_: Format) -> None:
+    with pytest.raises(TemplateFailed, match=r"more than \d+ elements|larger than"):
+        as_html(source, format_)
+
+
+@pytest.mark.promise("authoring-limits")
+@pytest.mark.parametrize("format_", list(Format))
+def test_a_source_that_is_too_large_is_refused(format_: Format) -> None:
+    with pytest.raises(TemplateFailed, match="larger than 512 KB"):
+        as_html("é" * (MAX_BYTES // 2 + 1), format_)
+
+
+@pytest.mark.promise("authoring-limits")
+@pytest.mark.parametrize(
+    "piece", ["{{", "{% raw %}{{", "<style ", "<!--", "<a ", "<a '", "<table", "<!--mw", "{#", "<p {{ a"]
+)
+@pytest.mark.parametrize("format_", list(Format))
+def test_a_long_row_of_beginnings_takes_no_longer_than_any_text(piece: str, format_: Format) -> None:
+    source = piece * (200_000 // len(piece))
+    began = time.process_time()
+    with suppress(TemplateFailed):
+        as_html(STYLE + source, format_)
+    assert time.process_time() - began < 20  # by the square of the length it would be hours
+
+
+def test_a_long_mail_of_many_paragraphs_is_no_deep_one() -> None:
+    assert as_html(STYLE + "<p>x" * 2_000, Format.HTML).count("<p") == 2_000
+
+
+@given(
+    source=st.text(alphabet=st.sampled_from(list("<>!-/\"'{}%# \nabpmj=&")), max_size=80),
+    format_=st.sampled_from(list(Format)),
+)
+def test_any_source_is_taken_or_refused(source: str, format_: Format) -> None:
+    with suppress(TemplateFailed):
+        as_html(STYLE + source if format_ is Format.HTML else source, format_)
+
+
+# Markdown.
+
+
+def test_markdown_becomes_a_whole_page_in_its_language() -> None:
+    html = as_html("# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |", Format.MARKDOWN, title="<News>", locale="pt-BR")
+    assert '<html lang="pt-BR">' in html
+    assert "<title>&lt;News&gt;</title>" in html
+    assert "prefers-color-scheme: dark" in html.replace("prefers-color-scheme:dark", "prefers-color-scheme: dark")
+    assert "<td" in html
+
+
+def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_print() -> None:
+    source = "One\n\n---\n\nTwo\n\n---\n\n[Leave]({{ unsubscribe_url }})"
+    html = as_html(source, Format.MARKDOWN)
+    assert html.count("font-size: 14px;") == 1
+    assert as_html("One\n\n---\n\nTwo", Format.MARKDOWN).count("font-size: 14px;") == 0
+
+
+# Images.
+
+
+@pytest.mark.promise("authoring-images")
+@pytest.mark.parametrize(
+    ("source", "format_"),
+    [
+        ('<img src="logo.png" alt="">', Format.HTML),
+        ("<img src='logo.png' alt=''>", Format.HTML),
+        ('<style>p{margin:0}</style><table background="logo.png"><tr><td>a</table>', Format.HTML),
+        ("![Our logo](logo.png)", Format.MARKDOWN),
+        (mjml('<mj-image src="logo.png" alt="" />'), Format.MJML),
+        (
+            '<mjml><mj-body><mj-section background-url="logo.png"><mj-column /></mj-section></mj-body></mjml>',
+            Format.MJML,
+        ),
+    ],
+)
+def test_an_uploaded_image_is_shown_by_its_name(source: str, format_: Format) -> None:
+    address = "https://mail.example/images/0a.png"
+    assert image_names(source) == {"logo.png"}
+    html = as_html(source, format_, images={"logo.png": address})
+    assert address in html
+    assert not re.search(r"""["'(]logo\.png""", html)
+
+
+def test_names_within_addresses_and_words_are_left_alone() -> None:
+    source = '<a href="https://a.example/logo.png">logo.png</a><img src="https://b.example/logo.png" alt="logo.png">'
+    assert as_html(source, Format.HTML, images={"logo.png": "https://mail.example/images/0a.png"}) == source

@@ -1,0 +1,477 @@
+"""Reading letters: what came back is told apart, reader by reader, and our own mail is found in it."""
+
+import json
+from base64 import b64encode
+
+import pytest
+
+from mailwright.content.headers import message_id
+from mailwright.domain.bounce import BounceKind
+from mailwright.domain.ids import uuid7
+from mailwright.events.bounces import (
+    Action,
+    AutoReplied,
+    Bounced,
+    Complained,
+    FeedbackType,
+    Letter,
+    Recipient,
+    Unreadable,
+    Unrelated,
+    read,
+)
+from tests.unit.events.bounce_letters import ORIGINAL, OURS, READER, a_feedback, a_group, a_report, a_text
+
+HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
+
+
+def bounced(mail: bytes) -> Bounced:
+    letter = read(mail)
+    assert isinstance(letter, Bounced), letter
+    return letter
+
+
+def complained(mail: bytes) -> Complained:
+    letter = read(mail)
+    assert isinstance(letter, Complained), letter
+    return letter
+
+
+def only(mail: bytes) -> Recipient:
+    [recipient] = bounced(mail).recipients
+    return recipient
+
+
+# Delivery status notifications.
+
+
+@pytest.mark.promise("bounce-read")
+def test_a_standard_report_is_read_whole() -> None:
+    letter = bounced(a_report(a_group(diagnostic="550 5.1.1 nobody of that name")))
+    assert letter.reporting_mta == "mx.reader.example"
+    assert (letter.original.outbox_id, letter.original.message_id) == (OURS, f"<{OURS}@sender.example>")
+    assert letter.original.recipients == (READER,)
+    [reader] = letter.recipients
+    assert (reader.address, reader.action, reader.kind) == (READER, Action.FAILED, HARD)
+    assert (reader.status, reader.reply_code) == ("5.1.1", 550)
+    assert reader.diagnostic == "550 5.1.1 nobody of that name"
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "MULTIPART/REPORT; REPORT-TYPE=DELIVERY-STATUS; BOUNDARY=edge",
+        "multipart/report; boundary=edge",
+        "multipart/mixed; boundary=edge",
+        'multipart/report; report-type="delivery-status";\n boundary="edge"',
+    ],
+)
+def test_how_the_report_calls_itself_does_not_matter(content_type: str) -> None:
+    assert only(a_report(content_type=content_type)).kind is HARD
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "wanted_action", "wanted_kind"),
+    [
+        ("failed", "5.1.1", Action.FAILED, HARD),
+        ("FAILURE", "5.1.1", Action.FAILED, HARD),
+        ("failed (bad destination mailbox)", "5.1.1", Action.FAILED, HARD),
+        ("error", "5.1.1", Action.FAILED, HARD),
+        ("failed", "4.4.7", Action.FAILED, SOFT),  # given up after days
+        ("failed", "5.2.2", Action.FAILED, SOFT),
+        ("failed", "5.7.1 (refused)", Action.FAILED, SOFT),
+        ("delayed", "4.2.2", Action.DELAYED, SOFT),
+        ("delayed", "5.1.1", Action.DELAYED, SOFT),  # it is still being tried, whatever it says
+        ("delivered", "2.0.0", Action.DELIVERED, None),
+        ("deliverable", "2.1.5", Action.DELIVERED, None),
+        ("relayed", "2.1.9", Action.RELAYED, None),
+        ("expanded", "2.1.5", Action.EXPANDED, None),
+        ("failed", "2.0.0", Action.DELIVERED, None),
+        ("", "5.1.1", Action.FAILED, HARD),
+        ("", "4.2.2", Action.DELAYED, SOFT),
+        ("", "2.1.5", Action.DELIVERED, None),
+        ("nonsense", "5.1.1", Action.FAILED, HARD),
+        ("failed", "", Action.FAILED, SOFT),
+    ],
+)
+def test_action_and_status_decide_together(
+    action: str, status: str, wanted_action: Action, wanted_kind: BounceKind | None
+) -> None:
+    reader = only(a_report(a_group(action=action, status=status)))
+    assert (reader.action, reader.kind) == (wanted_action, wanted_kind)
+
+
+@pytest.mark.parametrize(
+    ("status", "diagnostic", "wanted", "code"),
+    [
+        ("5.0.0", "550 5.1.1 unknown", "5.1.1", 550),
+        ("5.0.0", "550-5.1.1 unknown 550 5.1.1 really", "5.1.1", 550),
+        ("5.0.0", "5.1.0 - wrong 550-'5.2.2 full'", "5.2.2", 550),
+        ("5.0.0", "550 #5.1.0 refused", "5.1.0", 550),
+        ("5.2.2", "550 5.1.1 unknown", "5.2.2", 550),  # the field is exact: it is believed
+        ("4.0.0", "554 5.1.1 unknown", "4.0.0", 554),  # the server says that it may still succeed
+        ("5.0.0", "550 refused, see 5.6.7.8", "5.0.0", 550),  # the address of a host
+        ("5.0.0 (permanent failure)", "no words", "5.0.0", None),
+        ("553", "", None, 553),
+        ("", "421 4.7.0 later", "4.7.0", 421),
+    ],
+)
+def test_the_most_exact_status_is_taken(status: str, diagnostic: str, wanted: str | None, code: int | None) -> None:
+    reader = only(a_report(a_group(action="failed", status=status, diagnostic=diagnostic), text=""))
+    assert (reader.status, reader.reply_code) == (wanted, code)
+
+
+@pytest.mark.promise("bounce-per-recipient")
+def test_each_reader_has_an_outcome_of_their_own() -> None:
+    letter = bounced(
+        a_report(
+            a_group("dead@reader.example", status="5.1.1"),
+            a_group("full@reader.example", status="5.2.2"),
+            a_group("late@reader.example", "delayed", "4.4.1"),
+            a_group("well@reader.example", "delivered", "2.0.0"),
+        )
+    )
+    assert [(each.address, each.action, each.kind) for each in letter.recipients] == [
+        ("dead@reader.example", Action.FAILED, HARD),
+        ("full@reader.example", Action.FAILED, SOFT),
+        ("late@reader.example", Action.DELAYED, SOFT),
+        ("well@reader.example", Action.DELIVERED, None),
+    ]
+    assert len({each.identity for each in letter.recipients}) == 4
+
+
+def test_what_the_text_says_of_one_reader_is_not_held_against_another() -> None:
+    text = "<dead@reader.example>: user unknown\n\n<other@reader.example>: something went wrong\n"
+    groups = [a_group(f"{name}@reader.example", status="5.0.0") for name in ("dead", "other", "unnamed")]
+    letter = bounced(a_report(*groups, text=text))
+    assert [each.kind for each in letter.recipients] == [HARD, SOFT, SOFT]
+
+
+def test_a_gateway_with_a_field_of_its_own() -> None:
+    group = a_group(status="5.0.0") + 'X-Supplementary-Info: <192.0.2.1 #5.0.0 smtp; 550 "Unknown User">\n'
+    reader = only(a_report(group, text=""))
+    assert (reader.kind, reader.reply_code) == (HARD, 550)
+
+
+def test_the_same_group_twice_is_one() -> None:
+    assert len(bounced(a_report(a_group(), a_group())).recipients) == 1
+
+
+def test_the_reader_we_wrote_to_goes_before_the_one_it_was_forwarded_to() -> None:
+    group = f"Original-Recipient: rfc822;{READER}\n" + a_group("forwarded@elsewhere.example")
+    assert only(a_report(group)).address == READER
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        (f"<{READER}>", READER),
+        ("Ann@Reader.EXAMPLE", "Ann@reader.example"),
+        ("jürgen@bücher.example", "jürgen@xn--bcher-kva.example"),
+        ("/S=ann/OU=reader/", None),
+        ("ann", None),
+        ("", None),
+    ],
+)
+def test_the_address_is_one_that_mail_can_be_sent_to_or_none(written: str, wanted: str | None) -> None:
+    assert only(a_report(a_group(written))).address == wanted
+
+
+def test_fields_in_the_text_of_a_letter_are_read() -> None:
+    fields = f"Reporting-MTA: dns; mx.example\n\n{a_group(status='5.2.1')}"
+    letter = bounced(a_text(f"The mail system\n\n{fields}\n\nReturn-Path: <a@b.example>\n"))
+    assert ([each.status for each in letter.recipients], letter.reporting_mta) == (["5.2.1"], "mx.example")
+
+
+def test_a_report_in_base64_is_read() -> None:
+    fields = b64encode(f"Reporting-MTA: dns; mx.example\n\n{a_group()}".encode()).decode()
+    mail = (
+        "Subject: Undelivered\nContent-Type: multipart/report; boundary=edge\n\n--edge\n"
+        f"Content-Type: message/delivery-status\nContent-Transfer-Encoding: base64\n\n{fields}\n--edge--\n"
+    )
+    assert only(mail.encode()).address == READER
+
+
+def test_a_report_that_is_cut_short_is_read_as_far_as_it_goes() -> None:
+    whole = a_report(a_group("first@reader.example"), a_group("second@reader.example"))
+    cut = whole[: whole.index(b"second@")]
+    assert [each.address for each in bounced(cut).recipients] == ["first@reader.example"]
+
+
+def test_a_report_without_a_report_is_unreadable() -> None:
+    mail = b"Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n\nnothing"
+    assert isinstance(read(mail), Unreadable)
+
+
+def test_a_mail_that_returns_a_report_speaks_for_itself() -> None:
+    """Our mail was a report, too: only the outer one is about it."""
+    inner = a_report(a_group("inner@reader.example")).decode().replace("edge", "inner")
+    assert [each.address for each in bounced(a_report(original=inner)).recipients] == [READER]
+
+
+# In plain words.
+
+QMAIL = """Hi. This is a mail program. I wasn't able to deliver your message to the following addresses.
+
+<dead@reader.example>:
+192.0.2.1 said: 550 5.1.1 no such user
+Giving up.
+
+<busy@reader.example>:
+Connected, but it said: 452 4.2.2 over quota
+
+--- Below this line is a copy of the message.
+
+Return-Path: <news@sender.example>
+Message-ID: <{ours}@sender.example>
+To: somebody@else.example
+"""
+
+EXIM = """A message that you sent could not be delivered to one or more of its recipients:
+
+  ann@reader.example
+    host mx.reader.example [192.0.2.1]: 550 Unknown user
+
+------ This is a copy of the message ------
+"""
+
+
+def test_words_with_several_readers() -> None:
+    letter = bounced(a_text(QMAIL.format(ours=OURS)))
+    assert [(each.address, each.kind, each.status, each.reply_code) for each in letter.recipients] == [
+        ("dead@reader.example", HARD, "5.1.1", 550),
+        ("busy@reader.example", SOFT, "4.2.2", 452),
+    ]
+    assert letter.original.outbox_id == OURS
+
+
+def test_words_of_a_server_that_marks_its_bounces_as_automatic_replies() -> None:
+    more = "Auto-Submitted: auto-replied\nX-Failed-Recipients: ann@reader.example\n"
+    reader = only(a_text(EXIM, subject="Mail delivery failed", more=more))
+    assert (reader.address, reader.kind, reader.reply_code) == (READER, HARD, 550)
+
+
+def test_words_of_a_server_that_still_tries() -> None:
+    text = "THIS IS A WARNING ONLY. It will be retried.\n\n<ann@reader.example>: user unknown\n"
+    reader = only(a_text(text, subject="Delayed Mail"))
+    assert (reader.action, reader.kind) == (Action.DELAYED, SOFT)
+
+
+def test_a_reason_in_front_of_the_reader() -> None:
+    reader = only(
+        a_text("The mailbox is full: <ann@reader.example>\nUnable to deliver mail.\n", subject="Returned mail")
+    )
+    assert (reader.address, reader.kind) == (READER, SOFT)
+    assert "mailbox is full" in reader.diagnostic
+
+
+def test_the_first_reason_counts() -> None:
+    text = "It could not be delivered.\n\n<ann@reader.example>: user unknown\n\n<ann@reader.example>: see our page\n"
+    assert only(a_text(text)).kind is HARD
+
+
+def test_words_in_html_only() -> None:
+    text = (
+        "<html><body><p>Your message could not be delivered to:</p><p>ann@reader.example</p><b>User unknown</b></body>"
+    )
+    assert only(a_text(text, more="Content-Type: text/html\n")).kind is HARD
+
+
+def test_a_bounce_that_names_nobody_is_known_by_our_id() -> None:
+    text = f"Your message could not be delivered.\n\nMessage-ID: <{OURS}@sender.example>\n"
+    letter = bounced(a_text(text))
+    assert (letter.original.outbox_id, letter.recipients[0].address) == (OURS, None)
+
+
+def test_a_bounce_that_names_nobody_and_nothing_is_unreadable() -> None:
+    assert isinstance(read(a_text("Your message could not be delivered.")), Unreadable)
+
+
+# What is no bounce.
+
+RECEIPT = (
+    b"Return-Path: <>\nFrom: ann@reader.example\nSubject: Read: Hello\n"
+    b"Content-Type: multipart/report; report-type=disposition-notification; boundary=edge\n\n"
+    b"--edge\n\nYour message was displayed.\n--edge\nContent-Type: message/disposition-notification\n\n"
+    b"Final-Recipient: rfc822; ann@reader.example\nDisposition: manual-action/MDN-sent-manually; displayed\n--edge--\n"
+)
+
+
+@pytest.mark.promise("bounce-not-auto-reply")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Auto-Submitted: auto-replied\nSubject: Re: Hello",
+        "Subject: Automatic reply: Hello",
+        "Subject: Out of Office: could not be delivered",
+        "X-Autoreply: yes\nSubject: Hello",
+        "Precedence: auto_reply\nSubject: Hello",
+    ],
+)
+def test_an_automatic_reply_is_no_bounce(headers: str) -> None:
+    mail = f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
+    letter = read(mail.encode())
+    assert isinstance(letter, AutoReplied)
+    assert letter.original.outbox_id == OURS
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        b"",
+        b"\r\n\r\n",
+        RECEIPT,
+        b"From: ann@reader.example\nSubject: Hello\n\nThe parcel could not be delivered. ann@reader.example\n",
+        b"From: ann@reader.example\nSubject: Re: Undelivered\n\nIt could not be delivered to:\n\nann@reader.example\n",
+        b"From: postmaster@reader.example\nSubject: New rules\n\nPlease read them.\n\nann@reader.example\n",
+    ],
+)
+def test_a_mail_like_any_other_is_unrelated(mail: bytes) -> None:
+    assert isinstance(read(mail), Unrelated)
+
+
+# Complaints.
+
+
+@pytest.mark.promise("complaint-read")
+def test_a_complaint_tells_which_mail_and_who() -> None:
+    letter = complained(a_feedback(f"Feedback-Type: abuse\nUser-Agent: Loop/1\nOriginal-Rcpt-To: <{READER}>\n"))
+    assert letter.feedback_type.is_complaint
+    assert (letter.recipients, letter.reporter, letter.original.outbox_id) == ((READER,), "Loop/1", OURS)
+
+
+def test_a_complaint_with_a_hidden_reader_is_known_by_our_id() -> None:
+    letter = complained(a_feedback(original=ORIGINAL.replace(READER, "undisclosed")))
+    assert (letter.recipients, letter.original.outbox_id) == ((), OURS)
+
+
+@pytest.mark.promise("complaint-not-spam")
+@pytest.mark.parametrize(
+    ("stated", "wanted", "is_complaint"),
+    [
+        ("abuse", FeedbackType.ABUSE, True),
+        ("Fraud", FeedbackType.FRAUD, True),
+        ("virus", FeedbackType.VIRUS, True),
+        ("something new", FeedbackType.OTHER, True),
+        ("opt-out", FeedbackType.OPT_OUT, False),
+        ("not-spam", FeedbackType.NOT_SPAM, False),
+        ("auth-failure", FeedbackType.AUTH_FAILURE, False),
+    ],
+)
+def test_not_every_feedback_is_a_complaint(stated: str, wanted: FeedbackType, *, is_complaint: bool) -> None:
+    letter = complained(a_feedback(f"Feedback-Type: {stated}\n"))
+    assert (letter.feedback_type, letter.feedback_type.is_complaint) == (wanted, is_complaint)
+
+
+def test_feedback_without_a_type_is_unreadable() -> None:
+    assert isinstance(read(a_feedback("User-Agent: Loop/1\n")), Unreadable)
+
+
+# Amazon's notices by mail.
+
+
+def a_notice(**parts: object) -> str:
+    headers = [{"name": "X-Mailwright-Message", "value": OURS}]
+    return json.dumps({"mail": {"messageId": "1", "headers": headers}, **parts})
+
+
+def test_a_notice_of_a_bounce() -> None:
+    named = {"emailAddress": READER, "action": "failed", "status": "5.1.1", "diagnosticCode": "smtp; 550 5.1.1 unknown"}
+    notice = a_notice(notificationType="Bounce", bounce={"bounceType": "Permanent", "bouncedRecipients": [named]})
+    enveloped = json.dumps({"Type": "Notification", "Message": notice})
+    for text in (notice, enveloped, notice.replace("bouncedRecipients", "bounced!\n Recipients")):
+        letter = bounced(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification"))
+        assert [(each.address, each.kind) for each in letter.recipients] == [(READER, HARD)]
+        assert letter.original.outbox_id == OURS
+
+
+def test_a_notice_of_a_complaint_and_of_a_delivery() -> None:
+    complaint = {"complainedRecipients": [{"emailAddress": READER}], "complaintFeedbackType": "not-spam"}
+    letter = complained(a_text(a_notice(eventType="Complaint", complaint=complaint), sender="a@sns.example"))
+    assert (letter.feedback_type, letter.recipients) == (FeedbackType.NOT_SPAM, (READER,))
+    delivery = {"recipients": [READER], "smtpResponse": "250 2.6.0 taken"}
+    reader = only(a_text(a_notice(eventType="Delivery", delivery=delivery), sender="a@sns.example"))
+    assert (reader.action, reader.kind, reader.status) == (Action.DELIVERED, None, "2.6.0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"notificationType": "Bounce"}', '{"notificationType": "Bounce", "bounce": [1]}', '{"eventType": 1}', "{", "[]"],
+)
+def test_a_broken_notice_is_no_bounce(text: str) -> None:
+    assert isinstance(read(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), Unrelated)
+
+
+# Which mail it is about.
+
+
+@pytest.mark.promise("bounce-finds-mail")
+@pytest.mark.parametrize(
+    "mail",
+    [
+        a_report(original=ORIGINAL.replace(f"{OURS}@sender", "replaced@provider")),  # our header alone
+        a_report(original=ORIGINAL.replace("X-Mailwright-Message", "X-Other")),  # the Message-ID alone
+        a_report(original=ORIGINAL, original_type="text/rfc822-headers"),
+        a_report(original="", headers=f"In-Reply-To: <{OURS}@sender.example>\n"),
+        a_report(original="", headers=f"References: <a@b.example>\n <{OURS}@sender.example>\n"),
+        a_report(original="", headers=f"Delivered-To: bounces+{OURS}@sender.example\n"),
+        a_report(original="", text=f"It was this one:\n\n  Message-ID: <{OURS}@sender.example>\n"),
+        a_report(f"X-Original-Message-ID: <{OURS}@sender.example>\n\n{a_group()}", original=""),
+    ],
+    ids=["header", "message-id", "headers only", "in-reply-to", "references", "envelope", "text", "report"],
+)
+def test_our_mail_is_found_wherever_its_id_is_kept(mail: bytes) -> None:
+    assert bounced(mail).original.outbox_id == OURS
+
+
+def test_a_report_that_was_forwarded_is_about_our_mail_and_not_about_itself() -> None:
+    report = a_report().decode().replace("report-1@", f"{uuid7(1_600_000_000_000)}@")
+    outer = "Subject: Fwd\nContent-Type: multipart/mixed; boundary=out\n\n--out\n"
+    mail = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
+    original = bounced(mail.replace("X-Mailwright-Message", "X-Other").encode()).original
+    assert (original.outbox_id, original.message_id) == (OURS, f"<{OURS}@sender.example>")
+
+
+def test_the_ids_that_we_write_are_found() -> None:
+    outbox_id = uuid7(1_700_000_000_000)
+    original = f"Message-ID: {message_id(outbox_id, 'bücher.example')}\nTo: {READER}\n\n"
+    assert bounced(a_report(original=original)).original.outbox_id == outbox_id
+
+
+def test_the_id_of_another_program_is_not_ours() -> None:
+    other = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
+    letter = bounced(a_report(original=f"Message-ID: <{other}@client.example>\nTo: {READER}\n\n"))
+    assert (letter.original.outbox_id, letter.original.message_id) == (None, f"<{other}@client.example>")
+
+
+# Once.
+
+
+@pytest.mark.promise("bounce-identity")
+def test_a_copy_that_took_another_road_is_the_same_letter() -> None:
+    mail = a_report(a_group(diagnostic="550 5.1.1 unknown"))
+    copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + mail
+    assert identities(read(copy)) == identities(read(mail))
+
+
+def test_letters_without_an_id_are_told_apart_by_their_content() -> None:
+    first, second = (a_text(f"<{name}@reader.example>:\nuser unknown\n") for name in ("ann", "bob"))
+    assert identities(read(first)) == identities(read(first))
+    assert identities(read(first)).isdisjoint(identities(read(second)))
+
+
+def test_a_delay_and_the_failure_after_it_are_two() -> None:
+    delayed, failed = a_report(a_group(action="delayed", status="4.4.1")), a_report(a_group(status="4.4.7"))
+    [first], [second] = bounced(delayed).recipients, bounced(failed).recipients
+    assert first.identity != second.identity
+
+
+def identities(letter: Letter) -> set[str]:
+    assert isinstance(letter, Bounced)
+    return {letter.identity, *(each.identity for each in letter.recipients)}
+
+
+def test_what_is_kept_of_a_diagnostic_is_one_line_and_bounded() -> None:
+    reader = only(a_report(a_group(diagnostic="550 no\n \x00\x1b[31m" + "very " * 2_000)))
+    assert len(reader.diagnostic) <= 1_000
+    assert reader.diagnostic.isprintable()

@@ -1,0 +1,123 @@
+"""Any bytes are read: never an exception, never a long wait, and never more than is there."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mailwright.events.bounces import AutoReplied, Bounced, Complained, Unreadable, Unrelated, read
+from mailwright.events.bounces.parts import MAX_DEPTH, MAX_PARTS, parts_of
+from tests.unit.events.bounce_letters import READER, a_feedback, a_group, a_report, a_text
+from tests.unit.events.test_bounces_corpus import COLLECTION
+
+LETTERS = (Bounced, Complained, AutoReplied, Unrelated, Unreadable)
+
+SAMPLES = [
+    a_report(a_group(diagnostic="550 5.1.1 unknown"), a_group("bob@reader.example", "delayed", "4.2.2")),
+    a_feedback(f"Feedback-Type: abuse\nOriginal-Rcpt-To: {READER}\n"),
+    a_text("It could not be delivered.\n\n<ann@reader.example>:\n550 5.1.1 user unknown\n"),
+    a_text('{"notificationType":"Bounce","bounce":{"bouncedRecipients":[{"emailAddress":"ann@reader.example"}]}}'),
+    *(file.read_bytes() for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]"))),
+]
+
+# Pieces that matter to the reader: mutations hit them more often than by chance.
+PIECES = [
+    b"\r\n\r\n",
+    b"\n--edge\n",
+    b"Content-Type: message/rfc822\n\n",
+    b"Content-Type: multipart/mixed; boundary*0*=idna'x'%ff%00; boundary*1=\n\n",
+    b"Content-Transfer-Encoding: base64\n",
+    b"Final-Recipient: rfc822;",
+    b"Status: 5.",
+    b"\x00",
+    b"\xff\xfe",
+    "ü@ü.example".encode(),
+    b"<@>",
+    b"{",
+    b": ",
+]
+
+UNHURRIED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+
+pytestmark = pytest.mark.promise("bounce-any-bytes")
+
+
+@UNHURRIED
+@given(st.binary(max_size=2_000))
+@example(b"Content-Type: multipart/mixed; boundary*=idna''%ff\n\n--a\n")
+@example(b"Content-Type: multipart/mixed; boundary*=a%00b''x\n\n--a\n")
+@example(b'Content-Type: multipart/mixed; boundary=""\n\n--\n--\n')
+def test_random_bytes(mail: bytes) -> None:
+    assert isinstance(read(mail), LETTERS)
+
+
+@UNHURRIED
+@given(st.sampled_from(SAMPLES), st.floats(0, 1))
+def test_letters_that_are_cut_short(mail: bytes, share: float) -> None:
+    assert isinstance(read(mail[: int(len(mail) * share)]), LETTERS)
+
+
+@UNHURRIED
+@given(
+    st.sampled_from(SAMPLES),
+    st.lists(
+        st.tuples(st.floats(0, 1), st.sampled_from(PIECES) | st.binary(max_size=8), st.integers(0, 40)), max_size=8
+    ),
+)
+def test_letters_in_which_somebody_scribbled(mail: bytes, changes: list[tuple[float, bytes, int]]) -> None:
+    for share, piece, dropped in changes:
+        place = int(len(mail) * share)
+        mail = mail[:place] + piece + mail[place + dropped :]
+    assert isinstance(read(mail), LETTERS)
+
+
+@UNHURRIED
+@given(st.sampled_from(SAMPLES), st.sampled_from(SAMPLES), st.floats(0, 1))
+def test_letters_that_are_pasted_together(one: bytes, other: bytes, share: float) -> None:
+    assert isinstance(read(one[: int(len(one) * share)] + other), LETTERS)
+
+
+def test_what_is_nested_too_deeply_is_left_alone() -> None:
+    mail = b"Content-Type: message/rfc822\n\n" * 10_000
+    assert len(parts_of(mail)) == MAX_DEPTH + 1
+    wide = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 10_000
+    assert len(parts_of(wide)) <= MAX_PARTS
+
+
+TEN_MEGABYTES = 10_000_000
+HEAD = b"From: MAILER-DAEMON@x.example\nSubject: Undelivered\nReturn-Path: <>\n"
+STATUS = b"Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822;a@b.example\nAction: failed\n"
+
+# Each is what some part of the reader likes least.
+HUGE: dict[str, Callable[[], bytes]] = {
+    "one line": lambda: HEAD + b"\n" + b"a" * TEN_MEGABYTES,
+    "brackets": lambda: HEAD + b"\n" + b"<" * TEN_MEGABYTES,
+    "spaces": lambda: HEAD + b"\n" + b" " * TEN_MEGABYTES,
+    "empty lines": lambda: HEAD + b"\n" + b" \n" * (TEN_MEGABYTES // 2),
+    "addresses": lambda: HEAD + b"\n" + b"<a@b.example>:\n" * (TEN_MEGABYTES // 15),
+    "beginnings of addresses": lambda: HEAD + b"\n" + b"a@" * (TEN_MEGABYTES // 2),
+    "open brackets": lambda: HEAD + b"\n" + b"<a@b.example> (" * (TEN_MEGABYTES // 15),
+    "headers": lambda: b"a:b\n" * (TEN_MEGABYTES // 4),
+    "one header in many lines": lambda: b"a:b\n" + b" c\n" * (TEN_MEGABYTES // 3),
+    "parameters": lambda: b'Content-Type: multipart/mixed; x="' + b';"' * (TEN_MEGABYTES // 2),
+    "nested": lambda: b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (level, level) for level in range(100_000)
+    ),
+    "parts": lambda: b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * (TEN_MEGABYTES // 8),
+    "groups": lambda: STATUS + b"\nFinal-Recipient: rfc822;a@b.example\nAction: failed\n" * 150_000,
+    "a diagnostic": lambda: STATUS + b"Diagnostic-Code: smtp; " + b"mailbox " * (TEN_MEGABYTES // 8),
+    "a status": lambda: STATUS + b"Status: " + b"5.1" * (TEN_MEGABYTES // 3),
+    "json": lambda: HEAD + b"\n" + b'{"a":' * (TEN_MEGABYTES // 5),
+    "base64": lambda: HEAD + b"Content-Transfer-Encoding: base64\n\n" + b"QUFB=" * (TEN_MEGABYTES // 5),
+    "markup": lambda: HEAD + b"Content-Type: text/html\n\n" + b"<a " * (TEN_MEGABYTES // 3),
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+def test_ten_megabytes_take_no_longer_than_a_moment(what: str) -> None:
+    mail = HUGE[what]()
+    began = time.process_time()  # of our own work: the machine may be busy with something else
+    assert isinstance(read(mail), LETTERS)
+    assert time.process_time() - began < 3

@@ -1,0 +1,175 @@
+"""Real bounces and complaints of many servers, read in place where the collection is present."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailwright.domain.address import normal
+from mailwright.domain.bounce import BounceKind
+from mailwright.events.bounces import (
+    Action,
+    AutoReplied,
+    Bounced,
+    Complained,
+    FeedbackType,
+    Letter,
+    Unrelated,
+    read,
+)
+
+COLLECTION = Path(__file__).resolve().parents[4] / "shared" / "fixtures"
+DSN, ARF = COLLECTION / "dsn", COLLECTION / "arf"
+
+pytestmark = pytest.mark.skipif(not DSN.is_dir(), reason="the collection of real bounces is not here")
+
+LEAST_SCORE = 0.95
+
+# Where we judge otherwise than the collection does, and mean it. Whoever improves the reader shortens this list.
+DISAGREEMENTS = {
+    "lhost-postfix-01.eml": "5.1.1 and 'no such user' are hard for us, also when a local delivery program says it",
+    "lhost-postfix-03.eml": "'unknown user' is hard for us, also when it comes after the content",
+    "lhost-postfix-07.eml": "'user unknown' is hard for us, also when it comes after the content",
+    "rfc3464-01.eml": "the mail says 5.1.1 user unknown; the expectation speaks of a full mailbox",
+}
+
+HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
+
+# Of mails for which the collection itself expects nothing.
+OURS: dict[str, list[tuple[str | None, BounceKind | None, str | None]]] = {
+    "lhost-courier-01.eml": [("kijitora@example.co.jp", HARD, "5.1.1")],
+    "lhost-exim-01.eml": [("kijitora@example.ed.jp", SOFT, "5.7.0")],
+    "lhost-exim-29.eml": [("kijitora@example.co.jp", SOFT, "5.0.0")],
+    "lhost-gmail-15.eml": [("mikeneko@libsisimai.org", SOFT, None)],
+    "lhost-notes-01.eml": [("kijitora@u1.example.co.jp", SOFT, None)],
+    "lhost-outlook-01.eml": [("kijitora@example.jp", SOFT, "5.2.2")],
+    "lhost-qmail-02.eml": [("userunknown@example.jp", HARD, "5.1.1"), ("filtered@example.jp", HARD, "5.2.1")],
+    "lhost-receivingses-01.eml": [("userunknown@neko.example.jp", HARD, "5.1.1")],
+    "lhost-sendgrid-02.eml": [("this-local-part-does-not-exist-on-the-server@example.jp", HARD, "5.1.1")],
+    "lhost-sendmail-01.eml": [("userunknown@bouncehammer.jp", HARD, "5.1.1")],
+    "lhost-yandex-01.eml": [("kijitora@example.jp", HARD, "5.1.1")],
+    "rfc3464-38.eml": [("kijitora-nyaan@example.jp", SOFT, None)],
+    "rhost-cloudflare-01.eml": [("kijitora-neko@example.com", SOFT, "4.3.0")],
+    "rhost-google-01.eml": [("shironeko@example.ne.jp", HARD, "5.2.1")],
+    "rhost-gsuite-01.eml": [("kijitora@example.de", HARD, "5.1.0")],
+    "rhost-mimecast-01.eml": [("sabatora@example.com", SOFT, "5.0.0")],
+    "rhost-outlook-01.eml": [("kijitora@example.jp", SOFT, "5.2.2")],
+}
+
+
+def expected(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "EXPECTED.json").read_text(encoding="utf-8"))
+    return found
+
+
+def letter(file: Path) -> Letter:
+    return read(file.read_bytes())
+
+
+def judges_alike(read_letter: Letter, wanted: list[dict[str, Any]]) -> bool:
+    if not isinstance(read_letter, Bounced) or len(read_letter.recipients) != len(wanted):
+        return False
+    return all(
+        (each.kind is HARD) == want["hardbounce"] and each.status in (want["status"], unless_invented(want["status"]))
+        for each, want in zip(read_letter.recipients, wanted, strict=True)
+    )
+
+
+def unless_invented(status: str) -> str | None:
+    """The collection gives numbers from 900 on to mails that have no status."""
+    return None if int(status.split(".")[2]) >= 900 else status
+
+
+def names_and_times_alike(read_letter: Letter, wanted: dict[str, Any]) -> bool:
+    if not isinstance(read_letter, Bounced):
+        return False
+    addresses = {each.address and normal(each.address) for each in read_letter.recipients}
+    is_delayed = {each.action is Action.DELAYED for each in read_letter.recipients}
+    return addresses == {normal(address) for address in wanted["addresses"]} and is_delayed == {wanted["is_temporary"]}
+
+
+def complains_alike(read_letter: Letter, wanted: list[str]) -> bool:
+    return isinstance(read_letter, Complained) and {read_letter.feedback_type} == set(wanted)
+
+
+@pytest.mark.promise("bounce-corpus")
+def test_real_bounces_are_judged_as_their_collectors_judge_them() -> None:
+    verdicts = {
+        **{
+            name: judges_alike(letter(DSN / "sisimai" / name), want) for name, want in expected(DSN / "sisimai").items()
+        },
+        **{
+            name: names_and_times_alike(letter(DSN / "flufl" / name), want)
+            for name, want in expected(DSN / "flufl").items()
+        },
+        **{name: complains_alike(letter(ARF / name), want) for name, want in expected(ARF).items()},
+    }
+    score = sum(verdicts.values()) / len(verdicts)
+    print(f"{sum(verdicts.values())} of {len(verdicts)} as expected: {score:.1%}")
+    assert {name for name, is_alike in verdicts.items() if not is_alike} == set(DISAGREEMENTS)
+    assert score >= LEAST_SCORE
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_bounces_of_well_known_servers(name: str) -> None:
+    found = letter(DSN / "sisimai" / name)
+    assert isinstance(found, Bounced)
+    assert [(each.address, each.kind, each.status) for each in found.recipients] == OURS[name]
+
+
+def test_every_mail_of_the_collection_is_looked_at() -> None:
+    elsewhere = {"NOT_A_BOUNCE__is-not-bounce-02.eml", "rfc3834-02.eml", "lhost-sendmail-14.eml"}
+    looked_at = set(expected(DSN / "sisimai")) | set(OURS) | elsewhere
+    assert {file.name for file in (DSN / "sisimai").glob("*.eml")} == looked_at
+
+
+def test_what_is_not_a_bounce_is_none() -> None:
+    assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), Unrelated)
+    assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReplied)
+    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), Unrelated)  # a person forwards one
+
+
+def test_who_complained_is_told_where_the_report_tells_it() -> None:
+    told = letter(ARF / "arf-17.eml")
+    hidden = letter(ARF / "arf-15.eml")
+    assert isinstance(told, Complained)
+    assert isinstance(hidden, Complained)
+    assert told.recipients == ("kijitora@example.com", "sabatora@example.net")
+    assert hidden.recipients == ()
+    assert hidden.feedback_type is FeedbackType.ABUSE
+
+
+def test_the_original_of_nearly_every_report_is_found() -> None:
+    found = [letter(file) for file in sorted((DSN / "sisimai").glob("*-*.eml"))]
+    bounces = [each for each in found if isinstance(each, Bounced)]
+    assert sum(each.original.message_id is not None for each in bounces) / len(bounces) > 0.85
+
+
+def test_our_id_is_found_wherever_real_servers_keep_it() -> None:
+    """Each mail is read as if it had been ours: with our Message-ID in place of the one that it was about."""
+    ours = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
+    for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
+        found = letter(file)
+        if isinstance(found, Bounced | Complained) and found.original.message_id:
+            of_theirs = found.original.message_id.strip("<>").encode()
+            again = read(file.read_bytes().replace(of_theirs, f"{ours}@sender.example".encode()))
+            assert isinstance(again, type(found))
+            assert again.original.outbox_id == ours, file.name
+
+
+def test_line_endings_do_not_matter() -> None:
+    for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
+        mail = file.read_bytes().replace(b"\r\n", b"\n")
+        assert without_identity(read(mail)) == without_identity(read(mail.replace(b"\n", b"\r\n"))), file.name
+
+
+def without_identity(found: Letter) -> object:
+    match found:
+        case Bounced():
+            what = [(r.address, r.action, r.kind, r.status, r.reply_code, r.diagnostic) for r in found.recipients]
+            return found.original, found.reporting_mta, what
+        case Complained():
+            return found.original, found.feedback_type, found.recipients, found.reporter
+        case _:
+            return type(found)

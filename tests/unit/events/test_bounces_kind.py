@@ -1,0 +1,95 @@
+"""Hard or soft: by the enhanced status, then by the words. Only what is surely dead is hard."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.bounce import BounceKind, bounce_kind
+
+HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
+
+pytestmark = pytest.mark.promise("bounce-hard-or-soft")
+
+
+@pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1", "5.4.4", "5.4.310"])
+def test_the_address_is_dead(status: str) -> None:
+    assert bounce_kind(status, 550, "") is HARD
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        *("5.1.4", "5.1.7", "5.1.8", "5.1.9", "5.1.11", "5.2.2", "5.2.3", "5.2.4", "5.3.2", "5.3.4", "5.4.6", "5.4.7"),
+        *(
+            "5.6.0",
+            "5.6.1",
+            "5.7.0",
+            "5.7.1",
+            "5.7.26",
+            "5.7.515",
+            "4.2.1",
+            "4.2.2",
+            "4.3.0",
+            "4.4.1",
+            "4.4.7",
+            "4.7.1",
+        ),
+    ],
+)
+def test_the_mail_or_the_moment_was_wrong_whatever_the_words_say(status: str) -> None:
+    assert bounce_kind(status, 550, "user unknown") is SOFT
+
+
+@pytest.mark.parametrize("status", [None, "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.1", "5.5.0", "5.5.1"])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("User unknown", HARD),
+        ("Unknown  user\n ann", HARD),
+        ("No such user here", HARD),
+        ("mailbox unavailable", HARD),
+        ("The account you tried to reach does not exist", HARD),
+        ("Sorry, no mailbox here by that name", HARD),
+        ("recipient not found", HARD),
+        ("Host or domain name not found", HARD),
+        ("the domain returned Null MX", HARD),
+        ("Почтовый ящик не существует", HARD),
+        ("usuário inexistente", HARD),
+        ("Host not found, try again", SOFT),
+        ("user unknown; mailbox full", SOFT),
+        ("unknown user, or blocked by our spam filter", SOFT),
+        ("sender address does not exist", SOFT),
+        ("domain does not exist: SPF failed", SOFT),
+        ("Transaction failed", SOFT),
+        ("", SOFT),
+    ],
+)
+def test_words_decide_where_the_status_says_nothing(status: str | None, text: str, kind: BounceKind) -> None:
+    assert bounce_kind(status, 550, text) is kind
+
+
+def test_a_temporary_code_is_soft_but_for_a_reader_who_stays_unknown() -> None:
+    assert bounce_kind(None, 450, "user unknown") is SOFT
+    assert bounce_kind("4.0.0", 450, "user unknown") is SOFT
+    assert bounce_kind("4.1.1", 450, "user unknown") is HARD
+    assert bounce_kind("4.1.1", 450, "greylisted") is SOFT
+
+
+def test_some_words_count_beside_one_code_only() -> None:
+    assert bounce_kind("5.2.1", 550, "The user is receiving mail at a rate that prevents more") is SOFT
+    assert bounce_kind("5.1.1", 550, "mailbox is full") is SOFT
+    assert bounce_kind("5.7.1", 550, "No such user!") is HARD
+    assert bounce_kind("5.4.1", 550, "Recipient address rejected: Access denied") is HARD
+    assert bounce_kind("5.7.1", 550, "Recipient address rejected: Access denied") is SOFT
+    assert bounce_kind("5.1.0", 550, "Address rejected") is HARD
+    assert bounce_kind("5.1.0", 550, "Sender address rejected") is SOFT
+    assert bounce_kind("5.0.0", 550, "Address rejected") is SOFT
+
+
+@given(st.none() | st.text(max_size=12), st.none() | st.integers(), st.text())
+def test_anything_has_a_kind(status: str | None, reply_code: int | None, text: str) -> None:
+    assert bounce_kind(status, reply_code, text) in BounceKind
+
+
+def test_a_long_text_is_looked_at_up_to_a_bound() -> None:
+    assert bounce_kind(None, 550, "x " * 5_000_000 + "user unknown") is SOFT

@@ -1,0 +1,327 @@
+"""SES events: both dialects, every type, one report per recipient, and the same key for every copy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.clock import ManualClock, isoformat
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events import ses
+from mailwright.events.trust import Malformed
+
+FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "ses"
+NOW = ManualClock().now()
+OURS = "018cc251-f400-7aaa-8bbb-0123456789ab"
+SECRET_LINK = "https://shop.example/sale/today?token=s3cret#top"
+
+
+def an_event(kind: str, part: str, content: Any, *, dialect: str = "eventType", **mail: Any) -> str:
+    common = {"messageId": "0100-1", "timestamp": "2026-11-01T10:00:00.000Z", "destination": ["ada@example.com"]}
+    return json.dumps({dialect: kind, "mail": {**common, **mail}, part: content})
+
+
+def a_bounce(*recipients: dict[str, str], kind: str = "Permanent", subtype: str = "General", **more: Any) -> str:
+    content = {
+        "bounceType": kind,
+        "bounceSubType": subtype,
+        "bouncedRecipients": list(recipients),
+        "timestamp": "2026-11-01T10:00:01.000Z",
+        "feedbackId": "feedback-1",
+    }
+    return an_event("Bounce", "bounce", content, **more)
+
+
+def to(email: str, **words: str) -> dict[str, str]:
+    return {"emailAddress": email, **words}
+
+
+def only(text: str) -> Report:
+    (report,) = ses.read(text, NOW).reports
+    return report
+
+
+# Amazon's own examples.
+
+EXAMPLES = {
+    "events/awsdocs__bounce": [("bounce", "hard_bounce", "recipient@example.com")],
+    "events/awsdocs__click": [("click", "nothing", "recipient@example.com")],
+    "events/awsdocs__complaint": [("complaint", "complaint", "recipient@example.com")],
+    "events/awsdocs__delayed-delivery": [("deferred", "nothing", "recipient@example.com")],
+    "events/awsdocs__delivery": [("delivered", "nothing", "recipient@example.com")],
+    "events/awsdocs__failure": [("bounce", "nothing", "recipient@example.com")],
+    "events/awsdocs__open": [("open", "nothing", "recipient@example.com")],
+    "events/awsdocs__reject": [("bounce", "nothing", "sender@example.com")],
+    "events/awsdocs__send": [("accepted", "nothing", "recipient@example.com")],
+    "events/awsdocs__subscription": [("unsubscribe", "leaves", "recipient@example.com")],
+    "feedback/awsdocs__bounce-no-dsn": [
+        ("bounce", "hard_bounce", "jane@example.com"),
+        ("bounce", "hard_bounce", "richard@example.com"),
+    ],
+    "feedback/awsdocs__bounce-with-dsn": [("bounce", "hard_bounce", "jane@example.com")],
+    "feedback/awsdocs__complaint-no-feedback": [("complaint", "complaint", "richard@example.com")],
+    "feedback/awsdocs__complaint-with-feedback": [("complaint", "complaint", "richard@example.com")],
+    "feedback/awsdocs__delivery": [("delivered", "nothing", "jane@example.com")],
+}
+
+
+@pytest.mark.promise("ses-dialects")
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="Amazon's examples are not here")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_amazons_own_examples_are_understood(name: str) -> None:
+    event = json.loads((FIXTURES / f"{name}.json").read_text())
+    told = ses.read(json.dumps(event), NOW)
+    assert [(each.type, each.verdict, each.recipient) for each in told.reports] == EXAMPLES[name]
+    for report in told.reports:
+        assert report.provider_message_id == event["mail"]["messageId"]
+        assert (isoformat(report.at) or "")[:4] in ("2016", "2017", "2018", "2020", "2022")
+
+
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="Amazon's examples are not here")
+def test_every_example_of_amazons_is_looked_at() -> None:
+    found = {f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.json")}
+    assert found == set(EXAMPLES)
+
+
+# Bounces.
+
+
+@pytest.mark.promise("ses-per-recipient")
+def test_only_those_who_bounced_have_bounced() -> None:
+    text = a_bounce(to("bob@example.com"), destination=["ada@example.com", "bob@example.com", "eve@example.com"])
+    report = only(text)
+    assert (report.recipient, report.verdict) == ("bob@example.com", Verdict.HARD_BOUNCE)
+    assert (report.bounce_type, report.bounce_subtype) == ("Permanent", "General")
+
+
+@pytest.mark.promise("ses-per-recipient")
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ({"action": "failed", "status": "5.1.1"}, Verdict.HARD_BOUNCE),
+        ({}, Verdict.HARD_BOUNCE),
+        ({"action": "delayed", "status": "4.0.0"}, Verdict.SOFT_BOUNCE),
+        ({"action": "Delayed"}, Verdict.SOFT_BOUNCE),
+        ({"action": "failed", "status": "4.4.7"}, Verdict.SOFT_BOUNCE),
+        ({"action": "delivered", "status": "2.0.0"}, Verdict.NOTHING),
+        ({"action": "relayed"}, Verdict.NOTHING),
+    ],
+)
+def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, str], verdict: Verdict) -> None:
+    reports = ses.read(a_bounce(to("ada@example.com", status="5.1.1"), to("bob@example.com", **words)), NOW).reports
+    assert [each.verdict for each in reports] == [Verdict.HARD_BOUNCE, verdict]
+
+
+@pytest.mark.promise("ses-soft")
+@pytest.mark.parametrize(
+    ("kind", "subtype"),
+    [
+        ("Transient", "General"),
+        ("Transient", "MailboxFull"),
+        ("Transient", "ContentRejected"),
+        ("Undetermined", "Undetermined"),
+        ("SomethingNew", "New"),
+    ],
+)
+def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
+    report = only(a_bounce(to("ada@example.com", status="5.2.2"), kind=kind, subtype=subtype))
+    assert (report.verdict, report.bounce_type, report.bounce_subtype) == (Verdict.SOFT_BOUNCE, kind, subtype)
+
+
+# Complaints.
+
+
+@pytest.mark.promise("ses-complaint")
+@pytest.mark.parametrize(
+    ("feedback", "verdict"),
+    [
+        (None, Verdict.COMPLAINT),
+        ("abuse", Verdict.COMPLAINT),
+        ("fraud", Verdict.COMPLAINT),
+        ("virus", Verdict.COMPLAINT),
+        ("other", Verdict.COMPLAINT),
+        ("new-kind", Verdict.COMPLAINT),
+        ("not-spam", Verdict.NOTHING),
+        ("auth-failure", Verdict.NOTHING),
+    ],
+)
+def test_a_complaint_is_one_unless_it_says_otherwise(feedback: str | None, verdict: Verdict) -> None:
+    content = {"complainedRecipients": [to("ada@example.com")], "feedbackId": "f", "complaintFeedbackType": feedback}
+    report = only(an_event("Complaint", "complaint", {**content, "complaintSubType": None}))
+    assert (report.type, report.verdict) == (EventType.COMPLAINED, verdict)
+
+
+# Others.
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        ("Open", "open", {"timestamp": "2026-11-01T10:00:00Z"}),
+        ("Click", "click", {"timestamp": "2026-11-01T10:00:00Z", "link": SECRET_LINK}),
+        ("Send", "send", {}),
+        ("Subscription", "subscription", {"newTopicPreferences": {"unsubscribeAll": True}}),
+    ],
+)
+def test_who_it_was_is_not_guessed_among_several(events: tuple[str, str, Any]) -> None:
+    assert only(an_event(*events)).recipient == "ada@example.com"
+    assert only(an_event(*events, destination=["ada@example.com", "bob@example.com"])).recipient is None
+
+
+def test_a_topic_of_amazons_own_lists_means_nothing_here() -> None:
+    wishes = {"unsubscribeAll": False, "topicSubscriptionStatus": [{"topicName": "a", "subscriptionStatus": "OptOut"}]}
+    told = ses.read(an_event("Subscription", "subscription", {"newTopicPreferences": wishes}), NOW)
+    assert told.is_known
+    assert told.reports == ()
+
+
+def test_a_link_is_kept_without_what_it_may_hide() -> None:
+    report = only(an_event("Click", "click", {"link": SECRET_LINK, "ipAddress": "192.0.2.1", "timestamp": "x"}))
+    assert report.metadata == {"link": "https://shop.example/sale/today"}
+
+
+@pytest.mark.parametrize("text", ["Successfully validated SNS topic for Amazon SES event publishing.", "", "{"])
+def test_a_sentence_is_no_event(text: str) -> None:
+    told = ses.read(text, NOW)
+    assert (told.reports, told.is_known) == ((), False)
+
+
+def test_an_event_that_we_do_not_know_means_nothing() -> None:
+    assert ses.read(an_event("Surprise", "surprise", {}), NOW) == ses.Told("Surprise", (), is_known=False)
+    assert ses.read('{"notificationType": "Received"}', NOW) == ses.Told("Received", (), is_known=False)
+
+
+# Which mail.
+
+
+@pytest.mark.promise("ses-our-id")
+@pytest.mark.parametrize(
+    "mail",
+    [
+        {"tags": {"mailwright-message": [OURS], "ses:configuration-set": ["a"]}},
+        {"tags": {"mailwright-message": OURS}},
+        {"headers": [{"name": "X-Mailwright-Message", "value": OURS}]},
+        {"headers": [{"name": "message-id", "value": f"<{OURS}@example.com>"}]},
+        {"commonHeaders": {"messageId": f"<{OURS}@example.com>"}},
+        {"tags": None, "headers": "none", "commonHeaders": {"messageId": f"{OURS}@example.com"}},
+        {
+            "tags": {"mailwright-message": ["not-ours"]},
+            "headers": [7, {"name": 7}, {"name": "X-Mailwright-Message", "value": OURS}],
+        },
+    ],
+)
+def test_our_id_is_found_wherever_the_mail_carries_it(mail: dict[str, Any]) -> None:
+    report = only(an_event("Send", "send", {}, **mail))
+    assert (report.outbox_id, report.provider_message_id) == (OURS, "0100-1")
+
+
+def test_an_id_that_is_not_ours_is_none() -> None:
+    assert only(an_event("Send", "send", {}, commonHeaders={"messageId": "custom-message-ID"})).outbox_id is None
+
+
+# Keys.
+
+
+@pytest.mark.promise("ses-dialects")
+def test_both_dialects_tell_the_same_thing() -> None:
+    feedback = a_bounce(to("Ada@Example.com"), dialect="notificationType", headers=[])
+    published = a_bounce(to("ada@example.com", status="5.1.1"), tags={"mailwright-message": [OURS]})
+    assert only(feedback).key == only(published).key
+    delivered = {"recipients": ["ada@example.com"], "timestamp": "2026-11-01T10:00:05Z"}
+    one = an_event("Delivery", "delivery", {**delivered, "remoteMtaIp": "192.0.2.1"}, dialect="notificationType")
+    assert only(one).key == only(an_event("Delivery", "delivery", delivered)).key
+
+
+def test_different_reports_have_different_keys() -> None:
+    at, later = "2026-11-01T10:00:00Z", "2026-11-01T10:00:01Z"
+    texts = [
+        a_bounce(to("ada@example.com"), to("bob@example.com")),
+        an_event("Delivery", "delivery", {"recipients": ["ada@example.com", "bob@example.com"]}),
+        an_event("Delivery", "delivery", {"recipients": ["ada@example.com"]}, messageId="0100-2"),
+        an_event("Send", "send", {}),
+        an_event("Reject", "reject", {"reason": "Bad content"}),
+        an_event("Rendering Failure", "failure", {}),
+        an_event("Open", "open", {"timestamp": at}),
+        an_event("Open", "open", {"timestamp": later}),
+        an_event("Click", "click", {"timestamp": at, "link": "https://a.example/1?x=1"}),
+        an_event("Click", "click", {"timestamp": at, "link": "https://a.example/1?x=2"}),
+        an_event("DeliveryDelay", "deliveryDelay", {"timestamp": at, "delayedRecipients": [to("ada@example.com")]}),
+        an_event("DeliveryDelay", "deliveryDelay", {"timestamp": later, "delayedRecipients": [to("ada@example.com")]}),
+    ]
+    keys = [report.key for text in texts for report in ses.read(text, NOW).reports]
+    assert len(set(keys)) == len(keys) == 14
+
+
+# Times.
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2018-10-08T14:05:45.123Z", "2018-10-08T14:05:45.123Z"),
+        ("2018-10-08T14:05:45 +0000", "2018-10-08T14:05:45.000Z"),
+        ("2018-10-08T16:05:45+02:00", "2018-10-08T14:05:45.000Z"),
+        ("2018-10-08T14:05:45", "2018-10-08T14:05:45.000Z"),
+        ("Tue, 1 Nov", isoformat(NOW)),
+        ("2999-01-01T00:00:00Z", isoformat(NOW)),
+        ("", isoformat(NOW)),
+        (7.5, "1970-01-01T00:00:07.500Z"),
+        (True, isoformat(NOW)),
+        ([], isoformat(NOW)),
+    ],
+)
+def test_a_time_is_read_in_any_spelling(written: Any, read: str) -> None:
+    content = {"recipients": ["ada@example.com"], "timestamp": written}
+    assert isoformat(only(an_event("Delivery", "delivery", content)).at) == read
+
+
+# What is broken.
+
+
+@pytest.mark.promise("ses-strict")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "7",
+        "{}",
+        '{"eventType": 7}',
+        '{"eventType": "Bounce"}',
+        '{"eventType": "Bounce", "mail": [], "bounce": {}}',
+        '{"eventType": "Bounce", "mail": {}, "bounce": {}}',
+        '{"eventType": "Bounce", "mail": {"messageId": 7}, "bounce": {}}',
+        '{"eventType": "Bounce", "mail": {"messageId": "m"}, "bounce": {"bounceType": "Permanent"}}',
+        a_bounce({"emailAddress": 7}),  # type: ignore[dict-item]
+        a_bounce("ada@example.com"),  # type: ignore[arg-type]
+        an_event("Delivery", "delivery", {"recipients": "ada@example.com"}),
+        an_event("Delivery", "delivery", {"recipients": [7]}),
+        an_event("Complaint", "complaint", {"complainedRecipients": {}}),
+        an_event("Send", "send", None),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        ses.read(text, NOW)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@pytest.mark.promise("ses-strict")
+@given(
+    kind=st.sampled_from([*ses.MEANING]), mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON), part=JSON
+)
+def test_nothing_but_a_refusal_comes_of_nonsense(kind: str, mail: dict[str, Any], part: Any) -> None:
+    try:
+        told = ses.read(an_event(kind, ses.MEANING[kind][0], part, **mail), NOW)
+    except Malformed:
+        return
+    assert all(isinstance(each, Report) for each in told.reports)

@@ -1,0 +1,340 @@
+"""SNS envelopes: what Amazon signed for us is believed, and nothing else, whatever it looks like."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock, instant_of
+from mailwright.events import sns
+from mailwright.events.fetch import Fetch
+from mailwright.events.sns import AmazonCertificates, KeptCertificates, Kind, Sns
+from mailwright.events.trust import EventRefused, Foreign, Forged, Malformed, NotNow, Stale
+from mailwright.providers.http import Cut, Http, Reply
+from tests.standins.http import Answer, HttpStandIn
+from tests.standins.sns import FOREIGN_TOPIC, REGION, TOPIC, Signer, body_of, forgeries, malformed
+
+FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "sns"
+REAL = sorted(FIXTURES.glob("real_signed__*.json"))
+MESSAGE = '{"eventType": "Send"}\n'
+clock = ManualClock()
+SIGNER = Signer(clock.now())
+
+
+class Rerouted(Http):
+    """Requests for Amazon go to a server of the test; everything else about them is real."""
+
+    def __init__(self, standin: HttpStandIn) -> None:
+        super().__init__()
+        self._standin = standin
+        self.asked: list[str] = []
+
+    async def request(self, method: str, url: str, **options: Any) -> Reply | Cut:
+        self.asked.append(f"{method} {url}")
+        path = url.partition("amazonaws.com")[2]
+        return await super().request(method, self._standin.url + path, **options)
+
+
+class Amazon(HttpStandIn):
+    """Serves certificates by their name, and confirms whatever it is asked to."""
+
+    files: dict[str, bytes]
+
+    def usual(self, request: Any) -> Answer:
+        if request.path == "/":
+            return Answer(200, b"<ConfirmSubscriptionResponse/>")
+        found = self.files.get(request.path)
+        return Answer(404) if found is None else Answer(200, found)
+
+
+@pytest.fixture
+async def amazon() -> AsyncIterator[Amazon]:
+    async with Amazon() as server:
+        server.files = {f"/{SIGNER.file}": SIGNER.certificate}
+        yield server
+
+
+@pytest.fixture
+async def http(amazon: Amazon) -> AsyncIterator[Rerouted]:
+    http = Rerouted(amazon)
+    yield http
+    await http.close()
+
+
+@pytest.fixture
+def fetch(http: Rerouted) -> Fetch:
+    return Fetch(http)
+
+
+@pytest.fixture
+def time() -> ManualClock:
+    return ManualClock(clock.now())
+
+
+@pytest.fixture
+def receiver(fetch: Fetch, time: ManualClock) -> Sns:
+    return Sns(time, AmazonCertificates(fetch, time), fetch, [TOPIC])
+
+
+# The real thing.
+
+
+@pytest.mark.promise("sns-verified")
+@pytest.mark.skipif(not REAL, reason="the real vectors are not here")
+@pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
+async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
+    envelope = sns.parse(file.read_bytes())
+    (certificate,) = FIXTURES.glob("real_cert__*.pem")
+    real = _loaded(certificate)
+    sns.check_names(real)
+    sns.check_signature(envelope, real, envelope.at)
+    body = json.loads(file.read_text())
+    for name in ("Message", "MessageId", "Timestamp", "TopicArn"):
+        forged = sns.parse(body_of({**body, name: _other(name, body[name])}))
+        with pytest.raises(Forged):
+            sns.check_signature(forged, real, envelope.at)
+    with pytest.raises(Forged, match="not valid at this time"):
+        sns.check_signature(envelope, real, instant_of(datetime(2022, 8, 18, tzinfo=UTC)))
+
+
+def _other(name: str, value: str) -> str:
+    return value.replace("2022", "2023") if name == "Timestamp" else value + "x"
+
+
+def _loaded(file: Path) -> Any:
+    return sns._load(file.read_bytes())
+
+
+# All types and versions.
+
+
+@pytest.mark.promise("sns-verified")
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("subject", [None, "", "About a mail"])
+async def test_a_notification_is_believed(receiver: Sns, version: str, subject: str | None) -> None:
+    envelope = await receiver.verified(SIGNER.notification(MESSAGE, subject=subject, version=version))
+    assert (envelope.kind, envelope.message, envelope.topic) == (Kind.NOTIFICATION, MESSAGE, TOPIC)
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+async def test_both_confirmations_are_believed(receiver: Sns, version: str) -> None:
+    assert (await receiver.verified(SIGNER.subscription(version=version))).kind is Kind.SUBSCRIPTION
+    assert (await receiver.verified(SIGNER.unsubscription(version=version))).kind is Kind.UNSUBSCRIPTION
+
+
+async def test_fields_that_nobody_signed_may_be_anything(receiver: Sns) -> None:
+    signed = SIGNER.notified(MESSAGE)
+    await receiver.verified(body_of({**signed, "UnsubscribeURL": 7, "MessageAttributes": {"a": []}, "New": None}))
+
+
+# Forgeries.
+
+
+@pytest.mark.promise("sns-forged-refused")
+@pytest.mark.parametrize(("name", "body"), forgeries(SIGNER, MESSAGE).items())
+async def test_a_forgery_is_refused(receiver: Sns, name: str, body: bytes) -> None:
+    with pytest.raises(EventRefused) as refused:
+        await receiver.verified(body)
+    assert refused.type is (Stale if name in ("long ago", "in the future") else Forged)
+
+
+@pytest.mark.promise("sns-no-fetch")
+@pytest.mark.parametrize("body", [*malformed(SIGNER, MESSAGE).values()], ids=[*malformed(SIGNER, MESSAGE)])
+async def test_what_is_no_envelope_is_refused(receiver: Sns, http: Rerouted, body: bytes) -> None:
+    with pytest.raises(Malformed):
+        await receiver.verified(body)
+    assert http.asked == []
+
+
+@pytest.mark.promise("sns-no-fetch")
+async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: Sns, http: Rerouted) -> None:
+    needs_it = {"other message", "other id", "other time", "other subject", "no subject", "other type"}
+    needs_it |= {"other signature", "empty signature", "version said to be 1", "another's key", "unknown certificate"}
+    cheap = {name: body for name, body in forgeries(SIGNER, MESSAGE).items() if name not in needs_it}
+    assert len(cheap) > 20
+    foreign = SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC)
+    for body in (*cheap.values(), foreign, SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
+        with pytest.raises(EventRefused):
+            await receiver.verified(body)
+    assert http.asked == []
+
+
+@pytest.mark.promise("sns-certificate")
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        {"issuer": "Amazing"},
+        {"subject": "sns.example.com"},
+        {"subject": "sns.amazonaws.com.example.com"},
+        {"subject": "bucket.s3.amazonaws.com"},
+        {"expired": True},
+        {"key": "weak", "bits": 1024},
+    ],
+    ids=str,
+)
+async def test_a_certificate_that_is_not_amazons_for_sns_is_refused(
+    receiver: Sns, amazon: Amazon, certificate: dict[str, Any]
+) -> None:
+    impostor = Signer(clock.now(), **certificate)
+    amazon.files[f"/{impostor.file}"] = impostor.certificate
+    with pytest.raises(Forged):
+        await receiver.verified(impostor.notification(MESSAGE))
+
+
+@pytest.mark.promise("sns-certificate")
+@pytest.mark.parametrize(
+    "answer", [Answer(200, b"no certificate"), Answer(200, SIGNER.certificate + b" " * 20_000), Answer(403)]
+)
+async def test_what_is_served_in_place_of_a_certificate_is_refused(
+    receiver: Sns, amazon: Amazon, answer: Answer
+) -> None:
+    amazon.answer(answer)
+    with pytest.raises(Forged):
+        await receiver.verified(SIGNER.notification(MESSAGE))
+
+
+@pytest.mark.promise("sns-certificate")
+async def test_a_redirect_is_not_followed(receiver: Sns, amazon: Amazon) -> None:
+    amazon.answer(Answer(302, b"", {"Location": f"{amazon.url}/elsewhere.pem"}))
+    with pytest.raises(Forged):
+        await receiver.verified(SIGNER.notification(MESSAGE))
+    assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}"]
+
+
+async def test_a_certificate_is_fetched_once(receiver: Sns, http: Rerouted) -> None:
+    for _ in range(5):
+        await receiver.verified(SIGNER.notification(MESSAGE))
+    assert len(http.asked) == 1
+
+
+async def test_a_certificate_that_was_kept_still_ends(receiver: Sns, time: ManualClock) -> None:
+    await receiver.verified(SIGNER.notification(MESSAGE))
+    time.advance(2 * DAY)
+    with pytest.raises(Forged, match="not valid at this time"):
+        await receiver.verified(SIGNER.notification(MESSAGE, Timestamp=SIGNER.stamp(timedelta(days=2))))
+
+
+async def test_a_certificate_out_of_reach_is_asked_for_once_a_minute(
+    receiver: Sns, amazon: Amazon, http: Rerouted, time: ManualClock
+) -> None:
+    amazon.answer(Answer(503), times=1)
+    for _ in range(3):
+        with pytest.raises(NotNow):
+            await receiver.verified(SIGNER.notification(MESSAGE))
+    assert len(http.asked) == 1
+    time.advance(MINUTE)
+    assert await receiver.verified(SIGNER.notification(MESSAGE))
+
+
+async def test_many_certificates_do_not_fill_the_memory(http: Rerouted, amazon: Amazon, time: ManualClock) -> None:
+    certificates = AmazonCertificates(Fetch(http), time)
+    for number in range(3 * sns.MOST_CERTIFICATES):
+        url = f"https://sns.{REGION}.amazonaws.com/{number}.pem"
+        if number % 2:
+            amazon.files[f"/{number}.pem"] = SIGNER.certificate
+            await certificates.find(url)
+        else:
+            with pytest.raises(Forged):
+                await certificates.find(url)
+    assert len(certificates._kept) == len(certificates._unavailable) == sns.MOST_CERTIFICATES
+
+
+# Time.
+
+
+@pytest.mark.promise("sns-fresh")
+async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: Sns, time: ManualClock) -> None:
+    body = SIGNER.notification(MESSAGE)
+    time.advance(HOUR + 5 * MINUTE)
+    await receiver.verified(body)
+    time.advance(HOUR)
+    with pytest.raises(Stale):
+        await receiver.verified(body)
+
+
+# Topics and subscriptions.
+
+
+@pytest.mark.promise("sns-topics")
+async def test_another_topic_is_refused(receiver: Sns) -> None:
+    for body in (SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC), SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
+        with pytest.raises(Foreign):
+            await receiver.verified(body)
+
+
+@pytest.mark.promise("sns-topics")
+async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: Rerouted) -> None:
+    receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
+    with capture_logs() as lines:
+        for _ in range(2):
+            await receiver.verified(SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC))
+    assert [(line["event"], line["setting"]) for line in lines] == [("sns_topics_not_set", "SNS_TOPIC_ARNS")]
+    with pytest.raises(Foreign, match="SNS_TOPIC_ARNS"):
+        await receiver.verified(SIGNER.subscription())
+
+
+@pytest.mark.promise("sns-confirm")
+async def test_a_subscription_is_confirmed_where_sns_says(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
+    envelope = await receiver.verified(SIGNER.subscription())
+    await receiver.confirm(envelope)
+    assert http.asked[-1] == f"GET {envelope.subscribe_url}"
+    assert f"Token={envelope.token}" in amazon.requests[-1].query
+
+
+@pytest.mark.promise("sns-confirm")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription",
+        "https://example.com/?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com.example.com/?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com@127.0.0.1/?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com:444/?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com/other?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com/?Action=DeleteTopic&TopicArn=" + TOPIC,
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=" + FOREIGN_TOPIC + "&Token=t",
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=" + TOPIC + "&Token=other",
+        f"https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=t&Action=DeleteTopic",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+async def test_no_other_address_is_visited_even_if_it_was_signed(receiver: Sns, http: Rerouted, url: str) -> None:
+    envelope = await receiver.verified(SIGNER.subscription(SubscribeURL=url, Token="t"))
+    fetched = len(http.asked)
+    with pytest.raises(Forged):
+        await receiver.confirm(envelope)
+    assert len(http.asked) == fetched
+
+
+@pytest.mark.promise("sns-confirm")
+@pytest.mark.parametrize("answer", [Answer(500), Answer(302, b"", {"Location": "/elsewhere"})])
+async def test_a_confirmation_that_fails_is_not_called_one(receiver: Sns, amazon: Amazon, answer: Answer) -> None:
+    envelope = await receiver.verified(SIGNER.subscription())
+    amazon.answer(answer)
+    with pytest.raises(NotNow):
+        await receiver.confirm(envelope)
+
+
+# A folder instead of Amazon.
+
+
+@pytest.mark.promise("sns-folder")
+async def test_a_folder_of_certificates_stands_in_for_amazon(http: Rerouted, tmp_path: Path) -> None:
+    own = Signer(clock.now(), key="rehearsal", issuer="Us", subject="rehearsal")
+    receiver = Sns(clock, KeptCertificates(own.keep(tmp_path)), Fetch(http), [TOPIC])
+    assert (await receiver.verified(own.notification(MESSAGE))).message == MESSAGE
+    with pytest.raises(Forged):
+        await receiver.verified(SIGNER.notification(MESSAGE))
+    old = Signer(clock.now(), key="rehearsal", expired=True)
+    old.keep(tmp_path)
+    with pytest.raises(Forged):
+        await receiver.verified(old.notification(MESSAGE))
+    for body in forgeries(own, MESSAGE).values():
+        with pytest.raises(EventRefused):
+            await receiver.verified(body)
+    assert http.asked == []

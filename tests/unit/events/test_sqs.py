@@ -1,0 +1,165 @@
+"""The queue: signed as Amazon wants it, and every way in which it can fail has a name."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from botocore.config import Config
+from botocore.session import Session
+
+from mailwright.domain.clock import ManualClock, SystemClock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.events.sqs import Queue, QueueUnavailable, endpoint_of
+from mailwright.providers.aws import KeyChain, Keys, KeysMissing
+from mailwright.providers.http import Http
+from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, WRONG_JSON, Answer, Step
+from tests.standins.sqs import ACCESS_KEY, NAME, REGION, SECRET_KEY, SqsStandIn, amazon_json, refusal
+
+
+def key_chain(clock: ManualClock, secret: str = SECRET_KEY) -> KeyChain:
+    return KeyChain(clock, lambda: lambda: Keys(ACCESS_KEY, secret))
+
+
+@pytest.fixture
+async def sqs(clock: ManualClock) -> AsyncIterator[SqsStandIn]:
+    async with SqsStandIn(clock) as sqs:
+        yield sqs
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Http]:
+    http = Http()
+    yield http
+    await http.close()
+
+
+@pytest.fixture
+def queue(sqs: SqsStandIn, http: Http, clock: ManualClock) -> Queue:
+    return Queue(sqs.queue_url, REGION, http, clock, key_chain(clock))
+
+
+@pytest.mark.promise("queue-durable")
+async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue: Queue) -> None:
+    for number in range(5):
+        sqs.put(f"message {number}")
+    first, second = await queue.receive(), await queue.receive()
+    assert [each.body for each in first + second] == [f"message {number}" for number in range(5)]
+    assert await queue.receive() == []
+    assert len(sqs.bodies) == 5
+    await queue.delete(first)
+    assert len(sqs.bodies) == 5 - len(first)
+    assert sqs.complaints == []
+    assert not sqs.violations
+
+
+async def test_the_stand_in_is_one_to_amazons_own_client(sqs: SqsStandIn) -> None:
+    """So what we say to it is what Amazon's own client says."""
+    sqs._clock = SystemClock()
+    sqs.put("hello")
+
+    def ask() -> tuple[list[str], int]:
+        client = Session().create_client(
+            "sqs",
+            REGION,
+            endpoint_url=sqs.url,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(retries={"total_max_attempts": 1}, proxies={}),
+        )
+        got = client.receive_message(QueueUrl=sqs.queue_url, MaxNumberOfMessages=3, WaitTimeSeconds=20)["Messages"]
+        entries = [{"Id": "0", "ReceiptHandle": got[0]["ReceiptHandle"]}]
+        deleted = client.delete_message_batch(QueueUrl=sqs.queue_url, Entries=entries)
+        client.close()
+        return [each["Body"] for each in got], len(deleted["Successful"])
+
+    assert await asyncio.to_thread(ask) == (["hello"], 1)
+    assert sqs.complaints == []
+
+
+@pytest.mark.promise("queue-trouble")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refusal("QueueDoesNotExist", 400, "no"),
+        refusal("AccessDeniedException", 403, "no"),
+        Answer(500),
+        Answer(503, b"Service Unavailable"),
+        HTML,
+        WRONG_JSON,
+        BROKEN_JSON,
+        GARBAGE,
+        amazon_json(200, {"Messages": [{"Body": "x"}]}),
+        amazon_json(200, {"Messages": [7]}),
+        amazon_json(200, {"Messages": 7}),
+    ],
+    ids=lambda answer: str(answer.body[:40]) if isinstance(answer, Answer) else "garbage",
+)
+async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Queue, answer: Answer | bytes) -> None:
+    sqs.answer(answer, times=1)
+    with pytest.raises(QueueUnavailable) as told:
+        await queue.receive()
+    assert SECRET_KEY not in str(told.value)
+    sqs.put("later")
+    assert [each.body for each in await queue.receive()] == ["later"]
+
+
+@pytest.mark.promise("queue-trouble")
+async def test_a_queue_out_of_reach_is_told(sqs: SqsStandIn, queue: Queue, http: Http, clock: ManualClock) -> None:
+    sqs.cut(Step.ANSWER, times=1)
+    with pytest.raises(QueueUnavailable):
+        await queue.receive()
+    nobody = Queue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
+    with pytest.raises(QueueUnavailable, match="out of reach"):
+        await nobody.receive()
+
+
+@pytest.mark.promise("queue-trouble")
+async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: Http, clock: ManualClock) -> None:
+    def missing() -> Keys:
+        raise KeysMissing
+
+    with pytest.raises(QueueUnavailable, match="AWS_ACCESS_KEY_ID"):
+        await Queue(sqs.queue_url, REGION, http, clock, KeyChain(clock, lambda: missing)).receive()
+    with pytest.raises(QueueUnavailable, match="InvalidSignatureException"):
+        await Queue(sqs.queue_url, REGION, http, clock, key_chain(clock, "wrong")).receive()
+
+
+async def test_messages_that_are_too_long_together_are_asked_for_one_by_one(sqs: SqsStandIn, queue: Queue) -> None:
+    for number in range(3):
+        sqs.put(json.dumps({"number": number, "long": "x" * 30_000}))
+    with pytest.raises(QueueUnavailable):
+        await queue.receive()
+    sqs.show_again()
+    assert len(await queue.receive()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "region", "endpoint"),
+    [
+        ("https://sqs.us-east-2.amazonaws.com/1/q", "eu-west-1", ("https://sqs.us-east-2.amazonaws.com/", "us-east-2")),
+        (
+            "https://sqs.cn-north-1.amazonaws.com.cn/1/q",
+            None,
+            ("https://sqs.cn-north-1.amazonaws.com.cn/", "cn-north-1"),
+        ),
+        ("https://vpce-1.example.com/1/q", "eu-west-1", ("https://vpce-1.example.com/", "eu-west-1")),
+        (f"http://127.0.0.1:9324{NAME}", "eu-west-1", ("http://127.0.0.1:9324/", "eu-west-1")),
+    ],
+)
+def test_a_queue_is_asked_where_it_is(url: str, region: str | None, endpoint: tuple[str, str]) -> None:
+    assert endpoint_of(url, region) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [
+        ("http://sqs.us-east-2.amazonaws.com/1/q", "us-east-2"),
+        ("https://queue.example.com/1/q", None),
+        ("mail-events", "eu-west-1"),
+        ("", "eu-west-1"),
+    ],
+)
+def test_an_address_that_is_none_is_told(url: str, region: str | None) -> None:
+    with pytest.raises(ConfigurationInvalid):
+        endpoint_of(url, region)

@@ -1,0 +1,49 @@
+"""What the SES tests do not care about: a mail, keys, and a provider that is closed again."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from mailwright.domain.clock import Clock, Instant, SystemClock
+from mailwright.domain.outgoing import Outgoing
+from mailwright.providers.aws import KeyChain, Keys
+from mailwright.providers.http import Http
+from mailwright.providers.ses import Ses, SesSettings
+from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
+
+SENDER = "news@example.com"
+READER = "reader@example.org"
+CONTENT = b"From: News <news@example.com>\r\nTo: reader@example.org\r\nSubject: Hello\r\n\r\nHello.\r\n"
+OUTBOX_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+def a_mail(
+    *recipients: str,
+    content: bytes = CONTENT,
+    sender: str = SENDER,
+    send_before: Instant | None = None,
+    is_own_sender: bool = True,
+) -> Outgoing:
+    return Outgoing(OUTBOX_ID, sender, recipients or (READER,), content, send_before, is_own_sender=is_own_sender)
+
+
+def keys_found(secret: str = SECRET_KEY, token: str | None = None) -> Callable[[], Callable[[], Keys]]:
+    return lambda: lambda: Keys(ACCESS_KEY, secret, token)
+
+
+@asynccontextmanager
+async def ses_to(
+    stand_in: SesStandIn | str,
+    *,
+    clock: Clock | None = None,
+    configuration_set: str | None = None,
+    timeout_seconds: float = 20.0,
+    keys: Callable[[], Callable[[], Keys]] | None = None,
+) -> AsyncIterator[Ses]:
+    url = stand_in if isinstance(stand_in, str) else stand_in.url
+    clock = clock or SystemClock()
+    http = Http()
+    settings = SesSettings(REGION, url, configuration_set, timeout_seconds)
+    try:
+        yield Ses(settings, http, clock, KeyChain(clock, keys or keys_found()))
+    finally:
+        await http.close()

@@ -1,0 +1,382 @@
+"""What SendGrid is told of a mail is what the mail says: our own reading and a parser's agree, and nothing is lost."""
+
+import re
+from base64 import b64decode
+from email import policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mailwright.content.dkim import DkimKey, DkimSigner
+from mailwright.content.headers import HeaderRefused
+from mailwright.content.layout import Addressed, Frame, Layout
+from mailwright.content.mime import Attachment, Letter, Mailbox, Unsubscribe, compose
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.providers.sendgrid import foreign, own
+from mailwright.providers.sendgrid.mail import Mail
+from tests.standins.sendgrid import SendGridStandIn, complaints_about
+from tests.unit.content.letters import NOON, a_letter, normal
+from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
+
+UNSUBSCRIBE = Unsubscribe("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
+
+
+async def told(mail: Outgoing, **options: Any) -> dict[str, Any]:
+    """What reached SendGrid, after its own rules were held against it."""
+    async with SendGridStandIn() as server, sendgrid_to(server, **options) as sendgrid:
+        result = await sendgrid.send(mail)
+        assert result.kind is ResultKind.SENT, result
+        return server.mails[0]
+
+
+async def refused(mail: Outgoing) -> SendResult:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        result = await sendgrid.send(mail)
+        assert not server.begun
+        return result
+
+
+def a_foreign_mail(content: bytes, *recipients: str) -> Outgoing:
+    return Outgoing(OUTBOX_ID, "bounces@example.com", recipients, content)
+
+
+@pytest.mark.promise("sendgrid-faithful")
+async def test_a_campaigns_mail_arrives_with_all_that_it_has() -> None:
+    mail = await told(
+        a_mail(
+            subject="Grüße aus dem Büro",
+            html="<p>Hallo Jäne</p>",
+            text="Hallo Jäne",
+            reply_to=Mailbox("answers@example.com", "Antworten, bitte"),
+            unsubscribe=UNSUBSCRIBE,
+            feedback_id="spring:acme:campaign:mailwright",
+            headers={"X-Campaign": "spring"},
+        )
+    )
+    assert mail["from"] == {"email": "news@example.com", "name": "Example News"}
+    assert mail["personalizations"] == [
+        {
+            "to": [{"email": "jane@example.org", "name": "Jane Doe"}],
+            "custom_args": {"mailwright_message": OUTBOX_ID},
+        }
+    ]
+    assert mail["subject"] == "Grüße aus dem Büro"
+    assert mail["reply_to"] == {"email": "answers@example.com", "name": "Antworten, bitte"}
+    assert mail["content"] == [
+        {"type": "text/plain", "value": "Hallo Jäne"},
+        {"type": "text/html", "value": "<p>Hallo Jäne</p>"},
+    ]
+    assert mail["headers"] == {
+        "Message-ID": "<0190-1@example.com>",
+        "List-Unsubscribe": f"<{UNSUBSCRIBE.url}>, <{UNSUBSCRIBE.mailto}>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        "Feedback-ID": "spring:acme:campaign:mailwright",
+        "X-Mailwright-Message": OUTBOX_ID,
+        "X-Campaign": "spring",
+    }
+    assert "attachments" not in mail
+
+
+@pytest.mark.promise("sendgrid-untouched")
+@pytest.mark.parametrize("tracks_opens", [True, False])
+async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> None:
+    mail = await told(a_mail(), tracks_opens=tracks_opens)
+    assert mail["tracking_settings"] == {
+        "click_tracking": {"enable": False, "enable_text": False},
+        "open_tracking": {"enable": tracks_opens},
+        "subscription_tracking": {"enable": False},
+        "ganalytics": {"enable": False},
+    }
+
+
+@pytest.mark.promise("sendgrid-recipients")
+async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
+    cc = (Mailbox("ce@bücher.example", "Cé"), Mailbox("JANE@example.org"), Mailbox("d@example.com"))
+    letter = a_letter(cc=cc)
+    recipients = (
+        "jane@example.org",
+        "ce@xn--bcher-kva.example",
+        "d@example.com",
+        "blind@example.com",
+        "Blind@example.com",
+    )
+    (personalization,) = (
+        await told(Outgoing(OUTBOX_ID, "b@example.com", recipients, compose(letter), is_canonical=True))
+    )["personalizations"]
+    assert personalization["to"] == [{"email": "jane@example.org", "name": "Jane Doe"}]
+    assert personalization["cc"] == [{"email": "ce@xn--bcher-kva.example", "name": "Cé"}, {"email": "d@example.com"}]
+    assert [box["email"].lower() for box in personalization["bcc"]] == ["blind@example.com"]
+
+
+@pytest.mark.promise("sendgrid-recipients")
+async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
+    letter = a_letter(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
+    mail = Outgoing(OUTBOX_ID, "b@example.com", ("c@example.com",), compose(letter), is_canonical=True)
+    (personalization,) = (await told(mail))["personalizations"]
+    assert personalization["to"] == [{"email": "c@example.com"}]
+    assert personalization.keys() == {"to", "custom_args"}
+
+
+@pytest.mark.promise("sendgrid-recipients")
+async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
+    mail = Outgoing(
+        OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), compose(a_letter()), is_canonical=True
+    )
+    result = await refused(mail)
+    assert (result.kind, result.code, result.category) == (ResultKind.FAILED, "INVALID_CONTENT", Category.VALIDATION)
+    alone = Outgoing(OUTBOX_ID, "b@example.com", ("a@example.net",), compose(a_letter()), is_canonical=True)
+    assert (await told(alone))["personalizations"][0]["to"] == [{"email": "a@example.net"}]
+
+
+@pytest.mark.promise("sendgrid-faithful")
+async def test_attachments_keep_their_names_bytes_and_places() -> None:
+    files = (
+        Attachment("rechnung ü.pdf", "application/pdf", bytes(range(256)) * 20),
+        Attachment("Ü" * 80 + ".ics", "text/calendar; method=REQUEST", b"BEGIN:VCALENDAR"),
+        Attachment("notes; final, really.txt", "text/plain; charset=utf-8", "Grüße".encode()),
+        Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo@example.com"),
+        Attachment(" ", "application/octet-stream", b"?"),
+    )
+    mail = await told(a_mail(html='<img src="cid:logo@example.com">', attachments=files))
+    by_name = {each["filename"]: each for each in mail["attachments"]}
+    assert by_name.keys() == {*[file.filename for file in files[:4]], "attachment"}
+    for file in files[:4]:
+        assert b64decode(by_name[file.filename]["content"], validate=True) == file.content
+        assert by_name[file.filename]["type"] == file.content_type.partition(";")[0]
+    assert by_name["logo.png"]["disposition"] == "inline"
+    assert by_name["logo.png"]["content_id"] == "logo@example.com"
+    assert [each["disposition"] for each in mail["attachments"]].count("attachment") == 4
+    assert [each["type"] for each in mail["content"]] == ["text/plain", "text/html"]
+
+
+async def test_a_mail_of_text_only_has_one_content() -> None:
+    mail = await told(a_mail(html=None, text="Grüße\n.\n"))
+    assert mail["content"] == [{"type": "text/plain", "value": "Grüße\n.\n"}]
+
+
+async def test_an_empty_text_is_left_out_and_an_empty_mail_refused() -> None:
+    mail = await told(a_mail(html="<p>Hello</p>", text=""))
+    assert mail["content"] == [{"type": "text/html", "value": "<p>Hello</p>"}]
+    result = await refused(a_mail(html="", text=""))
+    assert (result.kind, result.code) == (ResultKind.FAILED, "INVALID_CONTENT")
+
+
+async def test_a_header_that_is_not_ascii_stays_encoded() -> None:
+    """SendGrid asks for that: it writes headers out as they are."""
+    value = (await told(a_mail(headers={"X-Note": "Grüße " * 20})))["headers"]["X-Note"]
+    assert re.fullmatch(r"=\?utf-8\?b\?[^ ]+\?=( =\?utf-8\?b\?[^ ]+\?=)+", value)
+
+
+async def test_a_header_that_is_written_twice_is_told_once() -> None:
+    mail = await told(a_mail(headers={"X-Note": "first", "x-note": "second"}))
+    assert mail["headers"]["X-Note"] == "first"
+    assert "x-note" not in mail["headers"]
+
+
+async def test_our_own_signature_stays_behind() -> None:
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    signer = DkimSigner([DkimKey.load(pem.decode(), "example.com", "mail")])
+    mail = outgoing(a_letter())
+    mail.content = signer.sign(mail.content, NOON)
+    assert mail.content.startswith(b"DKIM-Signature")
+    assert own.read(mail.content) is not None
+    assert (await told(mail))["headers"].keys() == {"Message-ID"}
+
+
+async def test_a_filled_layout_is_read_like_a_composed_letter() -> None:
+    frame = Frame(
+        Mailbox("news@example.com", "Nachrichten für alle"), Mailbox("r@example.com"), {"X-A": "b"}, "a:b:c:d"
+    )
+    layout = Layout.compile(
+        frame, subject="Hallo {{ name }}", html="<p>Hallo {{ name }}.</p>", text="Hallo {{ name }}."
+    )
+    addressed = Addressed(
+        Mailbox("jane@example.org", "Jäne"), "<1@example.com>", NOON, OUTBOX_ID, "https://x.example/u"
+    )
+    content = layout.fill(addressed, {"name": "Jäne = " * 20})
+    mail = own.read(content)
+    assert mail == foreign.read(content)
+    assert mail is not None
+    assert mail.subject == "Hallo " + "Jäne = " * 20
+    assert mail.text == "Hallo " + "Jäne = " * 20 + "."
+
+
+# Both ways of reading agree.
+
+ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
+TRICKY = st.text(st.sampled_from('.. \n\r\t=?"\\,;<>aé漢@'), max_size=200)
+LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=100) | st.text(
+    st.sampled_from(' =?"\\,;:<>()aé漢@._-'), max_size=100
+)
+ADDRESS = st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}(\.[a-z0-9]{1,5})?@[a-z]{1,10}\.example", fullmatch=True)
+BOX = st.builds(Mailbox, ADDRESS, st.none() | LINE)
+FILE = st.builds(
+    Attachment,
+    LINE.filter(str.strip),
+    st.sampled_from(["application/pdf", "text/plain", "text/html; charset=utf-8", "image/png"]),
+    st.binary(max_size=200),
+    st.none() | st.from_regex(r"[a-z0-9.@-]{1,20}", fullmatch=True),
+)
+LETTER = st.builds(
+    Letter,
+    message_id=st.just("<1@example.com>"),
+    date=st.just(NOON),
+    sender=BOX,
+    to=BOX,
+    subject=LINE,
+    html=st.none() | ANY | TRICKY,
+    text=ANY | TRICKY,
+    reply_to=st.none() | BOX,
+    cc=st.lists(BOX, max_size=3).map(tuple),
+    headers=st.dictionaries(st.from_regex(r"X-[A-Z]{1,8}", fullmatch=True), LINE, max_size=2),
+    attachments=st.lists(FILE, max_size=3).map(tuple),
+    outbox_id=st.just(OUTBOX_ID),
+    unsubscribe=st.none() | st.just(UNSUBSCRIBE),
+)
+
+
+@pytest.mark.promise("sendgrid-faithful")
+@settings(max_examples=150, deadline=None)
+@given(LETTER)
+def test_our_own_reading_gives_back_what_was_written(letter: Letter) -> None:
+    try:
+        content = compose(letter)
+    except HeaderRefused:
+        return
+    mail = own.read(content)
+    assert mail is not None
+    assert_says(mail, letter)
+
+
+def assert_says(mail: Mail, letter: Letter) -> None:
+    def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
+        return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
+
+    assert [mail.sender] == boxes(letter.sender)
+    assert (mail.to, mail.cc, mail.reply_to) == (boxes(letter.to), boxes(*letter.cc), boxes(letter.reply_to))
+    assert mail.subject == letter.subject
+    if letter.html is None:
+        assert (mail.html, (mail.text or "").removesuffix("\n")) == (None, normal(letter.text or "").removesuffix("\n"))
+    else:
+        assert (mail.html, mail.text) == (normal(letter.html), normal(letter.text or ""))
+    assert sorted((each.filename, b64decode(each.content)) for each in mail.attached) == sorted(
+        (each.filename.strip(), each.content) for each in letter.attachments
+    )
+
+
+PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_characters=" "), max_size=60)
+
+
+@pytest.mark.promise("sendgrid-faithful")
+@settings(max_examples=40, deadline=None)
+@given(
+    subject=PLAIN_LINE.map(str.strip),
+    name=PLAIN_LINE.map(str.strip),
+    html=st.none() | ANY | TRICKY,
+    text=ANY | TRICKY,
+    files=st.lists(
+        st.builds(Attachment, st.sampled_from(["a.txt", "ä" * 70]), st.just("image/png"), st.binary()), max_size=2
+    ),
+)
+def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text: str, files: list[Attachment]) -> None:
+    boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)
+    letter = a_letter(
+        sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
+    )
+    content = compose(letter)
+    assert own.read(content) == foreign.read(content)
+
+
+# Mails of others.
+
+
+@pytest.mark.promise("sendgrid-faithful")
+async def test_a_mail_that_another_writer_wrote_arrives_as_well() -> None:
+    message = EmailMessage()
+    message["From"] = "Jürgen Müller <j@example.com>"
+    message["To"] = "undisclosed-recipients:;"
+    message["Cc"] = "C <c@example.com>"
+    message["Subject"] = "Grüße"
+    message["Reply-To"] = "x@example.com, Y <y@example.com>"
+    message["X-SMTPAPI"] = '{"to": ["thief@example.com"]}'
+    message["X-Kept"] = "as it is"
+    message.set_content("Text mit ü\n")
+    message.add_alternative("<p>HTML mit ü <img src='cid:one'></p>", subtype="html")
+    html = message.get_body(("html",))
+    assert isinstance(html, EmailMessage)
+    html.add_related(b"GIF", "image", "gif", cid="<one>", filename="one.gif", disposition="inline")
+    inner = EmailMessage()
+    inner["Subject"] = "inside"
+    inner.set_content("inside")
+    message.add_attachment(inner)
+    message.add_attachment(b"%PDF", "application", "pdf", filename="ü.pdf")
+    mail = await told(a_foreign_mail(message.as_bytes(policy=policy.SMTP), "c@example.com"))
+    assert mail["from"] == {"email": "j@example.com", "name": "Jürgen Müller"}
+    assert mail["personalizations"][0]["to"] == [{"email": "c@example.com", "name": "C"}]
+    assert mail["subject"] == "Grüße"
+    assert mail["reply_to_list"] == [{"email": "x@example.com"}, {"email": "y@example.com", "name": "Y"}]
+    assert [each["value"].strip() for each in mail["content"]] == [
+        "Text mit ü",
+        "<p>HTML mit ü <img src='cid:one'></p>",
+    ]
+    assert mail["headers"] == {"X-Kept": "as it is"}
+    assert {each["type"]: each.get("content_id") for each in mail["attachments"]} == {
+        "image/gif": "one",
+        "message/rfc822": None,
+        "application/pdf": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no headers at all",
+        b"To: a@example.com\r\n\r\nNobody sent this.\r\n",
+        b"From: ;;;\r\n\r\nNeither this.\r\n",
+        b"From: a@example.com\r\nTo: b@example.com\r\nSubject: empty\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("is_canonical", [True, False])
+async def test_what_is_no_mail_is_refused_without_a_request(content: bytes, is_canonical: bool) -> None:
+    mail = Outgoing(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
+    result = await refused(mail)
+    assert (result.kind, result.code, result.category) == (ResultKind.FAILED, "INVALID_CONTENT", Category.VALIDATION)
+    assert not result.blames_provider
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.binary(max_size=300)
+    | st.text(st.sampled_from('From:to \r\n\r\n=?utf-8b"<>@é;,-_'), max_size=300).map(str.encode)
+)
+def test_no_bytes_break_the_reading(content: bytes) -> None:
+    for beginning in (
+        b"",
+        b"From: a@example.com\r\n",
+        b'From: a@example.com\r\nContent-Type: multipart/mixed;\r\n boundary="=_m_0"\r\n\r\n',
+    ):
+        own.read(beginning + content)
+        try:
+            foreign.read(beginning + content)
+        except foreign.Unreadable:
+            continue
+
+
+async def test_eight_bit_mail_and_unknown_character_sets_are_read() -> None:
+    content = (
+        "From: a@example.com\r\nTo: b@example.com\r\nSubject: Grüße\r\nX-Note: Grüße\r\n"
+        "Content-Type: text/plain; charset=klingon\r\n\r\nGrüße\r\n"
+    ).encode()
+    mail = await told(a_foreign_mail(content, "b@example.com"))
+    assert mail["content"] == [{"type": "text/plain", "value": "Grüße\n"}]
+    assert mail["headers"]["X-Note"].isascii()
+    assert not complaints_about(mail)

@@ -1,0 +1,109 @@
+"""A request to SendGrid that is cut: before its last byte left, try again; after it, only SendGrid knows."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from mailwright.content.mime import Attachment
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, ResultKind
+from tests.standins.http import Step
+from tests.standins.sendgrid import SendGridStandIn
+from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
+
+pytestmark = pytest.mark.promise("provider-phase")
+
+
+def a_large_mail() -> Outgoing:
+    """More than the buffers between us and the server hold: some of it waits here until it is read there."""
+    return a_mail(attachments=(Attachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
+
+
+async def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    async with sendgrid_to(url) as sendgrid:
+        result = await sendgrid.send(a_mail())
+        assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
+        assert (result.category, result.blames_provider) == (Category.TRANSIENT, True)
+
+
+@pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
+async def test_a_cut_in_the_middle_of_a_large_mail_is_retried(step: Step) -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        server.cut(step, nth=1)
+        result = await sendgrid.send(a_large_mail())
+        assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
+        assert not server.requests
+        assert len(server.begun) == 1
+        assert (await sendgrid.send(a_large_mail())).kind is ResultKind.SENT
+
+
+@pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
+async def test_a_cut_after_the_last_byte_is_in_doubt(step: Step) -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        server.cut(step, nth=1)
+        result = await sendgrid.send(a_mail())
+        assert (result.kind, result.code) == (ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER")
+        assert (result.category, result.blames_provider) == (Category.TIMEOUT, True)
+        assert len(server.requests) == 1
+        assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_a_cut_after_the_answer_changes_nothing() -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        server.cut(Step.ANSWERED)
+        assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
+        assert len(server.mails) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "mail", "kind", "code"),
+    [
+        (Step.HEAD, a_large_mail, ResultKind.RETRYABLE, "SENDGRID_TIMEOUT"),
+        (Step.ANSWER, a_mail, ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER"),
+        (Step.MIDDLE, a_mail, ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER"),
+    ],
+)
+async def test_silence_ends_after_the_timeout(
+    step: Step, mail: Callable[[], Outgoing], kind: ResultKind, code: str
+) -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server, timeout_seconds=0.5) as sendgrid:
+        hold = server.hold(step)
+        result = await sendgrid.send(mail())
+        assert (result.kind, result.code, result.category) == (kind, code, Category.TIMEOUT)
+        assert hold.reached.is_set()
+        assert len(server.begun) == 1
+
+
+@pytest.mark.promise("provider-lock")
+async def test_a_mail_whose_lock_has_ended_does_not_leave() -> None:
+    clock = ManualClock()
+    async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:
+        result = await sendgrid.send(a_mail(send_before=clock.now()))
+        assert (result.kind, result.code) == (ResultKind.RETRYABLE, "LOCK_EXPIRED")
+        assert not result.blames_provider
+        assert not server.begun
+        assert (await sendgrid.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
+
+
+@pytest.mark.promise("provider-lock")
+async def test_a_lock_that_ends_while_the_answer_is_awaited_changes_nothing() -> None:
+    clock = ManualClock()
+    async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:
+        hold = server.hold(Step.ANSWER)
+        sending = asyncio.ensure_future(sendgrid.send(a_mail(send_before=clock.now() + 1)))
+        await hold.reached.wait()
+        clock.advance(10)
+        hold.release()
+        assert (await sending).kind is ResultKind.SENT
+
+
+async def test_many_mails_at_once_are_one_request_each() -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        results = await asyncio.gather(*[sendgrid.send(a_mail()) for _ in range(60)])
+        assert {result.provider_message_id for result in results} == set(server.message_ids)
+        assert len(server.requests) == len(server.message_ids) == 60

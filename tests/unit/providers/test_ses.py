@@ -1,0 +1,279 @@
+"""The `ses` provider: what it sends, what it finds out about the account, and where its keys come from."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mailwright.domain.clock import ManualClock, SystemClock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.results import Category, ResultKind
+from mailwright.providers.aws import KEYS_KEPT, KeyChain, Keys, KeysMissing
+from mailwright.providers.http import Http
+from mailwright.providers.ses import Ses, SesSettings
+from tests.standins.http import EMPTY, HTML, WRONG_JSON, Answer, Step
+from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
+from tests.unit.providers.ses_builders import CONTENT, OUTBOX_ID, READER, SENDER, a_mail, keys_found, ses_to
+
+pytestmark = pytest.mark.promise("ses-mail")
+
+
+async def test_a_mail_arrives_as_it_was_written() -> None:
+    content = CONTENT + bytes(range(256)) + b'"\\\r\n'
+    async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="events") as ses:
+        result = await ses.send(a_mail(READER, "hidden@example.org", content=content))
+        (mail,) = stand_in.mails
+        assert (result.kind, result.provider_message_id) == (ResultKind.SENT, mail.message_id)
+        assert mail.content == content
+        assert mail.recipients == (READER, "hidden@example.org")
+        assert (mail.sender, mail.feedback) == (SENDER, SENDER)
+        assert mail.tags == {"mailwright-message": OUTBOX_ID}
+        assert mail.configuration_set == "events"
+        assert not stand_in.violations
+
+
+async def test_the_from_of_the_mail_is_left_as_it_is() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        await ses.send(a_mail(sender="bounces@example.net"))
+        assert "FromEmailAddress" not in stand_in.requests[0].json()
+        assert (stand_in.mails[0].sender, stand_in.mails[0].feedback) == (SENDER, "bounces@example.net")
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 100_000])
+async def test_a_mail_of_any_size_arrives_whole(size: int) -> None:
+    content = CONTENT + b"x" * size
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        assert (await ses.send(a_mail(content=content))).kind is ResultKind.SENT
+        assert stand_in.mails[0].content == content
+
+
+@pytest.mark.parametrize(
+    ("recipients", "code"),
+    [
+        (tuple(f"{number}@example.org" for number in range(51)), "SES_TOO_MANY_RECIPIENTS"),
+        (("käthe@example.org",), "SES_UTF8_UNSUPPORTED"),
+    ],
+)
+async def test_what_ses_would_refuse_is_not_asked(recipients: tuple[str, ...], code: str) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        result = await ses.send(a_mail(*recipients))
+        assert (result.kind, result.code) == (ResultKind.FAILED, code)
+        assert not stand_in.begun
+
+
+async def test_a_mail_that_is_too_large_is_not_sent() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        result = await ses.send(a_mail(content=CONTENT + b"x" * (31 * 1024 * 1024)))
+        assert (result.kind, result.code) == (ResultKind.FAILED, "SES_MESSAGE_TOO_LARGE")
+        assert not stand_in.begun
+
+
+async def test_fifty_recipients_are_taken() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        result = await ses.send(a_mail(*(f"{number}@example.org" for number in range(50))))
+        assert result.kind is ResultKind.SENT
+        assert len(stand_in.mails[0].recipients) == 50
+
+
+async def test_a_configuration_set_that_does_not_exist_is_our_own_fault() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="typo") as ses:
+        result = await ses.send(a_mail())
+    assert (result.code, result.category) == ("SES_CONFIGURATION_SET_DOES_NOT_EXIST", Category.CONFIGURATION)
+
+
+# The account.
+
+
+async def test_a_check_tells_what_the_account_may_send() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        await ses.send(a_mail())
+        probe = await ses.check()
+        assert probe.is_ok
+        assert probe.summary.endswith(": 14 mails a second, 50,000 in 24 hours, 1 sent")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_ok", "words"),
+    [
+        ({"is_in_production": False}, True, "in the sandbox"),
+        ({"enforcement": "PROBATION"}, True, "under review"),
+        ({"enforcement": "SHUTDOWN"}, False, "Amazon has paused sending"),
+        ({"is_sending_enabled": False}, False, "sending is paused"),
+        ({"max_24_hour_send": -1.0}, True, "without a daily limit"),
+    ],
+)
+async def test_a_check_tells_what_is_wrong_with_the_account(
+    changes: dict[str, object], is_ok: bool, words: str
+) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        for name, value in changes.items():
+            setattr(stand_in.account, name, value)
+        probe = await ses.check()
+        assert (probe.is_ok, probe.code) == (is_ok, None if is_ok else "SES_ACCOUNT_SENDING_PAUSED")
+        assert words in probe.summary
+        assert not stand_in.mails
+
+
+async def test_a_quota_is_what_the_account_has_left() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.max_24_hour_send = 3.0
+        await ses.send(a_mail("a@example.org", "b@example.org"))
+        quota = await ses.quota()
+        assert quota is not None
+        assert (quota.limit_per_day, quota.sent_today, quota.remaining) == (3.0, 2.0, 1.0)
+        assert (quota.rate_per_second, quota.is_sending_enabled) == (14.0, True)
+        assert (await ses.send(a_mail("c@example.org", "d@example.org"))).code == "SES_DAILY_QUOTA_EXCEEDED"
+
+
+async def test_an_account_without_a_limit_has_no_end() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.max_24_hour_send = -1.0
+        quota = await ses.quota()
+        assert quota is not None
+        assert (quota.limit_per_day, quota.remaining) == (None, None)
+
+
+@pytest.mark.parametrize("answer", [EMPTY, HTML, WRONG_JSON, Answer(503), Answer(200, b'{"SendQuota": {}}')])
+async def test_an_account_that_is_not_told_is_no_quota_and_no_success(answer: Answer) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.answer(answer)
+        assert await ses.quota() is None
+        probe = await ses.check()
+        assert not probe.is_ok
+        assert probe.code
+
+
+async def test_a_check_of_nobody_says_so() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.cut(Step.ANSWER)
+        probe = await ses.check()
+        assert (probe.is_ok, probe.code) == (False, "SES_NO_ANSWER")
+
+
+# The keys.
+
+
+async def test_keys_of_a_role_are_sent_with_their_token() -> None:
+    async with SesStandIn(token="role") as stand_in, ses_to(stand_in, keys=keys_found(token="role")) as ses:
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_no_keys_are_our_own_fault_and_told_in_one_sentence() -> None:
+    def none() -> None:
+        raise KeysMissing
+
+    async with SesStandIn() as stand_in, ses_to(stand_in, keys=none) as ses:  # type: ignore[arg-type]
+        result = await ses.send(a_mail())
+        assert (result.kind, result.category, result.code) == (
+            ResultKind.FAILED,
+            Category.CONFIGURATION,
+            "SES_KEYS_MISSING",
+        )
+        assert "AWS_ACCESS_KEY_ID" in (result.message or "")
+        assert (await ses.check()).code == "SES_KEYS_MISSING"
+        assert await ses.quota() is None
+        assert not stand_in.begun
+
+
+async def test_refused_keys_are_looked_for_again() -> None:
+    """An operator mends the profile, and nobody has to start anything anew."""
+    found = [keys_found(SECRET_KEY)(), keys_found("wrong")()]
+    async with SesStandIn() as stand_in, ses_to(stand_in, keys=found.pop) as ses:
+        assert (await ses.send(a_mail())).code == "SES_ACCESS_DENIED"
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_keys_are_asked_for_once_a_minute_and_by_one_only() -> None:
+    clock = ManualClock()
+    asked: list[int] = []
+
+    def current() -> Keys:
+        asked.append(clock.now())
+        return Keys(f"key-{len(asked)}", "secret")
+
+    chain = KeyChain(clock, lambda: current)
+    assert {(await each).access_key for each in [asyncio.ensure_future(chain.keys()) for _ in range(20)]} == {"key-1"}
+    clock.advance(KEYS_KEPT - 1)
+    assert (await chain.keys()).access_key == "key-1"
+    clock.advance(1)
+    assert {keys.access_key for keys in await asyncio.gather(*(chain.keys() for _ in range(20)))} == {"key-1", "key-2"}
+    assert (await chain.keys()).access_key == "key-2"
+    assert len(asked) == 2
+
+
+async def test_keys_that_cannot_be_renewed_are_used_as_long_as_amazon_takes_them() -> None:
+    clock = ManualClock()
+    found = [Keys("key", "secret")]
+    chain = KeyChain(clock, lambda: found.pop)
+    await chain.keys()
+    clock.advance(KEYS_KEPT)
+    assert (await chain.keys()).access_key == "key"
+
+
+async def test_a_chain_that_breaks_tells_nothing_of_the_keys() -> None:
+    def broken() -> Keys:
+        raise ValueError("s3cret")
+
+    with pytest.raises(KeysMissing) as caught:
+        await KeyChain(ManualClock(), lambda: broken).keys()
+    assert str(caught.value) == "The AWS keys could not be read: ValueError."
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Nobody's own keys reach the tests, and no test asks the network for any."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+async def test_keys_come_from_the_environment(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    http = Http()
+    async with SesStandIn() as stand_in:
+        ses = Ses(SesSettings(REGION, stand_in.url), http, SystemClock())
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+        await http.close()
+
+
+async def test_keys_come_from_a_profile(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (no_keys / "credentials").write_text("[mail]\naws_access_key_id = id\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_PROFILE", "mail")
+    assert await KeyChain(ManualClock()).keys() == Keys("id", "secret")
+
+
+async def test_where_no_keys_are_that_is_said(no_keys: Path) -> None:
+    with pytest.raises(KeysMissing, match="AWS_ACCESS_KEY_ID"):
+        await KeyChain(ManualClock()).keys()
+
+
+# The settings.
+
+
+def test_the_address_follows_from_the_region() -> None:
+    assert SesSettings("eu-west-1").url == "https://email.eu-west-1.amazonaws.com"
+    assert SesSettings("cn-north-1").url == "https://email.cn-north-1.amazonaws.com.cn"
+    assert SesSettings("us-gov-west-1", "https://ses.example.com/").url == "https://ses.example.com"
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint", "configuration_set"),
+    [
+        ("", None, None),
+        ("Frankfurt", None, None),
+        ("eu-west-1/x", None, None),
+        ("eu-west-1", "http://ses.example.com", None),
+        ("eu-west-1", "ftp://127.0.0.1", None),
+        ("eu-west-1", None, "two words"),
+        ("eu-west-1", None, ""),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(
+    region: str, endpoint: str | None, configuration_set: str | None
+) -> None:
+    with pytest.raises(ConfigurationInvalid):
+        SesSettings(region, endpoint, configuration_set)

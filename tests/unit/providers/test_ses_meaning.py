@@ -1,0 +1,265 @@
+"""The table: what each answer of SES means. Every row is asked over a real connection."""
+
+import json
+
+import pytest
+
+from mailwright.domain.clock import HOUR, MINUTE, SECOND
+from mailwright.domain.results import Category, ResultKind
+from mailwright.providers.ses import meaning
+from tests.standins.http import BROKEN_JSON, EMPTY, HTML, WRONG_JSON, Answer, a_large_answer, json_answer
+from tests.standins.ses import SesStandIn, refusal
+from tests.unit.providers.ses_builders import READER, SENDER, a_mail, ses_to
+
+pytestmark = pytest.mark.promise("ses-answers")
+
+FAILED, RETRYABLE, IN_DOUBT = ResultKind.FAILED, ResultKind.RETRYABLE, ResultKind.IN_DOUBT
+PERMANENT, CONFIGURATION = Category.PERMANENT, Category.CONFIGURATION
+TRANSIENT, QUOTA, TIMEOUT = Category.TRANSIENT, Category.QUOTA, Category.TIMEOUT
+
+TOO_FAST = "Maximum sending rate exceeded."
+TOO_MANY = "Daily message quota exceeded."
+UNVERIFIED = "Email address is not verified. The following identities failed the check in region EU-WEST-1: "
+
+NAMED = [
+    # this mail
+    (
+        "MessageRejected",
+        400,
+        "Email content contained an attachment of a wrong kind.",
+        "SES_MESSAGE_REJECTED",
+        PERMANENT,
+    ),
+    ("BadRequestException", 400, "Illegal address", "SES_BAD_REQUEST", PERMANENT),
+    ("ValidationError", 400, "1 validation error detected", "SES_BAD_REQUEST", PERMANENT),
+    ("ValidationException", 400, "1 validation error detected", "SES_BAD_REQUEST", PERMANENT),
+    ("InvalidParameterValue", 400, "Missing final '@domain'", "SES_BAD_REQUEST", PERMANENT),
+    ("SerializationException", 400, "not JSON", "SES_BAD_REQUEST", PERMANENT),
+    ("RequestEntityTooLargeException", 413, "too large", "SES_MESSAGE_TOO_LARGE", PERMANENT),
+    # the account and its settings
+    ("MessageRejected", 400, UNVERIFIED + SENDER, "SES_SENDER_NOT_VERIFIED", CONFIGURATION),
+    ("MailFromDomainNotVerifiedException", 400, "no", "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", CONFIGURATION),
+    ("MailFromDomainNotVerified", 400, "no", "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", CONFIGURATION),
+    ("ConfigurationSetDoesNotExist", 400, "none", "SES_CONFIGURATION_SET_DOES_NOT_EXIST", CONFIGURATION),
+    ("NotFoundException", 404, "none", "SES_CONFIGURATION_SET_DOES_NOT_EXIST", CONFIGURATION),
+    ("AccountSendingPausedException", 400, "paused", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("ConfigurationSetSendingPausedException", 400, "paused", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("SendingPausedException", 400, "paused", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("AccountSuspendedException", 400, "suspended", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("AccessDenied", 403, "not authorized to perform ses:SendEmail", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("AccessDeniedException", 403, "not authorized", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("UnrecognizedClientException", 403, "invalid token", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("InvalidClientTokenId", 403, "invalid token", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("InvalidSignatureException", 403, "does not match", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("SignatureDoesNotMatch", 403, "does not match", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("MissingAuthenticationTokenException", 403, "missing", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("ExpiredToken", 403, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
+    ("ExpiredTokenException", 403, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
+    ("RequestExpired", 400, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
+    ("UnknownOperationException", 404, "what?", "SES_WRONG_ADDRESS", CONFIGURATION),
+    # too fast, too much
+    ("Throttling", 400, "Rate exceeded", "SES_THROTTLING", QUOTA),
+    ("ThrottlingException", 400, "Rate exceeded", "SES_THROTTLING", QUOTA),
+    ("TooManyRequestsException", 429, "Too many requests", "SES_THROTTLING", QUOTA),
+    ("Throttling", 400, TOO_FAST, "SES_MAX_SEND_RATE_EXCEEDED", QUOTA),
+    ("TooManyRequestsException", 429, TOO_FAST, "SES_MAX_SEND_RATE_EXCEEDED", QUOTA),
+    ("MaxSendRateExceeded", 400, "", "SES_MAX_SEND_RATE_EXCEEDED", QUOTA),
+    ("Throttling", 400, TOO_MANY, "SES_DAILY_QUOTA_EXCEEDED", QUOTA),
+    ("ThrottlingException", 400, TOO_MANY, "SES_DAILY_QUOTA_EXCEEDED", QUOTA),
+    ("TooManyRequestsException", 429, TOO_MANY, "SES_DAILY_QUOTA_EXCEEDED", QUOTA),
+    ("LimitExceededException", 400, TOO_MANY, "SES_DAILY_QUOTA_EXCEEDED", QUOTA),
+    ("DailyQuotaExceeded", 400, "", "SES_DAILY_QUOTA_EXCEEDED", QUOTA),
+    ("LimitExceededException", 400, "There are too many of them", "SES_LIMIT_EXCEEDED", QUOTA),
+    # SES itself
+    ("ServiceUnavailable", 503, "later", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
+    ("ServiceUnavailableException", 503, "later", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
+    ("InternalFailure", 500, "oh", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
+    ("InternalServiceErrorException", 500, "oh", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
+    ("RequestTimeout", 408, "too slow", "SES_TIMEOUT", TIMEOUT),
+    # what nobody knows
+    ("TeapotException", 418, "short and stout", "SES_UNKNOWN_ANSWER", TRANSIENT),
+    ("ConcurrentModificationException", 500, "try again", "SES_UNKNOWN_ANSWER", TRANSIENT),
+]
+
+KINDS = {
+    PERMANENT: FAILED,
+    CONFIGURATION: FAILED,
+    QUOTA: RETRYABLE,
+    TRANSIENT: RETRYABLE,
+    TIMEOUT: RETRYABLE,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text", "code", "category"), NAMED, ids=[f"{row[0]} {row[3]}" for row in NAMED]
+)
+async def test_an_error_means_what_the_table_says(
+    name: str, status: int, text: str, code: str, category: Category
+) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.refuse(name, status, text, times=1)
+        result = await ses.send(a_mail())
+        assert (result.code, result.category, result.kind) == (code, category, KINDS[category])
+        assert (result.provider, result.original_code) == ("ses", name)
+        assert result.message
+        assert len(stand_in.requests) == 1
+
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT, "the next message is not blocked"
+        assert not stand_in.violations
+
+
+def test_every_code_of_the_table_is_asked_for() -> None:
+    in_table = {row.meaning.code for row in meaning.MEANINGS} | {meaning.UNKNOWN.code}
+    assert in_table == {code for *_, code, _ in NAMED}
+
+
+NAMELESS = [
+    (Answer(400), "SES_UNKNOWN_ANSWER", TRANSIENT, RETRYABLE),
+    (Answer(307, headers={"Location": "http://elsewhere.invalid/"}), "SES_UNKNOWN_ANSWER", TRANSIENT, RETRYABLE),
+    (Answer(401), "SES_ACCESS_DENIED", CONFIGURATION, FAILED),
+    (Answer(403, b"<html>Forbidden</html>"), "SES_ACCESS_DENIED", CONFIGURATION, FAILED),
+    (Answer(404), "SES_WRONG_ADDRESS", CONFIGURATION, FAILED),
+    (Answer(405), "SES_WRONG_ADDRESS", CONFIGURATION, FAILED),
+    (Answer(413), "SES_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
+    (Answer(429), "SES_THROTTLING", QUOTA, RETRYABLE),
+    (Answer(500), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (Answer(500, b"<html>oh</html>"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (Answer(502), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (refusal("ServiceUnavailable", 502, "gateway"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (Answer(503, b"busy"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (Answer(504), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (a_large_answer(503), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    # a success that tells of no mail
+    (EMPTY, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (HTML, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (WRONG_JSON, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (BROKEN_JSON, "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (Answer(204), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (json_answer(200, {}), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (json_answer(200, {"MessageId": None}), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (json_answer(200, {"MessageId": ""}), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (json_answer(200, {"MessageId": "two\nlines"}), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+    (a_large_answer(200), "SES_GARBLED_ANSWER", TRANSIENT, IN_DOUBT),
+]
+
+
+@pytest.mark.parametrize(("answer", "code", "category", "kind"), NAMELESS)
+async def test_an_answer_without_a_name_means_what_its_status_says(
+    answer: Answer, code: str, category: Category, kind: ResultKind
+) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.answer(answer, times=1)
+        result = await ses.send(a_mail())
+        assert (result.code, result.category, result.kind) == (code, category, kind)
+        assert len(stand_in.requests) == 1
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+
+
+def test_every_status_of_the_table_is_asked_for() -> None:
+    assert {*meaning.NAMELESS, *meaning.GATEWAYS} <= {answer.status for answer, *_ in NAMELESS}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"headers": {"x-amzn-ErrorType": "MessageRejected:http://internal.example.com/coral/"}},
+        {"headers": {"X-AMZN-ERRORTYPE": "com.amazonaws.ses#MessageRejected"}},
+        {"body": json.dumps({"__type": "com.amazonaws.ses.v2#MessageRejected"}).encode()},
+        {"body": json.dumps({"code": "MessageRejected", "Message": "no"}).encode()},
+    ],
+)
+async def test_the_name_of_an_error_is_found_wherever_amazon_puts_it(named: dict[str, object]) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.answer(Answer(400, **named))  # type: ignore[arg-type]
+        assert (await ses.send(a_mail())).code == "SES_MESSAGE_REJECTED"
+
+
+async def test_an_unknown_error_is_temporary_and_says_so() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.refuse("TeapotException", 418, "short and stout")
+        result = await ses.send(a_mail())
+    assert result.message == "unknown answer: 418 TeapotException: short and stout"
+    assert result.kind is RETRYABLE
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pause"),
+    [
+        ("TooManyRequestsException", TOO_MANY, 4 * HOUR),
+        ("TooManyRequestsException", TOO_FAST, None),
+        ("LimitExceededException", "of another kind", 10 * MINUTE),
+    ],
+)
+async def test_how_long_to_wait_depends_on_the_limit(name: str, text: str, pause: int | None) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.refuse(name, 429, text)
+        assert (await ses.send(a_mail())).retry_after == pause
+
+
+@pytest.mark.parametrize(("told", "pause"), [("7", 7 * SECOND), ("999999", HOUR), ("soon", None), ("-1", None)])
+async def test_a_wish_for_a_pause_is_heard_within_reason(told: str, pause: int | None) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.answer(json_answer(503, {}, x_amzn_ErrorType="ServiceUnavailable", Retry_After=told))
+        assert (await ses.send(a_mail())).retry_after == pause
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text", "is_blamed"),
+    [
+        ("MessageRejected", 400, "virus", False),
+        ("MessageRejected", 400, UNVERIFIED + SENDER, True),
+        ("BadRequestException", 400, "no", False),
+        ("TooManyRequestsException", 429, TOO_FAST, False),
+        ("SendingPausedException", 400, "paused", True),
+        ("AccessDenied", 403, "no", True),
+        ("InternalFailure", 500, "oh", True),
+        ("TeapotException", 418, "what", True),
+    ],
+)
+async def test_the_provider_is_blamed_for_what_is_not_about_one_mail(
+    name: str, status: int, text: str, is_blamed: bool
+) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.refuse(name, status, text)
+        assert (await ses.send(a_mail())).blames_provider is is_blamed
+
+
+# Whose address is not verified.
+
+
+async def test_our_own_sender_that_is_not_verified_stops_everybody() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.verified = {"example.net"}
+        result = await ses.send(a_mail())
+    assert (result.code, result.category, result.blames_provider) == ("SES_SENDER_NOT_VERIFIED", CONFIGURATION, True)
+
+
+async def test_a_sender_that_a_request_chose_harms_that_mail_only() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.verified = {"example.net"}
+        result = await ses.send(a_mail(is_own_sender=False))
+    assert (result.code, result.category, result.blames_provider) == ("SES_SENDER_NOT_VERIFIED", PERMANENT, False)
+
+
+async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_stops_nobody_at_once() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.verified = {"bounces.example.net"}
+        result = await ses.send(a_mail(sender="us@bounces.example.net"))
+    assert (result.category, result.blames_provider) == (PERMANENT, True)
+
+
+async def test_a_reader_whom_the_sandbox_bars_is_refused_alone() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.account.is_in_production = False
+        stand_in.account.verified = {SENDER, "friend@example.org"}
+        result = await ses.send(a_mail())
+        assert (result.code, result.category, result.blames_provider) == ("SES_MESSAGE_REJECTED", PERMANENT, False)
+        assert (await ses.send(a_mail("friend@example.org"))).kind is ResultKind.SENT
+
+
+async def test_nobodys_address_is_in_a_result() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.refuse("MessageRejected", 400, f"{UNVERIFIED}{SENDER}, {READER}")
+        result = await ses.send(a_mail())
+    assert result.message is not None
+    assert result.message.endswith("EU-WEST-1: n***@e***.com, r***@e***.org")

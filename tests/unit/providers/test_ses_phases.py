@@ -1,0 +1,182 @@
+"""Phases: a mail that cannot have left is retried, one that may have left is in doubt, and none is sent twice."""
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.results import Category, ResultKind
+from mailwright.providers.aws import Keys
+from tests.standins.http import GARBAGE, Step
+from tests.standins.ses import ACCESS_KEY, SECRET_KEY, SesStandIn
+from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_to
+
+pytestmark = pytest.mark.promise("ses-phase")
+
+LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # more than the buffers of both systems take
+
+
+async def test_a_refused_connection_is_retried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with ses_to(f"http://127.0.0.1:{port}") as ses:
+        result = await ses.send(a_mail())
+    assert (result.kind, result.code, result.category) == (
+        ResultKind.RETRYABLE,
+        "NETWORK_ERROR",
+        Category.TRANSIENT,
+    )
+    assert result.blames_provider
+
+
+@pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
+async def test_a_cut_in_the_mail_is_retried(step: Step) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.cut(step, nth=1)
+        result = await ses.send(a_mail(content=LARGE))
+        assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
+        assert not stand_in.mails
+        assert len(stand_in.begun) == 1
+
+
+@pytest.mark.parametrize("step", [Step.ANSWER, Step.MIDDLE])
+async def test_a_cut_after_the_mail_is_in_doubt(step: Step) -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.cut(step, nth=1)
+        result = await ses.send(a_mail())
+        assert (result.kind, result.code, result.blames_provider) == (ResultKind.IN_DOUBT, "SES_NO_ANSWER", True)
+        assert len(stand_in.requests) == 1
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+
+
+async def test_a_garbled_answer_is_in_doubt() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.answer(GARBAGE, nth=1)
+        assert (await ses.send(a_mail())).kind is ResultKind.IN_DOUBT
+        assert len(stand_in.requests) == 1
+
+
+async def test_a_cut_after_the_answer_changes_nothing() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        stand_in.cut(Step.ANSWERED)
+        first = await ses.send(a_mail())
+        await asyncio.sleep(0.01)  # the news has to come through the system
+        second = await ses.send(a_mail())
+        assert [first.kind, second.kind] == [ResultKind.SENT] * 2
+        assert len(stand_in.mails) == 2
+
+
+async def test_silence_after_the_mail_is_in_doubt() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in, timeout_seconds=0.1) as ses:
+        stand_in.hold(Step.ANSWER)
+        result = await ses.send(a_mail())
+        assert (result.kind, result.code, result.category) == (
+            ResultKind.IN_DOUBT,
+            "SES_NO_ANSWER",
+            Category.TIMEOUT,
+        )
+        assert len(stand_in.requests) == 1
+
+
+async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in, timeout_seconds=0.5) as ses:
+        hold = stand_in.hold(Step.HEAD)
+        result = await ses.send(a_mail(content=LARGE))
+        assert (result.kind, result.code, result.category) == (
+            ResultKind.RETRYABLE,
+            "SES_TIMEOUT",
+            Category.TIMEOUT,
+        )
+        hold.release()
+        while stand_in.open_connections:
+            await asyncio.sleep(0)
+        assert not stand_in.requests
+
+
+async def test_an_answer_that_came_late_is_still_the_mails_own() -> None:
+    """A slow server is asked once: whoever asks again sends the mail again."""
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        hold = stand_in.hold(Step.ANSWER)
+        sending = asyncio.ensure_future(ses.send(a_mail()))
+        await hold.reached.wait()
+        hold.release()
+        assert (await sending).kind is ResultKind.SENT
+        assert len(stand_in.requests) == 1
+
+
+async def test_many_mails_at_once_each_get_their_own_answer() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        readers = [f"reader-{number}@example.org" for number in range(300)]
+        results = await asyncio.gather(*(ses.send(a_mail(reader)) for reader in readers))
+        told = {result.provider_message_id: reader for result, reader in zip(results, readers, strict=True)}
+        assert told == {mail.message_id: mail.recipients[0] for mail in stand_in.mails}
+        assert len(told) == 300
+        assert not stand_in.violations
+
+
+async def test_one_bad_mail_does_not_hold_up_the_others() -> None:
+    async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
+        hold = stand_in.hold(Step.ANSWER, nth=1)
+        slow = asyncio.ensure_future(ses.send(a_mail()))
+        await hold.reached.wait()
+        stand_in.cut(Step.ANSWER, nth=1)
+        assert (await ses.send(a_mail())).kind is ResultKind.IN_DOUBT
+        assert (await ses.send(a_mail())).kind is ResultKind.SENT
+        hold.release()
+        await slow
+
+
+# The lock.
+
+
+async def test_nothing_is_sent_once_the_lock_is_over() -> None:
+    clock = ManualClock()
+    async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock) as ses:
+        result = await ses.send(a_mail(send_before=clock.now()))
+        assert (result.kind, result.code, result.category) == (
+            ResultKind.RETRYABLE,
+            "LOCK_EXPIRED",
+            Category.TRANSIENT,
+        )
+        assert not result.blames_provider
+        assert not stand_in.begun
+        assert (await ses.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
+
+
+async def test_a_lock_that_ends_while_the_keys_are_looked_for_stops_the_mail() -> None:
+    clock = ManualClock()
+
+    def slow() -> Keys:
+        clock.advance(2)
+        return Keys(ACCESS_KEY, SECRET_KEY)
+
+    async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock, keys=lambda: slow) as ses:
+        result = await ses.send(a_mail(send_before=clock.now() + 1))
+        assert result.code == "LOCK_EXPIRED"
+        assert not stand_in.begun
+
+
+async def test_a_lock_that_ends_while_the_mail_is_with_ses_changes_nothing() -> None:
+    clock = ManualClock()
+    async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock) as ses:
+        stand_in.call(Step.ANSWER, lambda: clock.advance(2))
+        assert (await ses.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
+
+
+# Secrets.
+
+
+async def test_no_key_mail_or_address_is_in_a_log_or_a_result(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    found = keys_found("wr0ng-secret", "t0ken-of-a-role")
+    async with SesStandIn(token="t0ken-of-a-role") as stand_in, ses_to(stand_in, keys=found) as ses:
+        result = await ses.send(a_mail())
+        probe = await ses.check()
+        stand_in.cut(Step.ANSWER)
+        cut = await ses.send(a_mail())
+    assert result.code == "SES_ACCESS_DENIED"
+    told = f"{result!r} {probe!r} {cut!r} {found()()!r} {caplog.text}"
+    for secret in ("wr0ng-secret", "t0ken-of-a-role", "reader@", "news@", "Hello"):
+        assert secret not in told

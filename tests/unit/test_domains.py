@@ -1,0 +1,85 @@
+"""Limits per destination: how they are written, and how those who wait are spread over time."""
+
+import pytest
+
+from mailwright.domain.clock import SECOND
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.policies.domains import DomainLimit, DomainLimits, Slots, parse_domain_limits, window
+
+NOW = 1_800_000_000_250
+
+
+@pytest.mark.promise("domain-limits-settings")
+def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
+    limits = parse_domain_limits("gmail.com=20/s, Yahoo.COM = 10c 5/s ,web.de=7c,*=100/s")
+    assert limits == DomainLimits(
+        {"gmail.com": DomainLimit(20), "yahoo.com": DomainLimit(5, 10), "web.de": DomainLimit(at_once=7)},
+        DomainLimit(100),
+    )
+    assert limits.of("yahoo.com") == DomainLimit(5, 10)
+    assert limits.of("example.com") == DomainLimit(100)
+    assert limits.of("mail.gmail.com") == DomainLimit(100)
+    assert limits.of("") is None
+    assert parse_domain_limits("gmail.com=20/s").of("example.com") is None
+
+
+@pytest.mark.promise("domain-limits-settings")
+def test_a_domain_may_be_written_in_its_own_letters() -> None:
+    assert parse_domain_limits("bücher.example=5/s").of("xn--bcher-kva.example") == DomainLimit(5)
+
+
+@pytest.mark.promise("domain-limits-settings")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("gmail.com", "'gmail.com': must look like gmail.com=20/s"),
+        ("gmail.com=", "'gmail.com=': needs a rate, as 20/s, or a number at once, as 10c"),
+        ("gmail.com=20", "'gmail.com=20': '20' is neither a rate"),
+        ("gmail.com=0/s", "'gmail.com=0/s': '0/s' is neither a rate"),
+        ("gmail.com=-1c", "'gmail.com=-1c': '-1c' is neither a rate"),
+        ("gmail.com=5/s 6/s", "'gmail.com=5/s 6/s': '6/s' is the second of its kind"),
+        ("gmail.com=5/s,gmail.com=6/s", "'gmail.com=6/s': gmail.com is there twice"),
+        ("gmail=5/s", "'gmail=5/s': the domain needs a dot"),
+        ("gmail.com=5/s,,", "'': must look like"),
+    ],
+)
+def test_limits_that_cannot_be_read_name_the_part(text: str, told: str) -> None:
+    with pytest.raises(ConfigurationInvalid) as raised:
+        parse_domain_limits(text)
+    assert raised.value.problems[0].startswith(f"MAILWRIGHT_DOMAIN_LIMITS: {told}")
+
+
+@pytest.mark.promise("domain-limits-settings")
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationInvalid) as raised:
+        parse_domain_limits("a.example=x, b.example=1/s, c.example")
+    assert len(raised.value.problems) == 2
+
+
+@pytest.mark.promise("domain-rate")
+def test_a_domain_has_a_counter_for_each_second() -> None:
+    first, same, next_one = (window("gmail.com", 20, moment) for moment in (NOW, NOW + 749, NOW + 750))
+    assert first == same
+    assert first.name != next_one.name
+    assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, "domain_rate")
+    assert window("web.de", 20, NOW).name != first.name
+
+
+@pytest.mark.promise("domain-put-off-once")
+def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
+    slots = Slots()
+    given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
+    assert given == [NOW, NOW + 250, NOW + 500, NOW + 750, NOW + SECOND]
+    assert slots.take(2, "gmail.com", per_second=4, earliest=NOW) == NOW  # another lane does not stand behind it
+    assert slots.take(1, "web.de", per_second=4, earliest=NOW) == NOW
+    assert slots.take(1, "gmail.com", per_second=4, earliest=NOW + 9 * SECOND) == NOW + 9 * SECOND
+
+
+@pytest.mark.promise("domain-put-off-once")
+def test_lines_that_nobody_stands_in_are_forgotten() -> None:
+    slots = Slots()
+    for number in range(100):
+        slots.take(1, f"{number}.example", per_second=1, earliest=NOW)
+    slots.take(1, "busy.example", per_second=0.1, earliest=NOW)
+    slots.forget_before(NOW + 5 * SECOND)
+    assert list(slots._next) == [(1, "busy.example")]

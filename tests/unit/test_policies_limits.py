@@ -1,0 +1,254 @@
+"""Sliding hours, warm-ups, quotas and readers' own hours: pure functions of limits and a moment."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.app.wiring import default_limits
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.permits import Allowance, Level, Limits
+from mailwright.ops.settings import load
+from mailwright.outbox.limits import limits_of_campaign
+from mailwright.policies import quota, warmup
+from mailwright.policies.hours import closes_at, lane_outside_hours, outside_hours, reader_outside_hours
+from mailwright.policies.rates import windows, windows_of
+from tests.unit.test_policies import ZONES, at, changes, hours, moments
+
+NOW = at("2027-01-12T10:20:30.400")
+
+
+# The sliding hour.
+
+
+@pytest.mark.promise("limits-sliding-hour")
+@given(now=moments, earlier=st.integers(0, HOUR))
+def test_whatever_went_within_the_last_sixty_minutes_counts(now: Instant, earlier: int) -> None:
+    [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now - earlier)
+    [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
+    assert then.name in {window.name, *(beside.name for beside in window.beside)}
+
+
+@pytest.mark.promise("limits-sliding-hour")
+@given(now=moments, ahead=st.integers(0, HOUR))
+def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: Instant, ahead: int) -> None:
+    [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now + ahead)
+    [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
+    assert then.name in {window.name, *(beside.name for beside in window.beside)}
+
+
+@pytest.mark.promise("limits-sliding-hour")
+@given(now=moments)
+def test_a_minute_makes_room_once_it_is_an_hour_old_and_not_before(now: Instant) -> None:
+    [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
+    assert window.deferred_until == window.ends_at + HOUR
+    for beside in window.beside:
+        [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, beside.until - 1)
+        assert beside.name in {other.name for other in then.beside}
+        [after] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, beside.until)
+        assert beside.name not in {other.name for other in after.beside}
+
+
+# The warm-up.
+
+
+@pytest.mark.promise("limits-warmup")
+@pytest.mark.parametrize(
+    ("day", "limit"), [(-3, 50), (0, 50), (1, 100), (2, 200), (5, 1_600), (17, 6_553_600), (18, None), (9_999, None)]
+)
+def test_a_new_sender_begins_with_fifty_and_doubles_every_day(day: int, limit: int | None) -> None:
+    assert warmup.limit_after(Limits(), day) == limit
+
+
+@pytest.mark.promise("limits-warmup")
+@given(
+    start=st.integers(1, 10_000),
+    factor=st.floats(1, 100),
+    days=st.integers(0, 4_000),
+)
+def test_a_warm_up_never_shrinks_and_always_ends_if_it_grows(start: int, factor: float, days: int) -> None:
+    limits = Limits(warmup_start=start, warmup_factor=factor)
+    today, tomorrow = warmup.limit_after(limits, days), warmup.limit_after(limits, days + 1)
+    if today is None:
+        assert tomorrow is None
+    else:
+        assert tomorrow is None or tomorrow >= today >= start
+
+
+@pytest.mark.promise("limits-warmup")
+@given(now=moments | changes, zone=st.sampled_from(ZONES))
+def test_a_warm_up_counts_the_senders_own_days(now: Instant, zone: str) -> None:
+    local = datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(zone)).date()
+    limits = Limits(timezone=zone, warmup_since=local - timedelta(days=2))
+    [window] = windows(limits, 7, now)
+    assert (window.limit, window.reason) == (200, "warmup")
+    assert now < window.ends_at <= window.deferred_until
+    [later] = windows(limits, 7, window.ends_at)
+    assert later.limit == 400
+    assert later.name != window.name
+
+
+# The quota.
+
+
+def told(remaining: int = 500, **changes: object) -> Allowance:
+    values: dict[str, object] = {
+        "providers": ("ses",),
+        "remaining": remaining,
+        "synced_at": NOW,
+        "sync_every": 5 * MINUTE,
+        **changes,
+    }
+    return Allowance(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.promise("quota-limits")
+def test_what_the_provider_said_is_left_is_all_that_goes_until_it_is_asked_again() -> None:
+    [window] = windows(Limits(), 7, NOW + 1, told())
+    assert (window.limit, window.reason, window.deferred_until) == (500, "quota_exhausted", NOW + 5 * MINUTE)
+    assert windows(Limits(), 8, NOW + 99, told())[0].name == window.name  # every tenant shares it
+    assert windows(Limits(), 7, NOW, told(synced_at=NOW - 1))[0].name != window.name
+
+
+@pytest.mark.promise("quota-limits")
+def test_what_was_told_a_day_ago_holds_nobody_any_more() -> None:
+    assert quota.windows(told(), NOW + DAY - 1)
+    assert quota.windows(told(), NOW + DAY) == ()
+    assert quota.windows(None, NOW) == ()
+
+
+@pytest.mark.promise("quota-limits")
+@given(moved=st.integers(-2 * HOUR, DAY - 1))
+def test_the_next_sync_is_always_ahead_whatever_the_clock_does(moved: int) -> None:
+    upcoming = quota.next_sync(told(), NOW + moved)
+    assert NOW + moved < upcoming <= NOW + moved + 5 * MINUTE
+
+
+@pytest.mark.promise("quota-limits")
+def test_what_is_still_counted_by_the_figure_before_is_taken_off_the_new_one() -> None:
+    [before] = quota.windows(told(synced_at=NOW - HOUR), NOW)
+    [window] = quota.windows(told(remaining=100, previous_sync=NOW - HOUR, counted_before=40), NOW)
+    assert window.limit == 140
+    assert [beside.name for beside in window.beside] == [before.name]
+    assert window.turn == before.turn
+
+
+# Levels.
+
+
+@pytest.mark.promise("limits-levels")
+def test_a_campaign_has_counters_of_its_own_beside_its_tenants() -> None:
+    levels = (Level("7", Limits(rate_per_hour=100)), Level("campaign-3", Limits(rate_per_hour=20, daily_limit=50)))
+    found = windows_of(levels, NOW, told())
+    assert [(window.limit, window.reason) for window in found] == [
+        (100, "rate_per_hour"),
+        (20, "rate_per_hour"),
+        (50, "daily_limit"),
+        (500, "quota_exhausted"),
+    ]
+    assert len({window.name for window in found}) == 4
+
+
+@pytest.mark.promise("limits-levels")
+def test_a_campaigns_limits_are_its_own_and_its_days_its_tenants() -> None:
+    tenant = Limits(rate_per_hour=100, working_hours="08:00-17:00", timezone="Europe/Lisbon", sliding_hour=True)
+    own = limits_of_campaign('{"rate_per_hour": 5, "warmup": true, "working_hours": null}', tenant, NOW)
+    assert (own.rate_per_hour, own.daily_limit, own.working_hours) == (5, None, "08:00-17:00")
+    assert (own.timezone, own.sliding_hour, own.warmup_since) == ("Europe/Lisbon", True, date(2027, 1, 12))
+    plain = limits_of_campaign("{}", tenant, NOW)
+    assert windows(plain, "campaign-1", NOW) == ()
+
+
+@pytest.mark.promise("limits-tariff")
+def test_smtpbz_alone_has_its_tariffs_hourly_limit_until_another_is_set() -> None:
+    assert default_limits(load(provider="smtpbz")).rate_per_hour == 100
+    assert default_limits(load(provider="smtpbz", rate_per_hour=400)).rate_per_hour == 400
+    assert default_limits(load(provider="mailbox")).rate_per_hour is None
+    assert default_limits(load(route="smtpbz, smtp")).rate_per_hour is None
+
+
+# Hours.
+
+
+@pytest.mark.promise("hours-close")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours)
+def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, zone: str, open_hours: str) -> None:
+    limits = Limits(working_hours=open_hours, timezone=zone)
+    if outside_hours(limits, is_bulk=True, now=now) is not None:
+        return
+    end = closes_at(limits, now)
+    if end is None:
+        assert open_hours == "00:00-24:00"
+        return
+    assert now < end <= now + 26 * HOUR
+    if open_hours[6:] != "24:00" or open_hours[:5] != "00:00":
+        assert outside_hours(limits, is_bulk=True, now=end) is not None
+    step = max(MINUTE, (end - now) // 50)
+    for moment in range(now, end, step):
+        assert outside_hours(limits, is_bulk=True, now=moment) is None
+
+
+@pytest.mark.promise("hours-readers-zone")
+def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself() -> None:
+    levels = (
+        Level("7", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon")),
+        Level("campaign-1", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon", in_readers_zone=True)),
+    )
+    now = at("2027-01-12T10:00")
+    assert lane_outside_hours(levels, is_bulk=True, now=now) is None
+    assert reader_outside_hours(levels, "Europe/Lisbon", now) is None
+    held = reader_outside_hours(levels, "America/New_York", now)
+    assert held is not None
+    assert (held.until, held.reason) == (at("2027-01-12T09:00", "America/New_York"), "outside_hours")
+    for unknown in (None, "", "Mars/Olympus", "../etc/passwd", "a" * 300):
+        assert reader_outside_hours(levels, unknown, now) is None
+    assert reader_outside_hours(levels[:1], "America/New_York", now) is None  # nobody asked for readers' zones
+
+
+@pytest.mark.promise("hours-readers-zone")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), theirs=st.sampled_from(ZONES), open_hours=hours)
+def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
+    now: Instant, zone: str, theirs: str, open_hours: str
+) -> None:
+    limits = Limits(working_hours=open_hours, timezone=zone, in_readers_zone=True)
+    held = reader_outside_hours((Level("7", limits),), theirs, now)
+    own = Limits(working_hours=open_hours, timezone=theirs)
+    if held is None:
+        assert outside_hours(own, is_bulk=True, now=now) is None
+    else:
+        assert held.until > now
+        assert outside_hours(own, is_bulk=True, now=held.until) is None
+
+
+@pytest.mark.promise("limits-levels")
+def test_the_tenants_hours_and_the_campaigns_must_both_be_open() -> None:
+    levels = (
+        Level("7", Limits(working_hours="09:00-18:00")),
+        Level("campaign-1", Limits(working_hours="14:00-24:00")),
+    )
+    held = lane_outside_hours(levels, is_bulk=True, now=at("2027-01-12T07:00"))
+    assert held is not None
+    assert held.until == at("2027-01-12T14:00")
+    assert lane_outside_hours(levels, is_bulk=True, now=at("2027-01-12T15:00")) is None
+    assert lane_outside_hours(levels, is_bulk=True, now=at("2027-01-12T19:00")) is not None
+    assert lane_outside_hours(levels, is_bulk=False, now=at("2027-01-12T19:00")) is None
+
+
+# A clock that is wrong, and then right.
+
+
+@pytest.mark.promise("limits-clock")
+@given(now=moments | changes, zone=st.sampled_from(ZONES), moved=st.sampled_from([-HOUR, HOUR, 365 * DAY, -1, 1]))
+def test_windows_of_the_same_moment_are_the_same_however_the_clock_got_there(
+    now: Instant, zone: str, moved: int
+) -> None:
+    """Nothing is remembered between two calls: a clock that comes back finds the counters that it left."""
+    limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone=zone, warmup_since=date(2027, 1, 1))
+    before = windows(limits, 7, now)
+    windows(limits, 7, now + moved)
+    assert windows(limits, 7, now) == before
+    for window in before:
+        assert window.ends_at > now
+        assert window.deferred_until > now

@@ -1,0 +1,210 @@
+"""The route: who carries a mail, who else may, and what it waits for."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mailwright.domain.clock import MINUTE, SECOND, ManualClock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Claimed
+from mailwright.domain.permits import Held
+from mailwright.providers.circuit import Circuit
+from mailwright.providers.route import Member, Route, parse_route
+from tests.builders import FAULT, MISCONFIGURED, SENT, THROTTLE
+from tests.standins.provider import ScriptedProvider
+
+DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
+KNOWN = ("mailbox", "smtp", "ses", "sendgrid", "smtpbz")
+
+
+def a_route(clock: ManualClock, **weights: int | None) -> Route:
+    members = [Member(ScriptedProvider(name=name), Circuit(clock), weight) for name, weight in weights.items()]
+    return Route(members, clock)
+
+
+def a_claim(**changes: Any) -> Claimed:
+    defaults: dict[str, Any] = dict.fromkeys(Claimed.__dataclass_fields__)
+    return Claimed(**{**defaults, "outbox_id": uuid7(1_800_000_000_000), **changes})
+
+
+def chosen(route: Route, *busy: str, **changes: Any) -> str | Held:
+    found = route.choose(a_claim(**changes), busy)
+    return found if isinstance(found, Held) else found.name
+
+
+@pytest.fixture
+def ordered(clock: ManualClock) -> Route:
+    return a_route(clock, ses=None, smtp=None)
+
+
+@pytest.fixture
+def weighted(clock: ManualClock) -> Route:
+    return a_route(clock, ses=3, smtp=1)
+
+
+# Who goes first.
+
+
+@pytest.mark.promise("route-ordered")
+def test_in_order_the_first_carries_everything_that_it_can(ordered: Route) -> None:
+    assert {chosen(ordered) for _ in range(50)} == {"ses"}
+
+
+@pytest.mark.promise("route-ordered")
+def test_while_the_first_is_left_alone_the_next_carries_everything(ordered: Route) -> None:
+    ordered.record(replace(MISCONFIGURED, provider="ses"))
+    assert {chosen(ordered) for _ in range(50)} == {"smtp"}
+    assert ordered.objection() is None
+
+
+@pytest.mark.promise("route-weighted")
+def test_by_weight_each_gets_its_share(weighted: Route) -> None:
+    shares = Counter(chosen(weighted) for _ in range(4_000))
+    assert shares["ses"] == pytest.approx(3_000, rel=0.05)
+    assert shares["smtp"] == pytest.approx(1_000, rel=0.15)
+
+
+@pytest.mark.promise("route-weighted")
+def test_by_weight_the_same_message_finds_the_same_provider(weighted: Route) -> None:
+    claims = [a_claim() for _ in range(100)]
+    first, again = ([weighted.choose(claimed, ()) for claimed in claims] for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.promise("route-weighted")
+def test_by_weight_those_that_are_left_share_what_one_cannot_take(weighted: Route) -> None:
+    weighted.record(replace(MISCONFIGURED, provider="ses"))
+    assert {chosen(weighted) for _ in range(50)} == {"smtp"}
+
+
+@pytest.mark.promise("route-fail-over")
+@pytest.mark.parametrize("route", ["ordered", "weighted"])
+def test_whoever_could_not_take_a_mail_is_not_asked_for_it_again_while_another_can(
+    route: str, request: pytest.FixtureRequest
+) -> None:
+    both: Route = request.getfixturevalue(route)
+    assert {chosen(both, failed_provider="ses") for _ in range(50)} == {"smtp"}
+    both.record(replace(MISCONFIGURED, provider="smtp"))
+    assert {chosen(both, failed_provider="ses") for _ in range(50)} == {"ses"}
+
+
+# Who else may.
+
+
+@pytest.mark.promise("route-fail-over")
+def test_a_mail_fails_over_once_and_only_to_someone_who_takes_mail(ordered: Route) -> None:
+    assert ordered.fails_over(a_claim(), "ses")
+    assert not ordered.fails_over(a_claim(failed_provider="smtp"), "ses")
+    ordered.record(replace(MISCONFIGURED, provider="smtp"))
+    assert not ordered.fails_over(a_claim(), "ses")
+
+
+@pytest.mark.promise("route-doubt-stays")
+def test_what_one_may_have_goes_to_no_other(ordered: Route, clock: ManualClock) -> None:
+    assert chosen(ordered, only_provider="smtp") == "smtp"
+    assert not ordered.fails_over(a_claim(only_provider="smtp"), "smtp")
+    ordered.record(replace(MISCONFIGURED, provider="smtp"))
+    end = clock.now() + 10 * SECOND
+    assert chosen(ordered, only_provider="smtp") == Held(end, "provider_unavailable")
+    assert ordered.held_until(a_claim(only_provider="smtp"), "smtp") == end
+    assert ordered.held_until(a_claim(), "smtp") == clock.now()
+
+
+@pytest.mark.promise("route-doubt-stays")
+def test_what_one_may_have_that_is_no_longer_there_waits_and_says_so(ordered: Route, clock: ManualClock) -> None:
+    assert chosen(ordered, only_provider="sendgrid") == Held(clock.now() + 5 * MINUTE, "provider_missing")
+
+
+# What it waits for.
+
+
+@pytest.mark.promise("route-all-open")
+def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Route, clock: ManualClock) -> None:
+    ordered.record(replace(MISCONFIGURED, provider="smtp"))
+    clock.advance(4 * SECOND)
+    ordered.record(replace(MISCONFIGURED, provider="ses"))
+    wait = Held(clock.now() + 6 * SECOND, "provider_unavailable")
+    assert ordered.objection() == wait
+    assert chosen(ordered) == wait
+
+
+@pytest.mark.promise("circuit-probe")
+def test_a_provider_that_is_tried_again_gets_one_mail_and_the_others_go_on(ordered: Route, clock: ManualClock) -> None:
+    ordered.record(replace(MISCONFIGURED, provider="ses"))
+    clock.advance(10 * SECOND)
+    assert not ordered.is_probing  # there is another for all the rest
+    assert chosen(ordered) == "ses"
+    assert chosen(ordered, "ses") == "smtp"
+    ordered.record(replace(SENT, provider="ses"))
+    assert chosen(ordered, "ses") == "ses"
+
+
+@pytest.mark.promise("circuit-probe")
+def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, clock: ManualClock) -> None:
+    for name in ("ses", "smtp"):
+        ordered.record(replace(MISCONFIGURED, provider=name))
+    clock.advance(10 * SECOND)
+    assert ordered.is_probing
+    assert ordered.objection() is None
+    assert chosen(ordered, "ses", "smtp") == Held(clock.now() + SECOND, "provider_unavailable")
+
+
+@pytest.mark.promise("route-throttled")
+def test_a_throttled_provider_is_passed_over_for_a_while(ordered: Route, clock: ManualClock) -> None:
+    ordered.record(replace(THROTTLE, provider="ses", retry_after=3 * SECOND))
+    assert chosen(ordered) == "smtp"
+    clock.advance(3 * SECOND)
+    assert chosen(ordered) == "ses"
+
+
+@pytest.mark.promise("circuit-failures")
+def test_each_provider_has_failures_of_its_own(ordered: Route) -> None:
+    for _ in range(4):
+        ordered.record(replace(DOWN, provider="ses"))
+        ordered.record(replace(DOWN, provider="smtp"))
+    assert chosen(ordered) == "ses"
+    ordered.record(replace(DOWN, provider="ses"))
+    assert chosen(ordered) == "smtp"
+
+
+# How it is written.
+
+
+@pytest.mark.promise("route-settings")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ses", {"ses": None}),
+        ("ses, smtp", {"ses": None, "smtp": None}),
+        (" smtp ,ses,mailbox ", {"smtp": None, "ses": None, "mailbox": None}),
+        ("ses=3, smtp=1", {"ses": 3, "smtp": 1}),
+        ("ses = 3,smtp= 1", {"ses": 3, "smtp": 1}),
+    ],
+)
+def test_a_route_is_a_list_of_names_with_weights_or_without(text: str, found: dict[str, int | None]) -> None:
+    parsed = parse_route(text, KNOWN)
+    assert parsed == found
+    assert list(parsed) == list(found)
+
+
+@pytest.mark.promise("route-settings")
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("ses, carrier-pigeon", ["'carrier-pigeon' does not begin with one of mailbox, smtp, ses, sendgrid, smtpbz"]),
+        ("ses,,smtp", ["'' does not begin with one of mailbox, smtp, ses, sendgrid, smtpbz"]),
+        ("ses, ses", ["'ses' is there twice"]),
+        ("ses=0, smtp=1", ["'ses=0' needs a whole number from 1 as its weight"]),
+        ("ses=, smtp=-1", ["'ses=' needs a whole", "'smtp=-1' needs a whole"]),
+        ("ses=3, smtp", ["give every provider a weight, as in ses=3, smtp=1, or none of them"]),
+    ],
+)
+def test_a_route_that_cannot_be_read_names_the_part(text: str, problems: list[str]) -> None:
+    with pytest.raises(ConfigurationInvalid) as raised:
+        parse_route(text, KNOWN)
+    assert len(raised.value.problems) == len(problems)
+    for told, expected in zip(raised.value.problems, problems, strict=True):
+        assert told.startswith(f"MAILWRIGHT_ROUTE: {expected}")

@@ -1,0 +1,28 @@
+"""Sees to it that the tests of pages have a browser: Debian's chromium, installed when it is missing and we may."""
+
+import os
+import shutil
+import subprocess
+
+INSTALL = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]
+
+
+def main() -> None:
+    if shutil.which("chromium"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        print("There is no chromium: the tests of pages are skipped. On Debian: sudo apt-get install chromium")
+        return
+    print("Installing chromium for the tests of pages …", flush=True)
+    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+    if subprocess.run(INSTALL, check=False, stderr=subprocess.DEVNULL, **quiet).returncode == 0:
+        return
+    # The package lists may be missing or old; only then are they worth the minute that they take.
+    for command in (["apt-get", "update"], INSTALL):
+        if subprocess.run(command, check=False, **quiet).returncode:
+            print(f"`{' '.join(command)}` failed: the tests of pages are skipped.")
+            return
+
+
+if __name__ == "__main__":
+    main()
