@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -65,6 +66,7 @@ async def serve(
     worker = await make_worker(engine) if with_worker else None
     server = _Server(_configuration(engine))
     _hear_library_logs()
+    _keep_what_is_loaded()
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
         _attend(engine, tasks, shutdown)
@@ -79,6 +81,7 @@ async def serve(
 async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     """A worker alone, until it is told to stop; with `drain`, until nothing is due."""
     _hear_library_logs()
+    _keep_what_is_loaded()
     worker = await make_worker(engine)
     async with asyncio.TaskGroup() as tasks:
         attending = None if drain else _attend(engine, tasks, shutdown)
@@ -151,6 +154,13 @@ def _configuration(engine: Engine) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=engine.settings.shutdown_grace_seconds,
     )
+
+
+def _keep_what_is_loaded() -> None:
+    """Modules and classes live as long as the process: looking through them for garbage again and again took a tenth of
+    the time in which a batch is accepted."""
+    gc.collect()
+    gc.freeze()
 
 
 class _LibraryLogs(logging.Handler):

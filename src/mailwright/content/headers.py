@@ -3,7 +3,6 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from time import gmtime
 from typing import NamedTuple
@@ -24,8 +23,7 @@ class Mailbox(NamedTuple):
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(NamedTuple):
     """Where a reader's mail program goes to unsubscribe with one click, and by mail where it knows only that."""
 
     url: str
@@ -68,6 +66,7 @@ _MESSAGE_ID = re.compile(r"<[!-;=?A-~]+@[!-;=?A-~]+>")
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ATOMS = re.compile(rf"{_ATEXT}(?: {_ATEXT})*")
 _PLAIN_ADDRESS = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*@[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_PLAIN_TEXT = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _FOLD = re.compile(r"(?<=[^ ]) (?=[^ ])")
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -103,6 +102,8 @@ def custom(name: str, value: str) -> str:
 
 def unstructured(name: str, text: str, *, field: str) -> str:
     """`Name: text` for free text; what is not plain ASCII becomes encoded words."""
+    if _PLAIN_TEXT.fullmatch(text) and "=?" not in text and len(name) + 2 + len(text) <= PREFERRED_LINE:
+        return f"{name}: {text}"  # most subjects, and nearly every other text
     _check(field, text)
     text = text.replace("\t", " ")
     line = f"{name}: {text}"
@@ -129,15 +130,19 @@ def mailboxes(name: str, boxes: Iterable[Mailbox], *, field: str) -> str:
     return f"{name}: " + ",\r\n ".join([_mailbox(box, start, field) for box in boxes])
 
 
+def mailbox(name: str, box: Mailbox, *, field: str) -> str:
+    """One of them."""
+    return f"{name}: {_mailbox(box, len(name) + 2, field)}"
+
+
 def list_unsubscribe(unsubscribe: Unsubscribe) -> str:
     """Both headers of RFC 8058, each on one line whatever its length: folded or encoded, they are not understood."""
     if not unsubscribe.url.startswith(("https://", "http://")):
         raise HeaderRefused("the unsubscribe URL must begin with https:// or http://", field="unsubscribe")
-    uris = [unsubscribe.url] if unsubscribe.mailto is None else [unsubscribe.url, unsubscribe.mailto]
-    for uri in uris:
-        if not _URI.fullmatch(uri):
-            raise HeaderRefused("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
-    line = f"List-Unsubscribe: <{'>, <'.join(uris)}>"
+    url, mailto = unsubscribe
+    if not _URI.fullmatch(url) or (mailto and not _URI.fullmatch(mailto)):
+        raise HeaderRefused("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
+    line = f"List-Unsubscribe: <{url}>, <{mailto}>" if mailto else f"List-Unsubscribe: <{url}>"
     if len(line) > LONGEST_LINE:
         raise HeaderRefused("the unsubscribe URL does not fit on one line", field="unsubscribe")
     return f"{line}\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click"
@@ -155,9 +160,10 @@ def message_id(outbox_id: str, domain: str) -> str:
 
 
 def message_id_line(identity: str) -> str:
-    if not _MESSAGE_ID.fullmatch(identity):
+    line = f"Message-ID: {identity}"
+    if not _MESSAGE_ID.fullmatch(identity) or len(line) > LONGEST_LINE:
         raise HeaderRefused("a message id looks like <id@example.com>", field="message_id")
-    return opaque("Message-ID", identity, field="message_id")
+    return line
 
 
 def date_line(instant: Instant) -> str:

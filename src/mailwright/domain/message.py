@@ -1,7 +1,7 @@
 """A message on its way: as it is asked for, as a worker holds it, and as it is settled.
 
-Values, changed by nobody. `Claimed`, `Event` and `Settlement` are made for every mail and are not declared frozen: that
-check would cost each of them more than all the rest of its making.
+Values, changed by nobody. They are made for every mail and are not declared frozen: that check would cost each of them
+more than all the rest of its making.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Source(StrEnum):
     NOTIFICATION = "notification"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewMessage:
     """One email to one recipient, before it has a row."""
 
@@ -51,7 +51,7 @@ class NewMessage:
     expires_at: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Accepted:
     outbox_id: str
     request_id: str

@@ -14,8 +14,8 @@ class Outgoing:
     # Our lock on the message ends then. A provider that has not begun to transmit by this time must not begin:
     # another worker may already have taken the message over.
     send_before: Instant | None = None
-    # Written by our own MIME writer: every line ends in CRLF and none begins with a dot. A provider then need not look
-    # through the whole content again; anything else it must look through.
+    # Written by our own MIME writer: ASCII, every line ends in CRLF, none begins with a dot. Then a provider need not
+    # look through the whole content again; anything else it must look through.
     is_canonical: bool = False
     # False where the request chose the envelope sender: should it be refused, nobody else's mail is to blame.
     is_own_sender: bool = True

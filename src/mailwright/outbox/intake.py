@@ -30,6 +30,8 @@ INSERT_MESSAGES = statement(__package__, "insert_messages")
 INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
 INSERT_INTAKE = statement(__package__, "insert_intake")
 
+PENDING = Status.PENDING.value
+
 # One transaction takes at most this many: a commit must stay short while workers wait for their turn.
 LARGEST_COMMIT = 2_000
 # And at most so much text: what PostgreSQL takes as one JSON value has an end.
@@ -114,7 +116,7 @@ class Intake:
         while self._waiting:
             waiting = self._waiting[0]
             count += len(waiting.messages)
-            size += sum(_size(message) for message in waiting.messages)
+            size += sum([_size(message) for message in waiting.messages])
             if group and (count > LARGEST_COMMIT or size > LARGEST_COMMIT_BYTES):
                 break
             group.append(self._waiting.pop(0))
@@ -124,8 +126,9 @@ class Intake:
 def _size(message: NewMessage) -> int:
     """About: what is large in a mail is its content and its attachments."""
     payload = message.payload
-    attached = sum(len(str(attachment)) for attachment in payload.get("attachments") or ())
-    return len(str(payload.get("html"))) + len(str(payload.get("text"))) + attached + 1_000
+    attachments = payload.get("attachments")
+    attached = sum([len(str(attachment)) for attachment in attachments]) if attachments else 0
+    return len(str(payload.get("html", ""))) + len(str(payload.get("text", ""))) + attached + 1_000
 
 
 def _tell(group: Sequence[_Waiting], error: Exception) -> None:
@@ -139,6 +142,8 @@ async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> li
     replays = await _find_replays(tx, messages)
     fresh = _first_of_each_key(messages, replays)
     stored = await _insert(tx, fresh, now)
+    if len(stored) == len(messages):
+        return [Accepted(message.outbox_id, message.request_id, PENDING) for message in messages]
     if len(stored) < len(fresh):  # another process took a key between our look and our insert
         replays = await _find_replays(tx, messages)
     known = replays | {(m.tenant_id, m.dedupe_key): _known(m) for m in stored.values()}
@@ -160,7 +165,7 @@ async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tupl
 
 
 def _known(message: NewMessage) -> _Known:
-    return _Known(message.outbox_id, message.request_id, Status.PENDING, message.body_digest)
+    return _Known(message.outbox_id, message.request_id, PENDING, message.body_digest)
 
 
 def _first_of_each_key(
@@ -221,7 +226,7 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
     return {
         "outbox_id": message.outbox_id,
         "tenant_id": message.tenant_id,
-        "source": message.source,
+        "source": message.source.value,  # plain text: SQLite's driver looks for an adapter for everything else
         "request_id": message.request_id,
         "dedupe_key": message.dedupe_key,
         "body_digest": message.body_digest,
@@ -232,7 +237,7 @@ def _message_row(message: NewMessage, position: int) -> dict[str, object]:
         "template_key": message.template_key,
         "payload": orjson.dumps(message.payload).decode(),
         "retry_policy": message.retry_policy,
-        "on_doubt": message.on_doubt,
+        "on_doubt": message.on_doubt.value,
         "is_bulk": int(list_key is not None),
         "list_key": list_key,
         "expires_at": message.expires_at,
@@ -246,7 +251,7 @@ def _answer(
 ) -> Accepted:
     """Compared with the caller's own body: whoever shares the commit may have used the key for something else."""
     if message.outbox_id in stored:
-        return Accepted(message.outbox_id, message.request_id, Status.PENDING)
+        return Accepted(message.outbox_id, message.request_id, PENDING)
     first = known[message.tenant_id, message.dedupe_key]
     is_conflict = first.body_digest != message.body_digest
     return Accepted(first.outbox_id, first.request_id, first.status, is_replay=True, is_conflict=is_conflict)

@@ -12,6 +12,7 @@ from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.claim import MOST_CLAIMS
 from mailwright.pipeline.validate import Objection
+from mailwright.providers.protocol import Sending
 
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
 
@@ -25,19 +26,12 @@ class Ready:
     validated_at: Instant
     attempted_at: Instant = 0
 
-    def begun(self, attempted_at: Instant, locked_until: Instant) -> "Ready":
+    sending: Sending | None = None
+
+    def begin(self, attempted_at: Instant, locked_until: Instant) -> None:
         """Marked: it may be sent, and only while the lock lasts."""
-        ready = self.outgoing
-        outgoing = Outgoing(
-            ready.outbox_id,
-            ready.sender,
-            ready.recipients,
-            ready.content,
-            locked_until,
-            ready.is_canonical,
-            ready.is_own_sender,
-        )
-        return Ready(self.claimed, outgoing, self.validated_at, attempted_at)
+        self.attempted_at = attempted_at
+        self.outgoing.send_before = locked_until
 
 
 def concluded(

@@ -123,10 +123,11 @@ class Road:
             content = self._filled(claimed, sender, addressed)
         else:
             content = self._composed(claimed, sender, addressed, cc)
+        copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return Outgoing(
             claimed.outbox_id,
             address.deliverable(self._identity.bounce_address or sender.address),
-            tuple([address.deliverable(box.address) for box in (to, *cc, *bcc)]),
+            (address.deliverable(to.address), *copies),
             content,
             is_canonical=True,
             is_own_sender="from" not in payload or self._identity.bounce_address is not None,

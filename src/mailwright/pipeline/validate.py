@@ -26,7 +26,10 @@ class Objection:
 
 def objection(claimed: Claimed) -> Objection | None:
     """What keeps this message from being sent, whoever would carry it."""
-    return next((found for question in QUESTIONS if (found := question(claimed))), None)
+    for question in QUESTIONS:
+        if found := question(claimed):
+            return found
+    return None
 
 
 def integrity(claimed: Claimed) -> Objection | None:
@@ -39,7 +42,7 @@ def integrity(claimed: Claimed) -> Objection | None:
         reason = "The payload needs a `to` and a `subject`, both as text."
     elif not payload.get("html") and not payload.get("text") and claimed.template_key is None:
         reason = "The payload has no content: it needs `html`, `text` or a template."
-    elif not all(isinstance(payload.get(part, ""), str) for part in ("html", "text")):
+    elif not isinstance(payload.get("html", ""), str) or not isinstance(payload.get("text", ""), str):
         reason = "`html` and `text` must be text."
     elif not claimed.recipient_id and not claimed.external_id:
         reason = "The recipient has neither a recipientId nor an externalId."

@@ -1,8 +1,8 @@
 """What every provider is: one small protocol. A new provider is one module and one entry in `app`."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.outgoing import Outgoing
@@ -32,6 +32,16 @@ class Quota:
     detail: str = ""
 
 
+Answered = Callable[[SendResult], None]
+
+
+class Sending(Protocol):
+    """A mail that a provider has been handed."""
+
+    def cancel(self) -> object:
+        """Nobody waits for the answer any more: what has not begun to leave does not leave."""
+
+
 class Provider(Protocol):
     @property
     def name(self) -> str: ...
@@ -52,3 +62,10 @@ class Provider(Protocol):
     async def close(self, grace: Instant = 0) -> None:
         """Lets what is under way end, for at most `grace` milliseconds."""
         ...
+
+
+@runtime_checkable
+class Carrier(Protocol):
+    """A provider that answers by calling back, once: a future or a task for every mail costs more than settling it."""
+
+    def carry(self, message: Outgoing, answered: Answered) -> Sending: ...

@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.storage.hot import HotPostgresql, HotSqlite, Work
-from mailwright.storage.parameters import as_parameter
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
@@ -60,16 +59,14 @@ class Transaction:
         self._dialect = dialect
 
     async def run(self, statement: Statement, **parameters: Any) -> Rows:
-        """Runs a statement of a file. A list or dict becomes one JSON parameter."""
-        text, names = statement.on(self._dialect)
-        values = tuple(as_parameter(parameters[name]) for name in names)
-        result = await self._connection.exec_driver_sql(text, values)
+        """Runs a statement of a file."""
+        text, values = statement.bind(self._dialect, parameters)
+        result = await self._connection.exec_driver_sql(text, tuple(values))
         return result.all() if result.returns_rows else ()
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
-        text, names = statement.on(self._dialect)
-        values = tuple(as_parameter(parameters[name]) for name in names)
-        return (await self._connection.exec_driver_sql(text, values)).rowcount
+        text, values = statement.bind(self._dialect, parameters)
+        return (await self._connection.exec_driver_sql(text, tuple(values))).rowcount
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
         result = await self._connection.execute(expression, parameters)

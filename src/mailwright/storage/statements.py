@@ -9,11 +9,13 @@ A few words of their own keep the files free of dialect:
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
+
+import orjson
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -22,6 +24,7 @@ _SKIP_LOCKED: Final = re.compile(r"\bskip locked\b")
 _FOR_UPDATE: Final = re.compile(r"\bfor update\b")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
+_PLACE: Final = "{rows}"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
@@ -33,12 +36,20 @@ class Form(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Rows that are put into a table of the connection's own before the statement runs."""
+    """The rows that a statement is given. Each is a mapping, or a tuple in the order of the columns."""
 
     name: str
+    alias: str
     table: str
     columns: tuple[str, ...]
-    values: Callable[[dict[str, Any]], Iterable[Any]]
+    pick: Callable[[Any], Iterable[Any]]
+
+    def values(self, rows: Sequence[Any]) -> Iterable[Iterable[Any]]:
+        """The values of each row, in the order of the columns."""
+        return rows if rows and isinstance(rows[0], tuple) else map(self.pick, rows)
+
+    def as_json(self, rows: Sequence[Any]) -> str:
+        return orjson.dumps(list(self.values(rows))).decode()
 
     def insert(self, count: int) -> str:
         """So many rows at once: SQLite gives the interpreter up and asks it back for each statement, not each row."""
@@ -46,39 +57,52 @@ class Given(NamedTuple):
         return f"INSERT INTO {self.table} VALUES {', '.join([row] * count)}"  # noqa: S608 - all from our files
 
 
-class FormWithTables(NamedTuple):
-    text: str
-    names: tuple[str, ...]
-    given: tuple[Given, ...]
-    is_query: bool
-
-
 class Statement:
     """One SQL text, with its form for each way to run it made at first use."""
 
-    __slots__ = ("_forms", "_with_tables", "name", "text")
+    __slots__ = ("_forms", "given", "is_query", "name", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = _COMMENT.sub("", text)
-        self._forms: dict[Dialect, Form] = {}
-        self._with_tables: FormWithTables | None = None
+        match = _ROWS.search(self.text)
+        self.given = _given(name, match) if match else None
+        self.is_query = not _CHANGES.search(self.text)
+        self._forms: dict[str | int, Form] = {}
 
     def on(self, dialect: Dialect) -> Form:
-        """Rows travel as one JSON text."""
+        """Rows travel as one JSON text, each an array: what PostgreSQL and its driver handle in the least time."""
         form = self._forms.get(dialect)
         if form is None:
-            as_table = _json_recordset if dialect == "postgresql" else _json_each
+            as_table = _json_elements if dialect == "postgresql" else _json_each
             form = self._forms[dialect] = _numbered(_ROWS.sub(as_table, self.text), dialect)
         return form
 
-    def with_tables(self) -> FormWithTables:
-        """Rows travel through temporary tables: SQLite takes longer to read them out of JSON than to store them."""
-        if self._with_tables is None:
-            given = tuple(_given(self.name, match) for match in _ROWS.finditer(self.text))
-            text, names = _numbered(_ROWS.sub(lambda match: _table_reference(self.name, match), self.text), "sqlite")
-            self._with_tables = FormWithTables(text, names, given, not _CHANGES.search(text))
-        return self._with_tables
+    def bind(self, dialect: Dialect, parameters: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """The text for an engine and the values of its parameters in order."""
+        text, names = self.on(dialect)
+        given = self.given
+        return text, [
+            given.as_json(parameters[name]) if given is not None and name == given.name else parameters[name]
+            for name in names
+        ]
+
+    def with_table(self) -> Form:
+        """For many rows on SQLite: they stand in a temporary table, as reading them out of JSON takes longer."""
+        return self._forms.get("table") or self._with_rows("table", _as_temporary)
+
+    def with_values(self, count: int) -> Form:
+        """For so many rows, a few, on SQLite: their values are parameters, after the named ones."""
+        form = self._forms.get(count)
+        return form or self._with_rows(count, lambda given, first: _as_values(given, first, count))
+
+    def _with_rows(self, key: str | int, as_table: Callable[[Given, int], str]) -> Form:
+        """The named parameters are numbered first, so that those of the rows can follow."""
+        text, names = _numbered(_ROWS.sub(_PLACE, self.text), "sqlite")
+        if self.given is not None:
+            text = text.replace(_PLACE, as_table(self.given, len(names) + 1))
+        form = self._forms[key] = Form(text, names)
+        return form
 
 
 @cache
@@ -103,29 +127,44 @@ def _numbered(text: str, dialect: Dialect) -> Form:
     return Form(_PARAMETER.sub(number, text), tuple(names))
 
 
-def _json_recordset(match: re.Match[str]) -> str:
-    return f"jsonb_to_recordset(CAST(CAST(:{match['name']} AS text) AS jsonb)) AS {match['alias']}({match['columns']})"
+def _json_elements(match: re.Match[str]) -> str:
+    picked = ", ".join(
+        f"CAST(given.elements ->> {number} AS {of}) AS {column}" for number, (column, of) in enumerate(_columns(match))
+    )
+    source = f"jsonb_array_elements(CAST(CAST(:{match['name']} AS text) AS jsonb)) AS given(elements)"
+    return f"(SELECT {picked} FROM {source}) AS {match['alias']}"  # noqa: S608 - all from our files
 
 
 def _json_each(match: re.Match[str]) -> str:
-    picked = ", ".join(f"value ->> '{column}' AS {column}" for column in _columns(match))
+    picked = ", ".join(f"value ->> {number} AS {column}" for number, (column, _) in enumerate(_columns(match)))
     return f"(SELECT {picked} FROM json_each(:{match['name']})) AS {match['alias']}"  # noqa: S608 - all from our files
 
 
 def _given(statement_name: str, match: re.Match[str]) -> Given:
-    columns = tuple(_columns(match))
+    columns = tuple(column for column, _ in _columns(match))
     pick = itemgetter(*columns)
-    values = pick if len(columns) > 1 else lambda row: (pick(row),)
-    return Given(match["name"], _table(statement_name, match), columns, values)
+    return Given(
+        match["name"],
+        match["alias"],
+        f"temp.given_{statement_name}_{match['name']}",
+        columns,
+        pick if len(columns) > 1 else lambda row: (pick(row),),
+    )
 
 
-def _table_reference(statement_name: str, match: re.Match[str]) -> str:
-    return f"{_table(statement_name, match)} AS {match['alias']}"
+def _as_temporary(given: Given, _first: int) -> str:
+    return f"{given.table} AS {given.alias}"
 
 
-def _table(statement_name: str, match: re.Match[str]) -> str:
-    return f"temp.given_{statement_name}_{match['name']}"
+def _as_values(given: Given, first: int, count: int) -> str:
+    # Whatever follows a numbered parameter is numbered from there by SQLite, which is slow at numbers that it is given.
+    row = f"({', '.join('?' * len(given.columns))})"
+    rows = ", ".join([row] * count).replace("?", f"?{first}", 1)
+    named = ", ".join(f"column{number} AS {column}" for number, column in enumerate(given.columns, 1))
+    return f"(SELECT {named} FROM (VALUES {rows})) AS {given.alias}"  # noqa: S608 - all from our files
 
 
-def _columns(match: re.Match[str]) -> list[str]:
-    return [column.split()[0] for column in match["columns"].split(",")]
+def _columns(match: re.Match[str]) -> list[tuple[str, str]]:
+    """Each with its type."""
+    pairs = [column.split() for column in match["columns"].split(",")]
+    return [(name, of) for name, of in pairs]

@@ -20,12 +20,13 @@ def made_by_hand(payload: bytes, secret: str = "a secret") -> str:
 
 
 @pytest.mark.promise("content-token")
-@given(TEXT, TEXT)
-def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_key: str) -> None:
+@given(TEXT, TEXT, st.sampled_from(["a secret", "s" * 64, "s" * 65, "é" * 200]))
+def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_key: str, secret: str) -> None:
+    tokens = UnsubscribeTokens(secret)
     payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))
-    token = TOKENS.make(email, list_key)
-    assert token == made_by_hand(payload.encode())
-    assert TOKENS.parse(token) == Leaving(email, list_key)
+    token = tokens.make(email, list_key)
+    assert token == made_by_hand(payload.encode(), secret)
+    assert tokens.parse(token) == Leaving(email, list_key)
 
 
 @pytest.mark.promise("content-token")

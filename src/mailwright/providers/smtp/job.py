@@ -1,10 +1,9 @@
 """One message on its way through a session: who was refused, and what that makes of the whole."""
 
-from asyncio import Future
-
 from mailwright.domain.address import mask
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.providers.protocol import Answered
 from mailwright.providers.smtp.meaning import PROVIDER
 from mailwright.providers.smtp.replies import Reply
 
@@ -13,8 +12,9 @@ class Job:
     """One message on its way, and what the server has said about it so far."""
 
     __slots__ = (
-        "answer",
+        "_answered",
         "is_heard",
+        "is_over",
         "is_seven_bit",
         "message",
         "moves",
@@ -24,11 +24,12 @@ class Job:
         "refused_recipients",
     )
 
-    def __init__(self, message: Outgoing, answer: Future[SendResult]) -> None:
+    def __init__(self, message: Outgoing, answered: Answered) -> None:
         self.message = message
-        self.answer = answer
-        self.is_seven_bit = message.content.isascii()
-        self.needs_utf8 = not "".join((message.sender, *message.recipients)).isascii()
+        self._answered = answered
+        self.is_over = False  # it was answered, or its caller has gone
+        self.is_seven_bit = message.is_canonical or message.content.isascii()
+        self.needs_utf8 = not (message.sender.isascii() and all(map(str.isascii, message.recipients)))
         self.moves = 0  # how often its connection broke before it was heard, so that another took it
         self.is_heard = False  # the server has answered something about it
         self.refusal: SendResult | None = None
@@ -40,8 +41,12 @@ class Job:
         return self.recipients_answered > len(self.refused_recipients)
 
     def settle(self, result: SendResult) -> None:
-        if not self.answer.done():  # otherwise the caller has gone
-            self.answer.set_result(result)
+        if not self.is_over:
+            self.is_over = True
+            self._answered(result)
+
+    def cancel(self) -> None:
+        self.is_over = True
 
     def verdict(self) -> SendResult | None:
         """Why the content should not follow. The first recipient decides for all, as the message is theirs."""

@@ -10,6 +10,9 @@ from mailwright.providers.smtp.replies import Garbled, Reply, ReplyReader
 
 
 class Listener(Protocol):
+    def answers_came(self, data: bytes) -> bool:
+        """Whether these bytes were exactly what was waited for, and are dealt with."""
+
     def reply_came(self, reply: Reply) -> None: ...
 
     def patience(self) -> float:
@@ -109,6 +112,10 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
+            return
+        if self._reader.is_empty and self.listener.answers_came(data):
+            if not self.has_ended:
+                self.allow(self.listener.patience())
             return
         reply = None
         try:

@@ -90,6 +90,9 @@ class Conversation:
         if self._failure is not None:
             raise LoginFailed(self._failure)
 
+    def answers_came(self, data: bytes) -> bool:
+        return False  # every reply of a login is looked at by itself
+
     def reply_came(self, reply: Reply) -> None:
         self._heard.append(reply)
         if len(self._heard) > 2:

@@ -5,7 +5,6 @@ import ssl
 from collections import deque
 
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.connection import Connection
 from mailwright.providers.smtp.job import Job
@@ -44,8 +43,7 @@ class Pool:
         self._is_closing = False
         self._drained: asyncio.Future[None] | None = None
 
-    def carry(self, message: Outgoing) -> asyncio.Future[SendResult]:
-        job = Job(message, asyncio.get_running_loop().create_future())
+    def carry(self, job: Job) -> None:
         if self._is_closing:
             job.settle(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider is closed"))
         elif self._idle:
@@ -57,7 +55,6 @@ class Pool:
         else:
             self._waiting.append(job)
             self._open_more()
-        return job.answer
 
     async def close(self, grace: Instant) -> None:
         """What was accepted may finish within the grace time; what has not left by then is given back."""
@@ -79,7 +76,7 @@ class Pool:
     def take(self) -> Job | None:
         while self._waiting:
             job = self._waiting.popleft()
-            if not job.answer.done():  # otherwise its caller has gone
+            if not job.is_over:  # otherwise its caller has gone
                 return job
         return None
 

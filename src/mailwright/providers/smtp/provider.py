@@ -8,7 +8,8 @@ from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import Answered, Probe, Sending
+from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.meaning import PROVIDER
 from mailwright.providers.smtp.phases import Phase
@@ -35,9 +36,20 @@ class Smtp:
         self._context = _tls_context(settings)
         self._pool = Pool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
 
-    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        job = Job(message, answered)
         refusal = objection(message)
-        return self._pool.carry(message) if refusal is None else _answered(refusal)
+        if refusal is None:
+            self._pool.carry(job)
+        else:
+            job.settle(refusal)
+        return job
+
+    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
+        answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        sending = self.carry(message, answer.set_result)
+        answer.add_done_callback(lambda answer: sending.cancel() if answer.cancelled() else None)
+        return answer
 
     async def check(self) -> Probe:
         """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
@@ -61,12 +73,6 @@ class Smtp:
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._pool.close(grace)
-
-
-def _answered(result: SendResult) -> asyncio.Future[SendResult]:
-    answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-    answer.set_result(result)
-    return answer
 
 
 def _own_name() -> str | None:

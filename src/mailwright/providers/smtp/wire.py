@@ -10,7 +10,10 @@ from mailwright.providers.smtp.meaning import INVALID_ADDRESS, INVALID_CONTENT
 
 # Inside MAIL FROM:<…> each of these could end the address or the line and begin a command of its own. Surrogates
 # have no bytes at all.
+_PLAIN = re.compile("[!-;=?-~]{1,254}")  # nearly every address: one look instead of a search through it
 _UNSAFE = re.compile("[\x00-\x20\x7f-\xa0<>\u2028\u2029\ud800-\udfff]")
+
+END = b".\r\n"
 
 
 def objection(message: Outgoing) -> SendResult | None:
@@ -18,7 +21,7 @@ def objection(message: Outgoing) -> SendResult | None:
     if not message.recipients or not all(message.recipients):
         return INVALID_ADDRESS.result("the message has no recipient, or an empty one")
     for address in (message.sender, *message.recipients):
-        if _UNSAFE.search(address) or len(address) > MAX_LENGTH:
+        if not _PLAIN.fullmatch(address) and (_UNSAFE.search(address) or len(address) > MAX_LENGTH):
             return INVALID_ADDRESS.result(f"the address {mask(address)!r} cannot be put on an SMTP line")
     if not message.is_canonical and not is_clean(message.content):
         return INVALID_CONTENT.result("the content is empty, or has a NUL or a CR or LF outside a CRLF pair")
@@ -35,9 +38,9 @@ def is_clean(content: bytes) -> bool:
     return kinds.newlines in ("\r\n", None)
 
 
-def on_the_line(message: Outgoing) -> bytes:
-    """The content as it crosses the line, with its end."""
-    return message.content + b".\r\n" if message.is_canonical else dotted(message.content)
+def on_the_line(message: Outgoing) -> tuple[bytes, bytes]:
+    """The content as it crosses the line, with its end. Joining the two would copy every mail once more."""
+    return (message.content, END) if message.is_canonical else (dotted(message.content), b"")
 
 
 def dotted(content: bytes) -> bytes:
@@ -45,5 +48,5 @@ def dotted(content: bytes) -> bytes:
     if b"\r\n." in content:
         content = content.replace(b"\r\n.", b"\r\n..")
     first = b"." if content.startswith(b".") else b""
-    last = b".\r\n" if content.endswith(b"\r\n") else b"\r\n.\r\n"
+    last = END if content.endswith(b"\r\n") else b"\r\n" + END
     return b"".join((first, content, last))

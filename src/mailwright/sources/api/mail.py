@@ -173,7 +173,8 @@ class Mail:
 
 def payload(request: SendRequest) -> dict[str, Any]:
     """What the mail says, in the words that the pipeline reads. What was not given is not there."""
-    said = {word: value for field, word in _WORDS.items() if (value := getattr(request, field))}
+    given = request.__dict__  # looking each of them up as an attribute takes five times as long
+    said = {word: value for field, word in _WORDS.items() if (value := given[field])}
     if request.recipient and request.recipient.name:
         said["toName"] = request.recipient.name
     if request.attachments:

@@ -1,0 +1,106 @@
+"""A whole round of good answers is read in one look. Cut into bytes it is read reply by reply: nothing may differ."""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.results import SendResult
+from mailwright.providers.smtp.connection import Connection
+from mailwright.providers.smtp.job import Job
+from mailwright.providers.smtp.login import Conversation, Features
+from mailwright.providers.smtp.settings import Timeouts
+from tests.unit.providers.smtp_builders import a_mail
+
+GOOD = [b"250 2.0.0 Ok: queued as 4711\r\n", b"250 2.1.0 Ok\r\n", b"250 2.1.5 Ok\r\n", b"354 go on\r\n"]
+ENVELOPE, ROUND = b"".join(GOOD[1:]), b"".join(GOOD)
+ANYTHING = st.sampled_from(
+    [
+        *GOOD,
+        ENVELOPE,
+        ROUND,
+        b"250-2.0.0 Ok\r\n",
+        b"250 \n",
+        b"299 fine\r\n",
+        b"354 \xff\r\n",
+        b"250 " + b"x" * 4_050 + b"\r\n",
+        b"550 5.1.1 unknown\r\n",
+        b"451 later\r\n",
+        b"421 bye\r\n",
+        b"220 what\r\n",
+        b"35",
+        b"\r\n",
+    ]
+)
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.has_ended = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        self.has_ended = True
+
+    close = abort
+
+    def is_closing(self) -> bool:
+        return self.has_ended
+
+
+class Office:
+    """Has three mails to send, over one connection."""
+
+    def __init__(self) -> None:
+        self.results: dict[int, SendResult] = {}
+        self.moved: list[Job] = []
+        self._waiting = [Job(a_mail(f"reader{n}@example.com"), partial(self.results.__setitem__, n)) for n in range(3)]
+
+    def take(self) -> Job | None:
+        return self._waiting.pop(0) if self._waiting else None
+
+    def again(self, job: Job) -> None:
+        self.moved.append(job)
+
+    def park(self, connection: Connection) -> None: ...
+
+    def unpark(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+
+async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[str], bytes, bool]:
+    """What becomes of the mails when the server says this: results, moved mails, what was written, how it ended."""
+    wire, office, line = Wire(), Office(), Conversation(Timeouts()).line
+    line.connection_made(cast("asyncio.BaseTransport", wire))
+    features = Features({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, takes_size=False)
+    Connection(line, features, office, clock=ManualClock(), timeouts=Timeouts(), max_messages=100).start()
+    for piece in pieces:
+        line.data_received(piece)
+    moved = [job.message.recipients[0] for job in office.moved]
+    return office.results, moved, wire.written, wire.has_ended
+
+
+@pytest.mark.promise("provider-replies")
+@given(st.lists(ANYTHING, max_size=6).map(b"".join))
+@example(ENVELOPE + ROUND)
+def test_answers_mean_the_same_in_one_piece_and_byte_by_byte(data: bytes) -> None:
+    assert asyncio.run(heard([data])) == asyncio.run(heard(bytes([byte]) for byte in data))
+
+
+@pytest.mark.promise("provider-pipelining")
+async def test_a_good_round_takes_one_look() -> None:
+    """The short way is taken at all: without it the test above compares nothing."""
+    results, _, written, _ = await heard([ENVELOPE, ROUND, ROUND])
+    assert [results[number].provider_message_id for number in range(2)] == ["4711", "4711"]
+    assert written.count(b"\r\n.\r\n") == 3
