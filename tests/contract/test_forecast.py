@@ -56,7 +56,6 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
             "recipients": readers,
             "walked_to": "z",
             "walk_ended_at": now,
-            "leased_until": 0,
             "created_at": now,
         }
         [placed] = await tx.execute(insert(queue_entries).values(**entry).returning(queue_entries.c.id))

@@ -16,15 +16,17 @@ from mailwright.audience import standing
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.standing import Fact, SoftBounces
 from mailwright.domain import address
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
+from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.doubt import Proof, prove
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.providers.meanings import masked
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -35,11 +37,16 @@ FIND_BY_OUTBOX_ID = statement("mailwright.outbox", "find_reported")
 FIND_BY_PROVIDER_ID = statement("mailwright.outbox", "find_reported_by_provider_id")
 FIND_BY_RECIPIENT = statement("mailwright.outbox", "find_reported_by_recipient")
 FIND_PAYLOADS = statement("mailwright.outbox", "find_payloads")
-FIND_TENANTS = statement("mailwright.outbox", "find_two_tenants")
+FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement("mailwright.outbox", "insert_reports")
 
 # One transaction takes at most this many: a commit must stay short while workers wait for their turn.
 LARGEST_COMMIT: Final = 500
+
+# A copy that comes later than this is a new report; nobody tries again for so long.
+KEPT_FOR: Final = 90 * DAY
+FORGET_EVERY: Final = HOUR
+MOST_FORGOTTEN: Final = 5_000
 
 # What only a provider can say. Each of them, good or bad, proves that the provider had the mail.
 REPORTABLE: Final = frozenset(
@@ -61,7 +68,7 @@ log = logger(__name__)
 class Effect(Enum):
     NEW = auto()
     REPEATED = auto()
-    UNKNOWN = auto()  # about no mail of ours, and nobody's standing follows from it
+    UNKNOWN = auto()  # about no mail of ours: nothing follows from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Received:
 @dataclass(slots=True)
 class _Waiting:
     reports: Sequence[Report]
+    by_address: bool
     answer: asyncio.Future[list[Effect]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -86,13 +94,18 @@ class Reports:
         self._soft = soft or SoftBounces()
         self._waiting: list[_Waiting] = []
         self._committing: asyncio.Task[None] | None = None
+        self._forgets_at: Instant = 0
 
-    async def receive(self, reports: Sequence[Report]) -> Received:
-        """When this returns they are on disk, with all that follows from them. Telling them again is harmless."""
+    async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> Received:
+        """When this returns they are on disk, with all that follows from them. Telling them again is harmless.
+
+        `by_address`: whoever tells is surely our provider. Then a report that names no mail is about the latest one to
+        that address; anybody else has to name the mail.
+        """
         for report in reports:
             if report.type not in REPORTABLE:
                 raise InvalidInput(f"{report.type} is not something that a provider reports", field="type")
-        answers = [self._wait_for(_Waiting(portion)) for portion in _portions(reports)]
+        answers = [self._wait_for(_Waiting(portion, by_address)) for portion in _portions(reports)]
         effects = [effect for answer in await asyncio.gather(*answers) for effect in answer]
         counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
         return Received(*counts)
@@ -111,7 +124,7 @@ class Reports:
         while self._waiting:
             group = self._next_group()
             try:
-                effects = await self._commit([report for waiting in group for report in waiting.reports])
+                effects = await self._commit(group)
             except NotDurable as error:
                 _tell(group, error)
             except Exception:  # something about one of them cannot be stored; the others must not pay for it
@@ -121,28 +134,59 @@ class Reports:
                     mine, effects = effects[: len(waiting.reports)], effects[len(waiting.reports) :]
                     if not waiting.answer.done():
                         waiting.answer.set_result(mine)
+            await self._forget()
 
     async def _commit_one_by_one(self, group: Sequence[_Waiting]) -> None:
         for waiting in group:
             try:
-                effects = await self._commit(waiting.reports)
+                effects = await self._commit([waiting])
             except Exception as error:
                 _tell([waiting], error)
             else:
                 if not waiting.answer.done():
                     waiting.answer.set_result(effects)
 
-    async def _commit(self, reports: Sequence[Report]) -> list[Effect]:
+    async def _commit(self, group: Sequence[_Waiting]) -> list[Effect]:
+        now, by_address = self._clock.now(), group[0].by_address
+        reports = [report for waiting in group for report in waiting.reports]
+        effects = await self._database.transact(lambda tx: take(tx, reports, self._soft, now, by_address=by_address))
+        for report, effect in zip(reports, effects, strict=True):
+            if effect is Effect.NEW:
+                metrics.REPORTS.labels(report.source, report.type, report.verdict).inc()
+        return effects
+
+    async def _forget(self) -> None:
+        """Whoever adds rows takes old ones away, some of them at a time."""
         now = self._clock.now()
-        return await self._database.transact(lambda tx: take(tx, reports, self._soft, now))
+        if now < self._forgets_at:
+            return
+        self._forgets_at = now + FORGET_EVERY
+        try:
+            await forget(self._database, self._soft, now)
+        except Exception as error:  # the reports are on disk all the same
+            log.warning("reports_not_forgotten", reason=type(error).__name__)
 
     def _next_group(self) -> list[_Waiting]:
         group = [self._waiting.pop(0)]
         count = len(group[0].reports)
         while self._waiting and count + len(self._waiting[0].reports) <= LARGEST_COMMIT:
+            if self._waiting[0].by_address is not group[0].by_address:
+                break
             group.append(self._waiting.pop(0))
             count += len(group[-1].reports)
         return group
+
+
+async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
+    """Old reports, but for those that may still be counted or that prove a mail; answers how many are gone."""
+    return await database.transact(
+        lambda tx: tx.count(
+            FORGET_REPORTS,
+            received_before=now - KEPT_FOR,
+            counted_since=now - soft.days * DAY,
+            most=MOST_FORGOTTEN,
+        )
+    )
 
 
 def _portions(reports: Sequence[Report]) -> Iterable[Sequence[Report]]:
@@ -173,7 +217,7 @@ class _Taken:
     report: Report
     key: str
     tenant_id: int
-    mail: _Mail | None
+    mail: _Mail
     email: str | None
     verdict: Verdict
     is_proof: bool
@@ -184,13 +228,19 @@ class _Taken:
 
 
 async def take(
-    tx: Runner, reports: Sequence[Report], soft: SoftBounces, now: Instant, *, proves: bool = True
+    tx: Runner,
+    reports: Sequence[Report],
+    soft: SoftBounces,
+    now: Instant,
+    *,
+    proves: bool = True,
+    by_address: bool = False,
 ) -> list[Effect]:
     """Answers, in the order of the reports, what each of them was. `proves`: whether the provider had these mails."""
     first: dict[str, Report] = {}
     for report in reports:
         first.setdefault(_key(report), report)
-    taken = await _understood(tx, first, proves=proves)
+    taken = await _understood(tx, first, proves=proves, by_address=by_address)
     new = await _insert(tx, taken.values(), now)
     await _record(tx, new, now)
     await _change_standing(tx, new, soft, now)
@@ -199,11 +249,11 @@ async def take(
     return _in_order(reports, effects)
 
 
-async def _understood(tx: Runner, reports: Mapping[str, Report], *, proves: bool) -> dict[str, _Taken]:
-    mails = await _mails(tx, reports)
+async def _understood(
+    tx: Runner, reports: Mapping[str, Report], *, proves: bool, by_address: bool
+) -> dict[str, _Taken]:
+    mails = await _mails(tx, reports, by_address=by_address)
     people = await _people(tx, reports, mails)
-    without = [key for key, report in reports.items() if key not in mails and _speaks_of_somebody(report)]
-    only_tenant = await _only_tenant(tx) if without else None
     taken: dict[str, _Taken] = {}
     for key, report in reports.items():
         mail = mails.get(key)
@@ -212,18 +262,18 @@ async def _understood(tx: Runner, reports: Mapping[str, Report], *, proves: bool
             verdict = report.verdict if email is not None else Verdict.NOTHING
             is_proof = proves and mail.is_certain
             taken[key] = _Taken(report, key, mail.tenant_id, mail, email, verdict, is_proof)
-        elif only_tenant is not None and key in without and (email := _normal(report.recipient)):
-            taken[key] = _Taken(report, key, only_tenant, None, email, report.verdict, is_proof=False)
         else:
             log.info("report_without_mail", source=report.source, type=report.type, verdict=report.verdict)
     return taken
 
 
-async def _mails(tx: Runner, reports: Mapping[str, Report]) -> dict[str, _Mail]:
+async def _mails(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, _Mail]:
     """The mail that each report is about: the surest way first."""
     found = await _by_outbox_id(tx, reports)
     missing = {key: report for key, report in reports.items() if key not in found}
     found |= await _by_provider_id(tx, missing)
+    if not by_address:
+        return found
     # What carries an id of ours that we do not know is about somebody else's mail.
     missing = {key: report for key, report in missing.items() if key not in found and report.outbox_id is None}
     return found | await _by_recipient(tx, missing)
@@ -308,15 +358,6 @@ def _copies(payload: str) -> set[str]:
     return {email for email in emails if email is not None}
 
 
-def _speaks_of_somebody(report: Report) -> bool:
-    return report.verdict is not Verdict.NOTHING and report.recipient is not None
-
-
-async def _only_tenant(tx: Runner) -> int | None:
-    rows = await tx.run(FIND_TENANTS)
-    return rows[0].id if len(rows) == 1 else None
-
-
 async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Taken]:
     rows = [_report_row(one) for one in taken]
     if not rows:
@@ -329,8 +370,6 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
     """On the timeline of each mail, and at the end of a doubt about it."""
     events, proofs = [], []
     for one in new:
-        if one.mail is None:
-            continue
         event = Event(one.report.type, one.report.at, _metadata(one))
         events.append(event_row(one.mail.message_key, one.tenant_id, event))
         if one.is_proof:
@@ -343,7 +382,11 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
 
 async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
     facts = [fact for one in new if one.email is not None and (fact := _fact(one, one.email)) is not None]
-    softly = [(one.tenant_id, one.email) for one in new if one.email and one.verdict is Verdict.SOFT_BOUNCE]
+    softly = [
+        (one.tenant_id, one.email, one.report.at)
+        for one in new
+        if one.email and one.verdict is Verdict.SOFT_BOUNCE
+    ]
     if softly:
         facts += await standing.repeated_soft_bounces(tx, softly, soft)
     await standing.apply(tx, facts, now)
@@ -361,8 +404,8 @@ def _fact(one: _Taken, email: str) -> Fact | None:
                 email,
                 source=report.source,
                 at=report.at,
-                bounce_type=_plain(report.bounce_type),
-                bounce_subtype=_plain(report.bounce_subtype),
+                bounce_type=_words(report.bounce_type),
+                bounce_subtype=_words(report.bounce_subtype),
             )
         case Verdict.COMPLAINT:
             return standing.complained(one.tenant_id, email, source=report.source, at=report.at)
@@ -381,7 +424,7 @@ def _report_row(one: _Taken) -> dict[str, Any]:
     return {
         "tenant_id": one.tenant_id,
         "key": one.key,
-        "message_key": one.mail.message_key if one.mail else None,
+        "message_key": one.mail.message_key,
         "email": one.email,
         "type": one.report.type,
         "verdict": one.verdict,
@@ -395,13 +438,25 @@ def _metadata(one: _Taken) -> dict[str, Any]:
     said = {
         "source": report.source,
         "recipient": address.mask(report.recipient) if report.recipient else None,
-        "providerMessageId": report.provider_message_id,
-        "bounceType": report.bounce_type,
-        "bounceSubtype": report.bounce_subtype,
+        "providerMessageId": _plain(report.provider_message_id),
+        "bounceType": _words(report.bounce_type),
+        "bounceSubtype": _words(report.bounce_subtype),
     }
     known = {name: value for name, value in said.items() if value is not None}
-    plain: dict[str, Any] = _plain({**report.metadata, **known})
-    return plain
+    return {**_words(report.metadata), **known}
+
+
+def _words(value: Any) -> Any:
+    """What a reporter says, fit to keep, without anybody's address."""
+    return _masked(_plain(value))
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {name: _masked(each) for name, each in value.items()}
+    return [_masked(each) for each in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, Ellip
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
@@ -21,9 +21,10 @@ from mailwright.events.words import kept, link_shown, outbox_id_of, time_of
 
 SOURCE = "sendgrid"
 LARGEST_BODY = 10 * 1024 * 1024
-# Clocks may differ by this much: an event that comes twice changes nothing, so the window need not be narrower.
-# SendGrid does not say whether it signs a later try anew; every receiver that we know of relies on it.
-FRESH: Instant = 10 * MINUTE
+# SendGrid tries again for a day, and does not say whether it signs a later try anew. An event that comes twice changes
+# nothing, so the window may be as long as that. Clocks may differ by the other.
+LATEST: Instant = 25 * HOUR
+EARLIEST: Instant = 10 * MINUTE
 
 SIGNATURE_HEADER = "X-Twilio-Email-Event-Webhook-Signature"
 TIMESTAMP_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
@@ -42,7 +43,7 @@ class SendGridSignature:
         timestamp = headers.get(TIMESTAMP_HEADER, "")
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
             raise Forged(f"{TIMESTAMP_HEADER} is missing or not a time.")
-        if abs(self._clock.now() - int(timestamp) * SECOND) > FRESH:
+        if not -EARLIEST <= self._clock.now() - int(timestamp) * SECOND <= LATEST:
             raise Stale
         try:
             signature = b64decode(headers.get(SIGNATURE_HEADER, ""), validate=True)

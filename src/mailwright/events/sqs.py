@@ -1,5 +1,6 @@
 """SQS: events of SES that wait in a queue of ours. One leaves the queue only after what it says is on disk."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
 # The longest that SQS holds a question open; the answer then comes as soon as there is something to tell.
 WAIT_SECONDS = 20
 TIMEOUT_SECONDS = WAIT_SECONDS + 10.0
-# An event of SES has up to 20 KB, and of an answer 64 KB are read: what is cut off would come again much later.
-MOST_MESSAGES = 3
+# As many as SQS hands over at once. A message has up to 256 KB, and JSON inside JSON grows: what is cut off would come
+# again much later, and be cut off again.
+MOST_MESSAGES = 10
+MOST_ANSWER_BYTES = 4 * 1024 * 1024
 
 _HOST = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -58,12 +61,10 @@ class Queue:
         self._keys = keys or KeyChain(clock)
         self._endpoint, found = endpoint_of(url, region)
         self._signer = Signer(SERVICE, found)
-        self._most = MOST_MESSAGES
 
     async def receive(self) -> list[Waiting]:
         """Waits until there is something, for a while. Raises `QueueUnavailable`."""
-        answer = await self._call("ReceiveMessage", MaxNumberOfMessages=self._most, WaitTimeSeconds=WAIT_SECONDS)
-        self._most = MOST_MESSAGES
+        answer = await self._call("ReceiveMessage", MaxNumberOfMessages=MOST_MESSAGES, WaitTimeSeconds=WAIT_SECONDS)
         messages = answer.get("Messages") or []
         try:
             return [Waiting(each["MessageId"], each["ReceiptHandle"], each["Body"]) for each in messages]
@@ -78,7 +79,7 @@ class Queue:
             log.warning("queue_messages_not_deleted", count=len(answer["Failed"]))
 
     async def _call(self, action: str, **arguments: Any) -> dict[str, Any]:
-        from mailwright.providers.http import MOST_ANSWER_BYTES, Cut  # noqa: PLC0415 - large, and seldom needed
+        from mailwright.providers.http import Cut  # noqa: PLC0415 - large, and seldom needed
 
         body = orjson.dumps({"QueueUrl": self._url, **arguments})
         headers = {**HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"}
@@ -88,7 +89,12 @@ class Queue:
             raise QueueUnavailable(str(error)) from error
         signed = self._signer.sign(keys, "POST", self._endpoint, headers=headers, body=body, now=self._clock.now())
         reply = await self._http.request(
-            "POST", self._endpoint, headers=signed, body=body, timeout_seconds=TIMEOUT_SECONDS
+            "POST",
+            self._endpoint,
+            headers=signed,
+            body=body,
+            timeout_seconds=TIMEOUT_SECONDS,
+            most_answer_bytes=MOST_ANSWER_BYTES,
         )
         if isinstance(reply, Cut):
             raise QueueUnavailable(f"SQS is out of reach: {reply.cause}.")
@@ -97,8 +103,6 @@ class Queue:
         try:
             answer = orjson.loads(reply.body or b"{}")
         except orjson.JSONDecodeError as error:
-            if len(reply.body) >= MOST_ANSWER_BYTES:
-                self._most = 1  # together they were too long
             raise QueueUnavailable(f"SQS answered {reply.status} with something that cannot be read.") from error
         if reply.status != 200 or not isinstance(answer, dict):
             raise QueueUnavailable(f"SQS answered {reply.status}: {_error(answer)}.")
@@ -120,14 +124,18 @@ class QueuedEvents:
     async def take(self) -> int:
         """What cannot be read stays: the queue's redrive policy knows where such messages go."""
         messages = await self._queue.receive()
-        done = [each for each in messages if await self._is_done(each)]
-        if done:
+        # Together, so that they share a commit. One that finds the database away must not keep the others from leaving.
+        ends = await asyncio.gather(*map(self._is_done, messages), return_exceptions=True)
+        if done := [each for each, end in zip(messages, ends, strict=True) if end is True]:
             await self._queue.delete(done)
+        if error := next((end for end in ends if isinstance(end, BaseException)), None):
+            raise error
         return len(messages)
 
     async def _is_done(self, message: Waiting) -> bool:
         try:
-            await record_ses(self._reports, self._event_in(message.body), self._clock)
+            event = self._event_in(message.body)
+            await record_ses(self._reports, event, self._clock, by_address=bool(self._topics))
         except EventRefused as error:
             log.warning("queue_message_refused", message_id=message.message_id, code=error.code, reason=str(error))
             return False

@@ -1,6 +1,7 @@
 """Webhooks: what a provider posts is believed or refused, and recorded before it is answered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.report import Report
@@ -9,7 +10,8 @@ from mailwright.events.fetch import Fetch
 from mailwright.events.reports import Received, Reports
 from mailwright.events.sendgrid import SendGridSignature
 from mailwright.events.sns import Kind, Sns
-from mailwright.events.trust import Malformed, NotConfigured
+from mailwright.events.trust import EventRefused, Malformed, NotConfigured, NotNow
+from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 
 RAW_DELIVERY_HEADER = "x-amz-sns-rawdelivery"
@@ -30,12 +32,25 @@ class Webhooks:
 
     async def from_sns(self, headers: Mapping[str, str], body: bytes) -> Received:
         """Raises an `EventRefused` and leaves nothing behind, unless SNS signed it for us."""
+        with _counted():
+            return await self._from_sns(headers, body)
+
+    async def from_sendgrid(self, headers: Mapping[str, str], body: bytes) -> Received:
+        with _counted():
+            return await self._from_sendgrid(headers, body)
+
+    async def close(self) -> None:
+        await self._fetch.close()
+
+    async def _from_sns(self, headers: Mapping[str, str], body: bytes) -> Received:
         if headers.get(RAW_DELIVERY_HEADER, "").strip().lower() == "true":
             raise Malformed("The event has no envelope and so no signature: switch raw message delivery off.")
         envelope = await self._sns.verified(body)
         match envelope.kind:
             case Kind.NOTIFICATION:
-                return await record_ses(self._reports, envelope.message, self._clock)
+                return await record_ses(
+                    self._reports, envelope.message, self._clock, by_address=self._sns.knows_topics
+                )
             case Kind.SUBSCRIPTION:
                 await self._sns.confirm(envelope)
                 log.info("sns_subscribed", topic=envelope.topic)
@@ -45,26 +60,32 @@ class Webhooks:
                 )
         return Received()
 
-    async def from_sendgrid(self, headers: Mapping[str, str], body: bytes) -> Received:
+    async def _from_sendgrid(self, headers: Mapping[str, str], body: bytes) -> Received:
         if self._signature is None:
             raise NotConfigured("Set SENDGRID_WEBHOOK_PUBLIC_KEY to the key that SendGrid shows for signed events.")
         self._signature.check(headers, body)
         told = sendgrid.read(body, self._clock.now())
         if told.left_out:
             log.warning("events_left_out", source=sendgrid.SOURCE, events=dict(told.left_out))
-        return await _record(self._reports, told.reports)
-
-    async def close(self) -> None:
-        await self._fetch.close()
+        return await _record(self._reports, told.reports, by_address=True)
 
 
-async def record_ses(reports: Reports, text: str, clock: Clock) -> Received:
-    """What an event of SES says, whichever way it came."""
+async def record_ses(reports: Reports, text: str, clock: Clock, *, by_address: bool) -> Received:
+    """What an event of SES says, whichever way it came. `by_address`: it came from a topic of ours."""
     told = ses.read(text, clock.now())
     if not told.is_known:
         log.info("event_without_meaning", source=ses.SOURCE, kind=told.kind[:40])
-    return await _record(reports, told.reports)
+    return await _record(reports, told.reports, by_address=by_address)
 
 
-async def _record(reports: Reports, told: Sequence[Report]) -> Received:
-    return await reports.receive(told) if told else Received()
+async def _record(reports: Reports, told: Sequence[Report], *, by_address: bool) -> Received:
+    return await reports.receive(told, by_address=by_address) if told else Received()
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    try:
+        yield
+    except (EventRefused, NotNow) as error:
+        metrics.WEBHOOKS_REFUSED.labels(error.code).inc()
+        raise

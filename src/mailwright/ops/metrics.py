@@ -38,3 +38,12 @@ OLDEST_DUE_AGE = Gauge(
 IN_DOUBT = Gauge("mailwright_in_doubt", "Messages that the provider may or may not have.", registry=REGISTRY)
 DEAD_LETTERS = Gauge("mailwright_dead_letters", "Messages that wait for an operator.", registry=REGISTRY)
 ACCEPTED = Counter("mailwright_accepted_total", "Messages accepted.", ["source"], registry=REGISTRY)
+REPORTS = Counter(
+    "mailwright_reports_total",
+    "Reports about mails that were new, by who told, of what, and what it means for the person.",
+    ["source", "type", "verdict"],
+    registry=REGISTRY,
+)
+WEBHOOKS_REFUSED = Counter(
+    "mailwright_webhooks_refused_total", "Webhooks that were not believed, by the reason.", ["code"], registry=REGISTRY
+)

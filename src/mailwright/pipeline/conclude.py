@@ -12,9 +12,20 @@ from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.claim import MOST_CLAIMS
 from mailwright.pipeline.validate import Objection
+from mailwright.providers.meanings import addresses_in
 from mailwright.providers.protocol import Sending
 
+# Refusals of who sends: of the envelope's sender, of the From, and of either by whoever gave us our rights.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
+FROM_REFUSED = frozenset(
+    {
+        "SMTP_SENDER_NOT_VERIFIED",
+        "SES_SENDER_NOT_VERIFIED",
+        "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED",
+        "SENDGRID_SENDER_REFUSED",
+    }
+)
+NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 
 @dataclass(slots=True)
@@ -72,9 +83,23 @@ def concluded(
 
 def fair(ready: Ready, result: SendResult) -> SendResult:
     """A sender that the request chose and the server refuses is that message's fault, not the installation's."""
+    is_chosen = "from" in ready.claimed.payload
     if result.code == SENDER_REFUSED and not ready.outgoing.is_own_sender:
-        return replace(result, category=Category.PERMANENT)
+        return replace(result, category=Category.PERMANENT, blames_provider=False)
+    if result.code == "SMTP_SENDER_NOT_VERIFIED" and _names_readers_only(ready, result):
+        return replace(result, code="SMTP_MESSAGE_REJECTED", category=Category.PERMANENT, blames_provider=False)
+    if result.code in FROM_REFUSED and is_chosen:
+        return replace(result, category=Category.PERMANENT, blames_provider=False)
+    if result.code in NOT_ALLOWED and is_chosen:
+        # It may as well be that we may send nothing at all: that is mended while the mail is tried a few times more.
+        return replace(result, kind=ResultKind.RETRYABLE, category=Category.TRANSIENT, blames_provider=False)
     return result
+
+
+def _names_readers_only(ready: Ready, result: SendResult) -> bool:
+    """An account that may send to a few addresses only, and not to these."""
+    named = addresses_in(result.message or "")
+    return bool(named) and named <= {recipient.lower() for recipient in ready.outgoing.recipients}
 
 
 def refused(claimed: Claimed, objection: Objection, now: Instant) -> Settlement:

@@ -11,7 +11,7 @@ import orjson
 from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, SendResult
+from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.providers.http import Cut, Http
 from mailwright.providers.protocol import Probe, Quota
 from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
@@ -19,9 +19,10 @@ from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
 
-# smtp.bz does not document what it answers when the hour's or the tariff's quota is used up. A temporary refusal that
-# speaks of limits is taken for that: the message then waits for the next hour, and no attempt is counted.
-TEMPORARY = "SMTP_TEMPORARY_FAILURE"
+# smtp.bz does not document what it answers when the hour's or the tariff's quota is used up. Any refusal that speaks of
+# limits is taken for that, unless they are the mail's or the mailbox's: the message then waits for the next hour, and
+# no attempt is counted.
+OTHER_LIMITS = frozenset({"SMTP_MAILBOX_FULL", "SMTP_MESSAGE_TOO_LARGE", "SMTP_RECIPIENT_REJECTED"})
 USED_UP = "SMTPBZ_QUOTA_EXCEEDED"
 LIMITS = re.compile(r"\bquota|\blimit|лимит|квот|тариф", re.IGNORECASE)
 QUOTA_PAUSE: Instant = HOUR
@@ -64,10 +65,8 @@ class SmtpBz:
         self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
 
     async def send(self, message: Outgoing) -> SendResult:
-        result = await self._smtp.send(message)
-        if result.code == TEMPORARY and LIMITS.search(result.message or ""):
-            return replace(result, provider=self.name, code=USED_UP, category=Category.QUOTA, retry_after=QUOTA_PAUSE)
-        return replace(result, provider=self.name)
+        result = replace(await self._smtp.send(message), provider=self.name)
+        return _used_up(result) if _is_about_limits(result) else result
 
     async def quota(self) -> Quota | None:
         """None where it cannot be told; `check` says why."""
@@ -109,6 +108,23 @@ class SmtpBz:
             return _quota(orjson.loads(reply.body))
         except ValueError as error:
             return Probe(False, f"the quota is not known: the API's answer is not an account ({error})", UNKNOWN)
+
+
+def _is_about_limits(result: SendResult) -> bool:
+    is_refusal = result.kind in (ResultKind.RETRYABLE, ResultKind.FAILED) and result.original_code is not None
+    return is_refusal and result.code not in OTHER_LIMITS and LIMITS.search(result.message or "") is not None
+
+
+def _used_up(result: SendResult) -> SendResult:
+    return replace(
+        result,
+        kind=ResultKind.RETRYABLE,
+        code=USED_UP,
+        category=Category.QUOTA,
+        retry_after=max(QUOTA_PAUSE, result.retry_after or 0),
+        blames_provider=False,
+        bounce=None,
+    )
 
 
 FIELDS = ("quota", "tarif_quota", "hsent", "hlimit", "dsent", "dlimit")

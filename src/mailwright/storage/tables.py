@@ -466,7 +466,6 @@ queue_entries = Table(
     Column("recipients", Integer, nullable=False),  # how many became messages
     Column("walked_to", Text, nullable=False),  # the last address that the walk has met
     Column("walk_ended_at", Moment),
-    Column("leased_until", Moment, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("completed_at", Moment),
     Index("ix_queue_entries_open", "tenant_id", "id", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),

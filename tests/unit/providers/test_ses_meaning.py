@@ -21,6 +21,9 @@ TOO_FAST = "Maximum sending rate exceeded."
 TOO_MANY = "Daily message quota exceeded."
 UNVERIFIED = "Email address is not verified. The following identities failed the check in region EU-WEST-1: "
 
+NO_RIGHT = "not authorized to perform ses:SendEmail on resource arn:aws:ses:eu-west-1:1:identity/example.com"
+MAYBE_TAKEN = {"SES_SERVICE_UNAVAILABLE", "SES_TIMEOUT", "SES_UNKNOWN_ANSWER"}
+
 NAMED = [
     # this mail
     (
@@ -37,6 +40,9 @@ NAMED = [
     ("SerializationException", 400, "not JSON", "SES_BAD_REQUEST", PERMANENT),
     ("RequestEntityTooLargeException", 413, "too large", "SES_MESSAGE_TOO_LARGE", PERMANENT),
     # the account and its settings
+    ("MessageRejected", 400, "Sending suspended for this account.", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("MessageRejected", 400, "Sending paused for this account.", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
+    ("AccessDeniedException", 403, NO_RIGHT, "SES_SENDER_NOT_ALLOWED", CONFIGURATION),
     ("MessageRejected", 400, UNVERIFIED + SENDER, "SES_SENDER_NOT_VERIFIED", CONFIGURATION),
     ("MailFromDomainNotVerifiedException", 400, "no", "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", CONFIGURATION),
     ("MailFromDomainNotVerified", 400, "no", "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", CONFIGURATION),
@@ -101,6 +107,7 @@ async def test_an_error_means_what_the_table_says(
         result = await ses.send(a_mail())
         assert (result.code, result.category, result.kind) == (code, category, KINDS[category])
         assert (result.provider, result.original_code) == ("ses", name)
+        assert result.not_taken is (code not in MAYBE_TAKEN)
         assert result.message
         assert len(stand_in.requests) == 1
 
@@ -124,6 +131,7 @@ NAMELESS = [
     (Answer(429), "SES_THROTTLING", QUOTA, RETRYABLE),
     (Answer(500), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
     (Answer(500, b"<html>oh</html>"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
+    (Answer(520), "SES_UNKNOWN_ANSWER", TRANSIENT, IN_DOUBT),
     (Answer(502), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
     (refusal("ServiceUnavailable", 502, "gateway"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
     (Answer(503, b"busy"), "SES_NO_ANSWER", TIMEOUT, IN_DOUBT),
@@ -151,6 +159,7 @@ async def test_an_answer_without_a_name_means_what_its_status_says(
         stand_in.answer(answer, times=1)
         result = await ses.send(a_mail())
         assert (result.code, result.category, result.kind) == (code, category, kind)
+        assert result.not_taken is (kind is not IN_DOUBT and code not in MAYBE_TAKEN)
         assert len(stand_in.requests) == 1
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailwright.domain.clock import HOUR
+from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.domain.results import Category, ResultKind
 from mailwright.providers.smtp.meaning import MEANINGS, UNKNOWN
 from tests.standins.smtp_sink import SmtpSink, Step
@@ -25,7 +25,13 @@ ANSWERS = [
     (EHLO, "421 too busy", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
     (EHLO, "451 later", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
     (EHLO, "550 5.7.1 bad name", "SMTP_ACCESS_REFUSED", CONFIGURATION, FAILED),
+    (GREETING, "421 too many connections from your address", "SMTP_THROTTLED", QUOTA, RETRYABLE),
     # the sender
+    (MAIL, "421 Maximum rate exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (MAIL, "421 too many messages per session", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (MAIL, "451 Rate limit exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (MAIL, "452 4.3.1 throttled", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (MAIL, "451 you have reached your daily limit", "SMTP_DAILY_QUOTA_EXCEEDED", QUOTA, RETRYABLE),
     (MAIL, "421 4.4.2 closing", "SMTP_SERVICE_UNAVAILABLE", TRANSIENT, RETRYABLE),
     (MAIL, "451 4.3.0 later", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
     (MAIL, "452 4.3.1 disk full", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
@@ -47,6 +53,16 @@ ANSWERS = [
     (RCPT, "452 4.2.2 over quota", "SMTP_MAILBOX_FULL", TRANSIENT, RETRYABLE),
     (RCPT, "450 4.7.1 rate limit exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
     (RCPT, "450 4.7.1 you separate too much", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "450 4.2.1 this user gets mail at a rate that is too high", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "452 mailbox is over its quota", "SMTP_MAILBOX_FULL", TRANSIENT, RETRYABLE),
+    (RCPT, "452 4.5.3 too many recipients", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "450 message size limit for now", "SMTP_TEMPORARY_FAILURE", TRANSIENT, RETRYABLE),
+    (RCPT, "550 Hourly limit exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
+    (RCPT, "550 5.2.1 this user has a daily limit", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
+    (RCPT, "554 5.7.1 <a@b.example>: Relay access denied", "SMTP_RELAY_DENIED", CONFIGURATION, FAILED),
+    (RCPT, "550 5.7.54 unable to relay recipient", "SMTP_RELAY_DENIED", CONFIGURATION, FAILED),
+    (RCPT, "550 relaying denied", "SMTP_RELAY_DENIED", CONFIGURATION, FAILED),
+    (RCPT, "550 5.7.1 your relay is on a list", "SMTP_POLICY_REJECTED", PERMANENT, FAILED),
     (RCPT, "530 5.7.0 log in first", "SMTP_AUTH_FAILED", CONFIGURATION, FAILED),
     (RCPT, "550 5.1.1 user unknown", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
     (RCPT, "550 5.1.2 bad domain", "SMTP_RECIPIENT_REJECTED", PERMANENT, FAILED),
@@ -77,6 +93,13 @@ ANSWERS = [
     (DOT, "452 4.2.2 full", "SMTP_MAILBOX_FULL", TRANSIENT, RETRYABLE),
     (DOT, "454 Throttling failure: Maximum sending rate exceeded", "SMTP_THROTTLED", QUOTA, RETRYABLE),
     (DOT, "454 Throttling failure: Daily message quota exceeded", "SMTP_DAILY_QUOTA_EXCEEDED", QUOTA, RETRYABLE),
+    (DOT, "550 5.4.5 Daily user sending quota exceeded", "SMTP_DAILY_QUOTA_EXCEEDED", QUOTA, RETRYABLE),
+    (DOT, "550 daily sending limit reached", "SMTP_DAILY_QUOTA_EXCEEDED", QUOTA, RETRYABLE),
+    (DOT, "554 Sending paused for this account.", "SMTP_SENDING_PAUSED", CONFIGURATION, FAILED),
+    (DOT, "554 Message rejected: Sending suspended for this account", "SMTP_SENDING_PAUSED", CONFIGURATION, FAILED),
+    (DOT, "554 Email address is not verified. us@example.com", "SMTP_SENDER_NOT_VERIFIED", CONFIGURATION, FAILED),
+    (DOT, "554 not authorized to perform ses:SendRawEmail", "SMTP_SENDER_NOT_ALLOWED", CONFIGURATION, FAILED),
+    (DOT, "354 what?", "SMTP_UNKNOWN_REPLY", TRANSIENT, RETRYABLE),
     (DOT, "550 5.2.2 full", "SMTP_MAILBOX_FULL", PERMANENT, FAILED),
     (DOT, "552 5.3.4 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
     (DOT, "552 too big", "SMTP_MESSAGE_TOO_LARGE", PERMANENT, FAILED),
@@ -105,6 +128,7 @@ async def test_an_answer_means_what_the_table_says(
         assert result.original_code
         assert reply.startswith(result.original_code)
         assert not sink.messages
+        assert result.not_taken is not (step is DOT and code == UNKNOWN.code)
 
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT, "the next message is not blocked"
         assert not sink.violations
@@ -128,6 +152,10 @@ async def test_a_daily_quota_is_asked_again_after_hours() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         sink.answer(Step.DOT, "454 Throttling failure: Daily message quota exceeded")
         assert (await smtp.send(a_mail())).retry_after == 4 * HOUR
+        sink.answer(Step.DOT, "550 5.4.5 Daily user sending quota exceeded")
+        assert (await smtp.send(a_mail())).retry_after == 4 * HOUR
+        sink.answer(Step.RCPT, "550 Hourly limit exceeded")
+        assert (await smtp.send(a_mail())).retry_after == 15 * MINUTE
 
 
 @pytest.mark.parametrize(

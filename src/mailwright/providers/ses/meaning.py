@@ -43,7 +43,11 @@ def row(names: str, meaning: Meaning, text: str = "") -> Row:
 
 
 NOT_FOR_US = Category.CONFIGURATION
+# About who sends, which may be somebody whom a request chose.
 UNVERIFIED_SENDER = "SES_SENDER_NOT_VERIFIED"
+UNVERIFIED_MAIL_FROM = "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED"
+SENDER_NOT_ALLOWED = "SES_SENDER_NOT_ALLOWED"
+SENDING_PAUSED = failed("SES_ACCOUNT_SENDING_PAUSED", NOT_FOR_US)
 ACCESS_DENIED = failed("SES_ACCESS_DENIED", NOT_FOR_US)
 KEYS_EXPIRED = failed("SES_KEYS_EXPIRED", NOT_FOR_US)
 
@@ -70,14 +74,16 @@ MEANINGS = (
     row("MaxSendRateExceeded*", retried("SES_MAX_SEND_RATE_EXCEEDED", Category.QUOTA)),
     row("LimitExceeded*", retried("SES_LIMIT_EXCEEDED", Category.QUOTA, after=LIMIT_PAUSE)),
     row(LIMITS, retried("SES_THROTTLING", Category.QUOTA)),
+    row("MessageRejected*", SENDING_PAUSED, text=r"\bsending (is |was |has been )?(paused|suspended|disabled)"),
     row("MessageRejected*", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=r"not verified"),
     row("MessageRejected*", failed("SES_MESSAGE_REJECTED")),
-    row("MailFromDomainNotVerified*", failed("SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", NOT_FOR_US)),
+    row("MailFromDomainNotVerified*", failed(UNVERIFIED_MAIL_FROM, NOT_FOR_US)),
     row(NO_CONFIGURATION_SET, failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", NOT_FOR_US)),
-    row(PAUSED, failed("SES_ACCOUNT_SENDING_PAUSED", NOT_FOR_US)),
+    row(PAUSED, SENDING_PAUSED),
     row(BAD_REQUEST, failed("SES_BAD_REQUEST")),
     row("RequestEntityTooLarge*", failed("SES_MESSAGE_TOO_LARGE")),
     row(STALE, KEYS_EXPIRED),
+    row("AccessDenied*, NotAuthorized*", failed(SENDER_NOT_ALLOWED, NOT_FOR_US), text=r":identity/"),
     row(DENIED, ACCESS_DENIED),
     row("UnknownOperation*", failed("SES_WRONG_ADDRESS", NOT_FOR_US)),
     row(DOWN, unclear("SES_SERVICE_UNAVAILABLE")),
@@ -118,7 +124,7 @@ TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
 TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 
 # Only these make it worth while to look for other keys.
-ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code})
+ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 
 def answered(reply: Reply, message: Outgoing) -> SendResult:

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from fnmatch import translate
 
 from mailwright.domain.bounce import bounce_kind
-from mailwright.domain.clock import HOUR, Instant
+from mailwright.domain.clock import HOUR, MINUTE, Instant
 from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.providers.meanings import Meaning, Vocabulary
 from mailwright.providers.smtp.phases import Phase
@@ -14,8 +14,14 @@ from mailwright.providers.smtp.replies import Reply
 
 PROVIDER = "smtp"
 
+# About who sends, which may be somebody whom a request chose.
+SENDER_REFUSED = "SMTP_SENDER_REFUSED"
+UNVERIFIED_SENDER = "SMTP_SENDER_NOT_VERIFIED"
+SENDER_NOT_ALLOWED = "SMTP_SENDER_NOT_ALLOWED"
+
 # A daily quota opens again at a time that nobody tells us; asking a few times a day finds it.
 DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
+HOURLY_QUOTA_PAUSE: Instant = 15 * MINUTE
 
 
 class Ending(Enum):
@@ -28,7 +34,7 @@ class Ending(Enum):
 
 
 _words = Vocabulary(PROVIDER)
-failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
+failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +59,39 @@ CONTENT = (Phase.DATA, Phase.DOT)
 TRANSACTION = (*ENVELOPE, *CONTENT)
 
 DAILY = r"\bdaily\b.*\b(quota|limit)|\b(quota|limit)\b.*\b(daily|per day|24 hours)\b"
-TOO_FAST = r"throttl|\brate\b|\bquota\b|too many"
+TOO_FAST = r"throttl|\brate\b|rate-?limit|\bquota\b|(?<!size )\blimit(s|ed)?\b|too many (?!recipients)"
+HOURLY = r"\bhourly\b|\bper hour\b|\brate.?limit|throttl|\bsending (rate|limit|quota)"
+FULL = r"\b(mailbox|inbox|user|recipient)\b.*\b(full|quota|storage)\b|\bover ?quota\b"
 BLOCKED = r"spam|block|black ?list|deny ?list|policy|reputation|\bspf\b|\bdkim\b|\bdmarc\b|relay"
+NO_RELAY = r"\brelay\w*\b.*\b(denied|prohibited|not (permitted|allowed))|\bto relay\b|\bnot relay\b"
+# How SES and others like it say over SMTP what their API has names for.
+PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour account (is|was|has been) suspended"
+UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
+UNAUTHORIZED = r"\bnot authorized to perform\b"
 
 NOT_FOR_US = Category.CONFIGURATION
+DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE)
+# Everything but what is about the reader's own mailbox.
+NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
 
 # The first row that fits decides. SMTP_RECIPIENT_REJECTED says that the address is dead; every other code leaves the
 # address in peace.
 MEANINGS = (
     #   where        reply                         internal code, category, retry
     row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
+    row((Phase.RCPT, *CONTENT), "4?? -, 4?? 4.2.*", retried("SMTP_MAILBOX_FULL"), text=FULL),
+    row((Phase.RCPT, *CONTENT), "4?? 4.2.*", retried("SMTP_TEMPORARY_FAILURE")),
+    # too fast, too much
+    row(ANYWHERE, "4?? *", DAILY_QUOTA, text=DAILY),
+    row(ANYWHERE, "4?? *", retried("SMTP_THROTTLED", Category.QUOTA), text=TOO_FAST),
+    row(TRANSACTION, "5?? 5.4.5", DAILY_QUOTA),
+    row(TRANSACTION, NOT_THE_MAILBOX, DAILY_QUOTA, text=DAILY),
     row(
-        ANYWHERE,
-        "454 *, 4?? 4.7.*",
-        retried("SMTP_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE),
-        text=DAILY,
+        TRANSACTION,
+        NOT_THE_MAILBOX,
+        retried("SMTP_THROTTLED", Category.QUOTA, after=HOURLY_QUOTA_PAUSE),
+        text=HOURLY,
     ),
-    row(ANYWHERE, "454 *, 4?? 4.7.*", retried("SMTP_THROTTLED", Category.QUOTA), text=TOO_FAST),
     row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
     # before a mail is mentioned: the server's state or our settings
     row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
@@ -78,14 +100,18 @@ MEANINGS = (
     row((Phase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
     # the envelope
     row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", NOT_FOR_US), text=PAUSED),
+    row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=UNVERIFIED),
+    row(TRANSACTION, "5?? *", failed(SENDER_NOT_ALLOWED, NOT_FOR_US), text=UNAUTHORIZED),
     row(TRANSACTION, "5?? 5.3.4, 5?? 5.2.3", failed("SMTP_MESSAGE_TOO_LARGE")),
     row(MAIL, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
     row(MAIL, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
     row(MAIL, "503 *", retried("SMTP_OUT_OF_SEQUENCE", blame=True)),
-    row(MAIL, "5?? *", failed("SMTP_SENDER_REFUSED", NOT_FOR_US)),
+    row(MAIL, "5?? *", failed(SENDER_REFUSED, NOT_FOR_US)),
     row(MAIL, "4?? *", retried("SMTP_TEMPORARY_FAILURE", blame=True)),
     row(RCPT, "5?? 5.1.[1236], 5?? 5.1.10, 5?? 5.2.1, 5?? 5.4.4, 556 *", failed("SMTP_RECIPIENT_REJECTED")),
     row((Phase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
+    row(RCPT, "5?? 5.7.*, 55[0134] -", failed("SMTP_RELAY_DENIED", NOT_FOR_US), text=NO_RELAY),
     row((Phase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
     row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
     row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
@@ -97,6 +123,7 @@ MEANINGS = (
     row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
 )
 UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
+UNKNOWN_AFTER = unclear("SMTP_UNKNOWN_REPLY")  # the whole mail is there, and this is neither a yes nor a no
 # Refusals that are about the address, and not about us or this mail.
 ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
@@ -132,7 +159,8 @@ def refused(phase: Phase, reply: Reply) -> SendResult:
     for candidate in MEANINGS:
         if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
             return _with_bounce(candidate.meaning.result(text, status), reply)
-    return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
+    unknown = UNKNOWN_AFTER if phase is Phase.DOT else UNKNOWN
+    return unknown.result(f"unknown reply to {phase.name}: {status} {text}", status)
 
 
 def _with_bounce(result: SendResult, reply: Reply) -> SendResult:

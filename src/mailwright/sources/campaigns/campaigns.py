@@ -272,7 +272,6 @@ class Campaigns:
                 walked=0,
                 recipients=0,
                 walked_to="",
-                leased_until=0,
                 created_at=now,
             )
             .returning(queue_entries.c.id)

@@ -66,7 +66,6 @@ class Entry:
     recipients: int
     walked_to: str
     walk_ended_at: Instant | None
-    leased_until: Instant
     completed_at: Instant | None
 
 

@@ -153,7 +153,6 @@ def _create_campaigns() -> None:
         sa.Column("recipients", sa.Integer(), nullable=False),
         sa.Column("walked_to", sa.Text(), nullable=False),
         sa.Column("walk_ended_at", sa.BigInteger(), nullable=True),
-        sa.Column("leased_until", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("completed_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_queue_entries")),
