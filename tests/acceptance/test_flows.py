@@ -64,7 +64,7 @@ async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, cloc
     assert [(event.type, event.at, event.metadata) for event in record.events] == [
         (E.RECEIVED, start, {"attempt": 1}),
         (E.VALIDATED, start, {"attempt": 1}),
-        (E.SENT_ATTEMPT, start, {"attempt": 1}),
+        (E.SENT_ATTEMPT, start, {"attempt": 1, "provider": "smtp"}),
         (
             E.SENT,
             start + 1_200,
@@ -444,18 +444,26 @@ async def test_the_first_failure_is_the_one_that_is_told(bench: Bench, sink: Smt
 
 
 @pytest.mark.promise("circuit-configuration")
-async def test_a_sender_that_one_request_chose_and_the_server_refuses_holds_nobody_else(
-    bench: Bench, sink: SmtpSink
+@pytest.mark.parametrize(
+    ("step", "reply", "code", "status"),
+    [
+        (Step.MAIL, "553 5.7.1 this sender is not yours", "SMTP_SENDER_REFUSED", Status.FAILED),
+        (Step.DOT, "554 Email address is not verified: me@evil.example", "SMTP_SENDER_NOT_VERIFIED", Status.FAILED),
+        (Step.DOT, "554 Email address is not verified: bob@example.com", "SMTP_MESSAGE_REJECTED", Status.FAILED),
+        (Step.DOT, "554 not authorized to perform this", "SMTP_SENDER_NOT_ALLOWED", Status.RETRY_SCHEDULED),
+    ],
+)
+async def test_a_sender_that_requests_chose_and_the_server_refuses_holds_nobody_else(
+    bench: Bench, sink: SmtpSink, step: Step, reply: str, code: str, status: Status
 ) -> None:
-    theirs = a_message(
-        payload={"to": "bob@example.com", "from": "me@evil.example", "subject": "Hi", "html": "<p>Hi</p>"}
-    )
-    theirs = replace(theirs, to_email="bob@example.com")
-    await bench.accept(theirs)
-    sink.answer(Step.MAIL, "553 5.7.1 this sender is not yours", times=1)
+    content = {"to": "bob@example.com", "from": "me@evil.example", "subject": "Hi", "html": "<p>Hi</p>"}
+    theirs = [replace(a_message(payload=content), to_email="bob@example.com") for _ in range(8)]
+    await bench.accept(*theirs)
+    sink.answer(step, reply, times=8)  # more than open a circuit
     await bench.drain()
-    assert (await bench.story(theirs.outbox_id)).summary.error_code == "SMTP_SENDER_REFUSED"
-    assert (await bench.story(theirs.outbox_id)).summary.status == Status.FAILED
+    for message in theirs:
+        found = (await bench.story(message.outbox_id)).summary
+        assert (found.error_code, found.status) == (code, status)
     ours = a_message()
     await bench.accept(ours)
     await bench.drain()

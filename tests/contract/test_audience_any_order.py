@@ -25,6 +25,7 @@ from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, an_inta
 from tests.engines import PostgresServer
 
 READERS = 3
+MAILS = 4
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Told:
     """A report before it is known to which of the two equal worlds it is told."""
 
     reader: int
+    mail: int  # of the reader's own
     type: EventType
     verdict: Verdict
     day: int
@@ -51,8 +53,9 @@ KINDS = [
 ]
 
 A_REPORT = st.builds(
-    lambda reader, kind, day, by, copies: Told(reader, *kind, day, by, copies),
+    lambda reader, mail, kind, day, by, copies: Told(reader, mail, *kind, day, by, copies),
     st.integers(0, READERS - 1),
+    st.integers(0, MAILS - 1),
     st.sampled_from(KINDS),
     st.integers(0, 60),
     st.sampled_from(["outbox id", "provider id", "address"]),
@@ -61,13 +64,14 @@ A_REPORT = st.builds(
 
 
 class World:
-    """Some readers, each with a mail: sent, in doubt, or without an answer yet."""
+    """Some readers, each with a mail that was sent, is in doubt, or without an answer yet, and with more that were sent."""
 
     def __init__(self, database: Database, name: str) -> None:
         self.database = database
         self.name = name
         self.clock = ManualClock()
         self.mails: list[NewMessage] = []
+        self.more: list[list[NewMessage]] = []
 
     async def begin(self) -> None:
         self.mails = [a_message(to=f"{self.name}-{n}@example.com") for n in range(READERS)]
@@ -80,9 +84,13 @@ class World:
         doubted = replace(UNKNOWN, provider="ses")
         now = self.clock.now()
         await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
+        self.more = [[a_message(to=mail.to_email) for _ in range(MAILS - 1)] for mail in self.mails]
+        await an_intake(self.database, self.clock).accept([mail for mails in self.more for mail in mails])
 
     def report(self, told: Told, number: int) -> Report:
-        mail = self.mails[told.reader]
+        # The others are named by our id only: they were not handed to anybody.
+        mail = [self.mails[told.reader], *self.more[told.reader]][told.mail]
+        by = "outbox id" if told.mail else told.by
         return Report(
             key=f"{self.name}-{number}",
             source="ses",
@@ -90,8 +98,8 @@ class World:
             # No two at the same moment: which of those is the later one, nobody can say.
             at=self.clock.now() + told.day * DAY + number,
             recipient=mail.to_email,
-            outbox_id=mail.outbox_id if told.by == "outbox id" else None,
-            provider_message_id=f"{self.name}-id-{told.reader}" if told.by == "provider id" else None,
+            outbox_id=mail.outbox_id if by == "outbox id" else None,
+            provider_message_id=f"{self.name}-id-{told.reader}" if by == "provider id" else None,
             verdict=told.verdict,
             bounce_type=f"type {number}",
         )
@@ -134,10 +142,11 @@ async def tell(database: Database, told: list[Told], order: random.Random, numbe
     for world in (in_order, in_any):
         await world.begin()
     by_time = sorted((in_order.report(one, n) for n, one in enumerate(told)), key=lambda report: report.at)
-    first = [await Reports(database, in_order.clock).receive([report]) for report in by_time]
+    first = [await Reports(database, in_order.clock).receive([report], by_address=True) for report in by_time]
     door = Reports(database, in_any.clock)
     reports = [in_any.report(one, n) for n, one in enumerate(told)]
-    answers = [await door.receive(call) for call in shuffled(reports, [one.copies for one in told], order)]
+    calls = shuffled(reports, [one.copies for one in told], order)
+    answers = [await door.receive(call, by_address=True) for call in calls]
     assert sum(answer.new for answer in answers) == sum(answer.new for answer in first)
     assert sum(map(_all, answers)) == sum(one.copies for one in told)
     assert await in_order.end() == await in_any.end()

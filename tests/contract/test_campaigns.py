@@ -107,7 +107,7 @@ async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk:
     with pytest.raises(Refused) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     codes = {problem.code for problem in refused.value.problems}
-    assert {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "NO_UNSUBSCRIBE_LINK", "MISSING_VARIABLE"} <= codes
+    assert {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "MISSING_VARIABLE"} <= codes
     assert await desk.status(campaign_id) == "DRAFT"
     assert await deliveries_of(desk.database) == []
 

@@ -9,8 +9,10 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, Delivered, Settlement
+from mailwright.domain.report import Report, Verdict
 from mailwright.domain.results import Category
-from mailwright.domain.states import OnDoubt, Priority, Status
+from mailwright.domain.states import EventType, OnDoubt, Priority, Status
+from mailwright.events.reports import Reports
 from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.explain import FURTHEST_PLACE, Explanation, State, duration, explain
@@ -73,6 +75,29 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
     answer = await asked.answer()
     assert answer.state is State.SENT
     assert answer.sentence == "It is not waiting: it was sent by smtp at 08:00:00 UTC (3 minutes ago)."
+
+
+@pytest.mark.promise("explain-final")
+@pytest.mark.parametrize(
+    ("verdict", "told", "is_final"),
+    [
+        (Verdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
+        (Verdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
+        (Verdict.SOFT_BOUNCE, "and bounced for now.", False),
+        (Verdict.NOTHING, "at 08:00:00 UTC (just now).", False),
+    ],
+)
+async def test_a_sent_message_that_came_back_says_so_and_what_follows(
+    asked: Asked, verdict: Verdict, told: str, is_final: bool
+) -> None:
+    await asked.accept(to="ada@example.com")
+    await asked.deliver()
+    report = Report("1", "ses", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
+    await Reports(asked.database, asked.clock).receive([replace(report, verdict=verdict)])
+    answer = await asked.answer()
+    assert (answer.state, answer.reason) == (State.SENT, None if verdict is Verdict.NOTHING else verdict)
+    assert answer.sentence.endswith(told)
+    assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
 
 
 @pytest.mark.promise("explain-final")

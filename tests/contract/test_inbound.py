@@ -21,6 +21,7 @@ from mailwright.events.reports import Reports
 from mailwright.events.sendgrid import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
 from mailwright.events.webhooks import Webhooks
+from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.doubt import Doubts
 from mailwright.providers.http import Cut, Http, Reply
 from mailwright.storage.database import Database
@@ -265,6 +266,37 @@ async def test_only_a_post_is_taken(api: Api) -> None:
         assert (await api.anonymous.get(route)).status_code == 405
 
 
+@pytest.mark.promise("sns-strangers")
+async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
+    """Any customer of Amazon can have a message signed. Without named topics it must name a mail of ours."""
+    database, fetch = api.parts.database, Fetch()
+    sns = Sns(clock, KeptCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
+    object.__setattr__(api.parts, "webhooks", Webhooks(Reports(database, clock), clock, sns, None, fetch))
+    outbox_id = await a_sent_mail(api, clock, "ses")
+    clock.advance(1_000)
+    for name in ("Bounce", "Complaint"):
+        event = ses_event(name, ADA, at=SIGNER.now, message_id="of a stranger")
+        with capture_logs() as lines:
+            assert counted(await from_ses(api, event, TopicArn=FOREIGN_TOPIC)) == (200, 0, 0, 1)
+        assert [line["event"] for line in lines if line["event"] != "sns_topics_not_set"] == ["report_without_mail"]
+        assert ADA not in str(lines)
+    eve = ses_event("Bounce", "eve@example.com", at=SIGNER.now, outbox_id=outbox_id)
+    assert counted(await from_ses(api, eve, TopicArn=FOREIGN_TOPIC)) == (200, 1, 0, 0)
+    assert [(await standing(api, email))[1] for email in (ADA, "eve@example.com")] == [[], []]
+    ours = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
+    assert counted(await from_ses(api, ours)) == (200, 1, 0, 0)
+    assert await standing(api) == ("bounced", [("*", "bounce")])
+
+
+@pytest.mark.promise("reports-measured")
+async def test_what_is_refused_is_counted_by_its_reason(api: Api) -> None:
+    labels = {"code": "EVENT_FOREIGN"}
+    before = REGISTRY.get_sample_value("mailwright_webhooks_refused_total", labels) or 0
+    answer = await from_ses(api, ses_event("Bounce", ADA), TopicArn=FOREIGN_TOPIC)
+    assert answer.status_code == 403
+    assert REGISTRY.get_sample_value("mailwright_webhooks_refused_total", labels) == before + 1
+
+
 # Subscriptions.
 
 
@@ -372,7 +404,9 @@ async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: M
 @pytest.mark.promise("inbound-refused")
 async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: ManualClock) -> None:
     headers, body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000)
-    late, late_body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000 - 3600)
+    late, late_body = SENDGRID.signed_events(
+        [a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000 - 26 * 3600
+    )
     not_a_list, nothing = SENDGRID.signed_events([], timestamp=clock.now() // 1000)
     before = await traces(api.parts.database)
     for sent_headers, sent_body, code in (

@@ -17,8 +17,10 @@ from structlog.testing import capture_logs
 from mailwright.app.inbound import attend, verify_inbound
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.events.bounces import read
 from mailwright.events.bounces.boxes import open_box
-from mailwright.events.letters import LetterBox, Letters
+from mailwright.events.bounces.imap import ImapBox, ImapSettings
+from mailwright.events.letters import MOST_TRIES, LetterBox, Letters, reports_of
 from mailwright.events.reports import Reports
 from mailwright.events.sqs import Queue, QueuedEvents
 from mailwright.outbox.claim import Claims
@@ -39,10 +41,12 @@ from tests.builders import (
     story_of,
 )
 from tests.conftest import Engine
+from tests.standins.imap import PASSWORD, USER, ImapServer
 from tests.standins.sns import FOREIGN_TOPIC, TOPIC, Signer, ses_event
 from tests.standins.sqs import ACCESS_KEY, REGION, SECRET_KEY, SqsStandIn
 
 ADA = "ada@example.com"
+POISON = "poison@example.com"
 SIGNER = Signer(ManualClock().now())
 
 
@@ -66,7 +70,7 @@ async def standing(database: Database, email: str = ADA) -> tuple[str | None, li
 class NoDatabase(Reports):
     """The database is away."""
 
-    async def receive(self, reports: Any) -> Any:
+    async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
         raise NotDurable
 
 
@@ -149,6 +153,32 @@ async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(
     assert steps(await story_of(polled.database, outbox_id)).count("delivered") == 1
 
 
+@pytest.mark.promise("queue-durable")
+async def test_many_large_events_are_taken_together(polled: Polled) -> None:
+    outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
+    for number in range(10):
+        event = ses_event("Open", ADA, outbox_id=outbox_id)
+        event["open"].update(timestamp=f"2027-01-15T07:00:{number:02}Z", headers="x" * 85_000)
+        polled.sqs.put(json.dumps(event))
+    assert await polled.events().take() == 10
+    assert polled.sqs.bodies == []
+    assert steps(await story_of(polled.database, outbox_id)).count("open") == 10
+
+
+@pytest.mark.promise("queue-topics")
+@pytest.mark.parametrize(("topics", "scopes"), [((), []), ((TOPIC,), ["*"])], ids=["no topics", "named topics"])
+async def test_an_address_alone_counts_only_where_topics_are_named(
+    polled: Polled, topics: tuple[str, ...], scopes: list[str]
+) -> None:
+    await a_sent_mail(polled.database, polled.clock, "ses")
+    polled.clock.advance(1_000)
+    event = ses_event("Bounce", ADA, at=SIGNER.now, message_id="of somebody else")
+    polled.sqs.put(json.dumps(event))
+    await polled.events(topics=topics).take()
+    assert polled.sqs.bodies == []
+    assert (await standing(polled.database))[1] == scopes
+
+
 # A mailbox.
 
 
@@ -228,14 +258,40 @@ async def test_a_complaint_by_mail_is_one_if_it_says_so(
 
 
 @pytest.mark.promise("bounce-mail-without-id")
-async def test_a_letter_without_our_id_is_believed_less(database: Database, clock: ManualClock) -> None:
+async def test_a_letter_without_our_id_changes_nobody(database: Database, clock: ManualClock) -> None:
     """Anyone can write to the bounce address, and only who had the mail knows its id."""
-    await a_sent_mail(database, clock)
+    outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
     letters = Letters(Reports(database, clock), clock)
-    await letters.answer(a_bounce_mail(None))
-    assert (await standing(database))[1] == []
-    await letters.answer(a_complaint_mail(None))
-    assert await standing(database) == ("unsubscribed", ["general"])
+    forged = [a_bounce_mail(None, status) for status in ("5.1.1", "5.2.2", "4.2.2", "4.2.1")]
+    forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
+    with capture_logs() as lines:
+        for mail in forged:
+            answered = await letters.answer(mail)
+            assert [report.verdict for report in answered.reports] == ["nothing"]
+            assert (answered.received.new, answered.received.unknown) == (0, 1)
+    assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
+    assert await standing(database) == ("active", [])
+    assert [len(steps(await story_of(database, each))) for each in outbox_ids] == [4] * 4
+
+
+@pytest.mark.promise("bounce-mail")
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        ("Fri, 15 Jan 2027 07:59:00 +0000", -60),
+        ("Fri, 15 Jan 2027 09:59:00 +0200", -60),
+        ("Sat, 16 Jan 2027 08:00:00 +0000", 0),
+        ("yesterday", 0),
+        ("Fri, 15 Jan 99999 08:00:00 +0000", 0),
+        (None, 0),
+    ],
+)
+async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int) -> None:
+    now = ManualClock(1_800_000_000_000).now()
+    mail = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
+    mail = mail if date is None else f"Date: {date}\r\n".encode() + mail
+    [report] = reports_of(read(mail), now)
+    assert report.at == now + seconds * 1000
 
 
 @pytest.mark.promise("bounce-mailbox")
@@ -261,10 +317,10 @@ async def test_a_maildir_is_emptied_once_what_it_says_is_on_disk(
 class Picky(Reports):
     """One of its reports cannot be recorded, for a reason that nobody thought of."""
 
-    async def receive(self, reports: Any) -> Any:
-        if any(report.recipient == "poison@example.com" for report in reports):
+    async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
+        if any(report.recipient == POISON for report in reports):
             raise RuntimeError("a bug")
-        return await super().receive(reports)
+        return await super().receive(reports, by_address=by_address)
 
 
 @pytest.mark.promise("queue-poison")
@@ -274,9 +330,9 @@ async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_
     reports = Picky(database, clock)
     for name in ("new", "cur", "tmp"):
         (tmp_path / name).mkdir()
-    (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail(outbox_id, email="poison@example.com"))
+    (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail(outbox_id, email=POISON))
     (tmp_path / "new" / "2.good").write_bytes(a_bounce_mail(outbox_id))
-    polled.sqs.put(json.dumps(ses_event("Bounce", "poison@example.com", message_id="0100-1")))
+    polled.sqs.put(json.dumps(ses_event("Bounce", POISON, message_id="0100-1")))
     polled.sqs.put(json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id)))
     with capture_logs() as lines:
         assert await LetterBox(open_box(f"maildir:{tmp_path}"), Letters(reports, clock)).take() == 1
@@ -284,6 +340,37 @@ async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["1.poison"]
     assert len(polled.sqs.bodies) == 1
     assert [line["event"] for line in lines] == ["bounce_mail_failed", "queue_message_failed"]
+
+
+@pytest.mark.promise("bounce-mail-laid-aside")
+async def test_a_mail_that_fails_time_and_again_is_laid_aside(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many of them would otherwise fill every pass, and those behind them would never be read."""
+    outbox_id = await a_sent_mail(database, clock)
+    monkeypatch.setattr("mailwright.events.bounces.imap.MAX_MAILS", 1)
+    async with ImapServer(is_encrypted=False) as server:
+        poison = server.put(a_bounce_mail(outbox_id, email=POISON))
+        good = server.put(a_bounce_mail(outbox_id))
+        settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD, is_encrypted=False)
+        box = LetterBox(ImapBox(settings), Letters(Picky(database, clock), clock))
+        with capture_logs() as lines:
+            counts = [await box.take() for _ in range(MOST_TRIES + 2)]
+        assert counts == [0] * MOST_TRIES + [1, 0]
+        assert [server.flags(uid) for uid in (poison, good)] == [{"\\Flagged"}, {"\\Seen"}]
+    names = [line["event"] for line in lines]
+    assert names == ["bounce_mail_failed"] * MOST_TRIES + ["bounce_mail_laid_aside"]
+    assert await standing(database) == ("bounced", ["*"])
+
+
+@pytest.mark.promise("bounce-mail-laid-aside")
+async def test_a_maildir_keeps_what_was_laid_aside(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail("0190a000-0000-7000-8000-000000000000", email=POISON))
+    box = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(Picky(database, clock), clock))
+    for _ in range(MOST_TRIES):
+        assert await box.take() == 0
+    assert [file.name for file in (tmp_path / "cur").iterdir()] == ["1.poison:2,F"]
 
 
 # Looking again and again.

@@ -176,6 +176,22 @@ async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
         assert await status(api) == "unsubscribed"
 
 
+@pytest.mark.promise("unsubscribe-link")
+async def test_links_of_earlier_secrets_keep_working(database: Database, clock: ManualClock) -> None:
+    made = await kept_secret(database, UNSUBSCRIBE_SECRET)
+    pages = PublicPages("n" * 32, retired=(SECRET,))
+    async with an_api(database, clock, public_pages=pages) as api:
+        for secret, answer in ((made, 200), (SECRET, 200), ("n" * 32, 200), ("x" * 32, 400)):
+            link = f"/unsubscribe?token={UnsubscribeTokens(secret).make(JANE)}"
+            assert (await api.anonymous.get(link)).status_code == answer
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_links_of_a_secret_that_is_no_longer_set_keep_working(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock, public_pages=PublicPages(retired=(SECRET,))) as api:
+        assert (await api.anonymous.get(leaving())).status_code == 200
+
+
 # One click.
 
 
@@ -204,6 +220,20 @@ async def test_one_click_acts_at_once_even_where_the_link_asks_first(careful: Ap
     answer = await careful.anonymous.post(leaving(), data=ONE_CLICK)
     assert answer.status_code == 200
     assert await status(careful) == "unsubscribed"
+
+
+@pytest.mark.promise("unsubscribe-languages")
+async def test_whoever_has_left_is_not_asked_again_in_another_language(careful: Api) -> None:
+    reader = careful.anonymous
+    asked = await reader.get(leaving())
+    left = await reader.post(link_on(asked, "unsubscribe"))
+    other = await reader.get(link_on(left, "unsubscribe"))
+    assert other.headers["content-language"] != left.headers["content-language"]
+    assert 'action="resubscribe?' in other.text
+    assert 'action="unsubscribe?' not in other.text
+    back = await reader.post(link_on(other, "resubscribe"))
+    assert back.status_code == 200
+    assert 'action="unsubscribe?' in (await reader.get(leaving())).text
 
 
 # What must not act.
@@ -644,6 +674,23 @@ async def test_mails_of_one_template_on_two_lists_each_name_their_own(bench: Ben
         body = parsed.get_body(("html",))
         assert body is not None
         assert TOKENS.make(JANE, list_key) in body.get_content()
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_an_attribute_replaces_neither_the_link_nor_the_address(bench: Bench, sink: SmtpSink) -> None:
+    html = "<p>{{ email }} {{ unsubscribe_url }} {{ name }} {{ plan }}</p>"
+    template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="News", html=html, text=None)
+    variables = {"unsubscribe_url": "https://elsewhere.example", "email": "x@example.net", "name": "Jo", "plan": "free"}
+    content = {"to": JANE, "variables": variables}
+    await bench.accept(a_newsletter(to=JANE, list_key="weekly", template_key=template.key, payload=content))
+    await bench.drain()
+    body = email.message_from_bytes(sink.messages[0].content, policy=SMTP).get_body(("html",))
+    assert body is not None
+    told = body.get_content()
+    assert TOKENS.make(JANE, "weekly") in told
+    assert f">{JANE} " in told
+    assert "elsewhere" not in told
+    assert "Jo free" in told
 
 
 @pytest.mark.promise("unsubscribe-headers")

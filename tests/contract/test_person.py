@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 
 from mailwright.audience import contacts, erasing, lists, personal, suppressions
 from mailwright.audience.erasing import MailUnderWay
-from mailwright.audience.standing import Standing
+from mailwright.audience.standing import Standing, apply, left
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.report import Report, Verdict
@@ -75,11 +75,14 @@ async def test_everything_that_is_known_is_shown(database: Database, clock: Manu
 async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
     database: Database, clock: ManualClock
 ) -> None:
-    await a_life(database, clock)
+    sent, _ = await a_life(database, clock)
     before = await audit(database)
-    report = Report("r-1", "ses", EventType.BOUNCED, clock.now(), ADA, verdict=Verdict.SOFT_BOUNCE)
+    words = {"diagnosticCode": f"552 5.2.2 <{ADA}>: mailbox full"}
+    report = Report(
+        "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, verdict=Verdict.SOFT_BOUNCE, metadata=words
+    )
     reports = Reports(database, clock)
-    await reports.receive([report])
+    assert (await reports.receive([report])).new == 1
     await reports.close()
     assert await erasing.erase(database, clock, 1, "Ada@Example.com", actor="console") == 2
     left = (await everywhere(database)).lower()
@@ -208,3 +211,26 @@ async def test_a_file_is_imported_over_http(database: Database, clock: ManualClo
 
 async def personal_count(api: Any) -> int:
     return len((await api.client.get("/v1/contacts")).json()["contacts"])
+
+
+@pytest.mark.promise("person-erased")
+async def test_nothing_that_is_told_later_brings_an_erased_person_back(database: Database, clock: ManualClock) -> None:
+    sent, _ = await a_life(database, clock)
+    before_erasing = clock.now() - 1
+    await erasing.erase(database, clock, 1, ADA, actor="console")
+    standing = Standing(database, clock)
+    await standing.leave(1, ADA, "news", source="link")
+    await standing.leave(1, ADA, source="link")
+    await database.transact(lambda tx: apply(tx, [left(1, ADA, "general", source="ses", at=before_erasing)], 1))
+    words = {"reason": f"no such user {ADA}"}
+    told = Report("r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, Verdict.HARD_BOUNCE, metadata=words)
+    assert (await Reports(database, clock).receive([told])).new == 1
+    await standing.bounce(1, ADA, source="ses")
+    with pytest.raises(NotFound):
+        await contacts.by_email(database, 1, ADA)
+    assert "ada@" not in (await everywhere(database)).lower()
+    async with database.read() as tx:
+        entries = await suppressions.of_address(tx, 1, ADA)
+    assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
+    await standing.subscribe(1, ADA, "news", source="form")  # only they themselves come back
+    assert (await contacts.by_email(database, 1, ADA)).email == ADA

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 
 from mailwright.audience import contacts, suppressions
+from mailwright.audience.standing import Standing
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import DAY, MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -17,6 +19,7 @@ from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.events.refused import Refusals
 from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces
+from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.settle import Settling
@@ -160,7 +163,7 @@ async def test_an_address_alone_proves_nothing(database: Database, clock: Manual
     async with database.write() as tx:
         await tx.execute(update(deliveries).values(provider="sendgrid"))
     email = (await story_of(database, outbox_id)).summary.to_email
-    await Reports(database, clock).receive([a_report(clock, source="sendgrid", recipient=email)])
+    await Reports(database, clock).receive([a_report(clock, source="sendgrid", recipient=email)], by_address=True)
     status, story = await state(database)
     assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
 
@@ -255,7 +258,7 @@ async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: 
         a_report(clock, EventType.OPENED, key="of nobody", source="sendgrid", recipient="who@example.com"),
         a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
     ]
-    assert await door.receive(told) == Received(new=4, unknown=3)
+    assert await door.receive(told, by_address=True) == Received(new=4, unknown=3)
     assert steps(await story_of(database, first.outbox_id))[4:] == ["delivered", "open"]
     assert steps(await story_of(database, second.outbox_id))[4:] == ["click", "deferred"]
     assert steps(await story_of(database, other.outbox_id))[4:] == []
@@ -270,7 +273,7 @@ async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_
     report = a_report(clock, EventType.BOUNCED, source="sendgrid", recipient="ada@example.com")
     clock.advance(MINUTE)
     await a_sent_message(database, clock, "sendgrid", "x-2", to="ada@example.com")
-    await Reports(database, clock).receive([report])
+    await Reports(database, clock).receive([report], by_address=True)
     assert steps(await story_of(database, first.outbox_id))[-1] == "bounce"
 
 
@@ -296,19 +299,31 @@ async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Da
 
 
 @pytest.mark.promise("report-without-mail")
-async def test_without_a_mail_the_only_tenant_is_meant_and_among_several_nobody(
-    database: Database, clock: ManualClock
-) -> None:
-    door = Reports(database, clock)
+@pytest.mark.parametrize("by_address", [False, True])
+async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock: ManualClock, by_address: bool) -> None:
+    """Not even where there is one tenant only, and not even from somebody who is believed."""
     lost = {"recipient": "ada@example.com", "verdict": Verdict.HARD_BOUNCE}
-    bounce = a_report(clock, EventType.BOUNCED, key="k1", **lost)
-    assert await door.receive([bounce, bounce]) == Received(new=1, repeated=1)
-    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
-    await a_tenant(database, "other")
-    lost["recipient"] = "bob@example.com"
-    assert await door.receive([a_report(clock, EventType.BOUNCED, key="k2", **lost)]) == Received(unknown=1)
+    told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
+    with capture_logs() as lines:
+        assert await Reports(database, clock).receive(told, by_address=by_address) == Received(unknown=1)
+    assert [line["event"] for line in lines] == ["report_without_mail"]
+    assert "ada@" not in str(lines)
+    assert await scopes(database, "ada@example.com") == {}
     with pytest.raises(NotFound):
-        await contacts.by_email(database, 1, "bob@example.com")
+        await contacts.by_email(database, 1, "ada@example.com")
+
+
+@pytest.mark.promise("report-without-mail")
+async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
+    await a_sent_message(database, clock, to="ada@example.com")
+    door = Reports(database, clock)
+    bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=Verdict.HARD_BOUNCE)
+    # Both at once: the one must not be taken along by the other.
+    answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
+    assert answers == [Received(unknown=1), Received(new=1)]
+    async with database.read() as tx:
+        assert [row.key for row in await tx.execute(select(reports.c.key))] == ["ses:k2"]
+    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
 
 
 # What it says on the timeline.
@@ -319,11 +334,14 @@ async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
     database: Database, clock: ManualClock
 ) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
-    told = a_bounce(clock, message, metadata={"diagnosticCode": "550 no\0 such user \ud800", "recipient": "x"})
+    words = {"diagnosticCode": "550 <ada@example.com>: no\0 such user \ud800", "recipient": "x", "also": ["b@c.eu"]}
+    told = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
     await Reports(database, clock).receive([replace(told, bounce_subtype="No\0Email")])
     event = the_event(await story_of(database, message.outbox_id), EventType.BOUNCED)
     assert event.metadata == {
-        "diagnosticCode": "550 no such user ?",
+        "diagnosticCode": "550 <a***@e***.com>: no such user ?",
+        "also": ["b***@c***.eu"],
+        "providerMessageId": "0100@email.amazonses.com",
         "recipient": "a***@e***.com",
         "source": "ses",
         "bounceType": "Permanent",
@@ -399,10 +417,10 @@ async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
 async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
     database: Database, clock: ManualClock, days: Sequence[int], expected: dict[str, str]
 ) -> None:
-    message = await a_sent_message(database, clock, to="ada@example.com")
     start = clock.now()
     door = Reports(database, clock)
     for number, day in enumerate(days):
+        message = await a_sent_message(database, clock, to="ada@example.com")
         told = a_bounce(clock, message, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE, at=start + day * DAY)
         assert await door.receive([told, told]) == Received(new=1, repeated=1)
     assert await scopes(database, "ada@example.com") == expected
@@ -414,14 +432,94 @@ async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock:
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
     ends = []
     for number, order in enumerate(orders):
-        message = await a_sent_message(database, clock, to=f"reader{number}@example.com")
         for day in order:
+            message = await a_sent_message(database, clock, to=f"reader{number}@example.com")
             told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=Verdict.SOFT_BOUNCE, at=day * DAY)
             await Reports(database, clock).receive([told])
         person = await contacts.portrait(database, 1, message.to_email)
         [entry] = person.suppressions
         ends.append((person.contact.status, person.contact.status_updated_at, entry.created_at))
     assert ends == [("bounced", 25 * DAY, 20 * DAY)] * 3
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
+    door = Reports(database, clock)
+    for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
+        await door.receive([a_bounce(clock, mail, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {}
+    await door.receive([a_bounce(clock, mails[2], key="k9", verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("soft-bounces-forgiven")
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
+    database: Database, clock: ManualClock, leaves: bool
+) -> None:
+    door, people = Reports(database, clock), Standing(database, clock)
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await door.receive(told[:3])
+    assert await status_of_person(database, "ada@example.com") == "bounced"
+    clock.advance(DAY)
+    await people.activate(1, "ada@example.com", source="cli")
+    await door.receive([told[3]])  # from before, and told late
+    if leaves:
+        await people.leave(1, "ada@example.com", source="reader")
+        await people.come_back(1, "ada@example.com", source="reader")
+    clock.advance(DAY)
+    await door.receive([replace(each, at=clock.now()) for each in told[4:6]])
+    assert await scopes(database, "ada@example.com") == {}
+    assert await status_of_person(database, "ada@example.com") == "active"
+    await door.receive([replace(told[6], at=clock.now())])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("soft-bounces-forgiven")
+async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database: Database, clock: ManualClock) -> None:
+    door = Reports(database, clock)
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await door.receive(told[:3])
+    await suppressions.remove(database, 1, "ada@example.com")
+    clock.advance(300 * DAY)
+    await door.receive([replace(told[3], at=clock.now())])
+    assert await scopes(database, "ada@example.com") == {}
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
+    by = {"source": "sendgrid", "recipient": message.to_email}
+    soft = {**by, "type_": EventType.BOUNCED, "verdict": Verdict.SOFT_BOUNCE}
+    told = [
+        a_report(clock, key="open", **by),
+        a_report(clock, key="proof", outbox_id=message.outbox_id, **by),
+        a_report(clock, key="old", **soft),
+        a_report(clock, key="counted", **{**soft, "at": clock.now() + 80 * DAY}),
+    ]
+    await Reports(database, clock).receive(told, by_address=True)
+    clock.advance(90 * DAY)
+    young = a_report(clock, key="young", **by)
+    for left in (["counted", "old", "open", "proof", "young"], ["counted", "proof", "young"]):
+        await (door := Reports(database, clock)).receive([young], by_address=True)
+        await door.close()
+        async with database.read() as tx:
+            rows = await tx.execute(select(reports.c.key))
+        assert sorted(row.key.removeprefix("sendgrid:") for row in rows) == left
+        clock.advance(1)
+
+
+@pytest.mark.promise("reports-measured")
+async def test_new_reports_are_counted_by_what_they_say(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    labels = {"source": "ses", "type": "bounce", "verdict": "hard_bounce"}
+    before = REGISTRY.get_sample_value("mailwright_reports_total", labels) or 0
+    report = a_bounce(clock, message)
+    await Reports(database, clock).receive([report, report, a_bounce(clock, a_message(), key="of nobody")])
+    assert REGISTRY.get_sample_value("mailwright_reports_total", labels) == before + 1
 
 
 @pytest.mark.promise("soft-bounces-counted")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mailwright.app.carriers import make_route
+from mailwright.app.carriers import make_route, smtpbz_settings
 from mailwright.app.wiring import verify
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
@@ -500,6 +500,43 @@ async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: Man
         "mailbox": 5,
     }
     await route.close()
+
+
+@pytest.mark.promise("doubt-grace")
+@pytest.mark.parametrize(
+    ("inlet", "reporting"),
+    [
+        ({}, set()),
+        ({"sns_topic_arns": "arn:aws:sns:eu-west-1:123456789012:mail"}, {"ses"}),
+        ({"sqs_queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/mail"}, {"ses"}),
+        ({"ses_configuration_set": "events"}, {"ses"}),
+        ({"sendgrid_webhook_public_key": "a-key"}, {"sendgrid"}),
+    ],
+)
+async def test_reports_are_waited_for_only_where_something_is_set_up_that_brings_them(
+    tmp_path: Path, clock: ManualClock, inlet: dict[str, str], reporting: set[str]
+) -> None:
+    settings = settings_for(
+        f"sqlite:///{tmp_path}/none.db",
+        route="ses, sendgrid, mailbox",
+        aws_region="eu-west-1",
+        sendgrid_api_key="SG.key",
+        **inlet,
+    )
+    route = make_route(settings, clock)
+    assert {member.name for member in route.members if route.reports_events(member.name)} == reporting
+    await route.close()
+
+
+@pytest.mark.promise("route-settings")
+def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) -> None:
+    where = {"smtp_url": "smtp://user:pw@connect.example:587?tls=starttls"}
+    settings = settings_for(f"sqlite:///{tmp_path}/none.db", provider="smtpbz", **where)
+    verify(settings)
+    assert smtpbz_settings(settings).smtp.host == "connect.example"
+    other = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, smtpbz", **where)
+    with pytest.raises(ConfigurationInvalid, match="SMTPBZ_SMTP_URL"):
+        verify(other)
 
 
 @pytest.mark.promise("route-settings")

@@ -128,8 +128,11 @@ class ImapServer:
                         continue
                     writer.write(f"* {len(self.kept)} EXISTS\r\n* OK [UIDVALIDITY {UID_VALIDITY}] ok\r\n".encode())
                 case "SEARCH":
+                    unwanted = {word: f"\\{word[2:].title()}" for word in rest.split()}  # UNSEEN, UNFLAGGED, …
                     found = [
-                        str(each.uid) for each in self.kept if each.folder == folder and "\\Seen" not in each.flags
+                        str(each.uid)
+                        for each in self.kept
+                        if each.folder == folder and not each.flags.intersection(unwanted.values())
                     ]
                     writer.write(f"* SEARCH {' '.join(found)}\r\n".encode())
                 case "FETCH":

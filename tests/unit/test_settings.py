@@ -80,6 +80,16 @@ def test_settings_show_no_secret() -> None:
     assert "hunter2" not in f"{settings!r} {settings} {settings.model_dump_json()}"
 
 
+@pytest.mark.promise("unsubscribe-link")
+def test_retired_secrets_stand_between_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSUBSCRIBE_RETIRED_SECRETS", f"{'a' * 16}, {'b' * 20},")
+    settings = load()
+    assert [each.get_secret_value() for each in settings.unsubscribe_retired_secrets] == ["a" * 16, "b" * 20]
+    assert "aaa" not in f"{settings!r} {settings.model_dump_json()}"
+    (problem,) = problems(unsubscribe_retired_secrets=f"{'a' * 16},short")
+    assert problem == "UNSUBSCRIBE_RETIRED_SECRETS: each must have at least 16 characters"
+
+
 @pytest.mark.promise("settings-all-errors")
 @pytest.mark.parametrize("hours", ["9-18", "09:00-09:00", "25:00-26:00", "09:00 - 18:00", "24:00-24:00", ""])
 def test_hours_that_are_none_are_refused(hours: str) -> None:

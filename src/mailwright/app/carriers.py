@@ -46,11 +46,12 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "Http | Non
         case "ses":
             from mailwright.providers.ses import Ses  # noqa: PLC0415 - see above
 
-            return Ses(ses_settings(settings), http, clock)
+            return Ses(ses_settings(settings), http, clock, reports_events=_hears_of_ses(settings))
         case "sendgrid":
             from mailwright.providers.sendgrid import SendGrid  # noqa: PLC0415 - see above
 
-            return SendGrid(sendgrid_settings(settings), http, clock)
+            reports_events = settings.sendgrid_webhook_public_key is not None
+            return SendGrid(sendgrid_settings(settings), http, clock, reports_events=reports_events)
         case "smtpbz":
             from mailwright.providers.smtpbz import SmtpBz  # noqa: PLC0415 - see above
 
@@ -103,10 +104,22 @@ def sendgrid_settings(settings: Settings) -> "SendGridSettings":
 def smtpbz_settings(settings: Settings) -> "SmtpBzSettings":
     from mailwright.providers.smtpbz import SmtpBzSettings  # noqa: PLC0415 - see above
 
-    smtp = _smtp("smtpbz", "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url, settings)
+    smtp = _smtp("smtpbz", *_smtpbz_url(settings), settings)
     key = settings.smtpbz_api_key
     with _about("SMTPBZ_API_KEY, MAILWRIGHT_SMTPBZ_URL"):
         return SmtpBzSettings(smtp, key.get_secret_value() if key else None, settings.smtpbz_url)
+
+
+def _smtpbz_url(settings: Settings) -> tuple[str, SecretStr | None]:
+    """Its own, or the one of SMTP where that is not another server of the route."""
+    if settings.smtpbz_smtp_url is None and settings.smtp_url is not None and "smtp" not in providers_of(settings):
+        return "MAILWRIGHT_SMTP_URL", settings.smtp_url
+    return "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url
+
+
+def _hears_of_ses(settings: Settings) -> bool:
+    """Whether anything is set up that brings us what SES tells of our mails."""
+    return bool(settings.sns_topic_arns or settings.sqs_queue_url or settings.ses_configuration_set)
 
 
 NEEDS: Mapping[str, Callable[[Settings], object]] = {

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import uvicorn
@@ -15,13 +15,14 @@ import uvicorn
 from mailwright.app.inbound import attend_all
 from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
 from mailwright.worker.loop import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Connections that the kernel keeps for us while the loop is busy.
 BACKLOG = 2_048
+LOOK_AFTER_SECONDS = 60.0
 
 log = logger(__name__)
 
@@ -69,10 +70,11 @@ async def serve(
     _keep_what_is_loaded()
     shutdown.calls(server.stop)
     async with asyncio.TaskGroup() as tasks:
-        _attend(engine, tasks, shutdown)
+        _until_told(tasks, _beside_the_mail(engine), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
         server.config.app = api = application(engine, (lambda: not working.done()) if working else None)
         shutdown.calls(api.state.stop)
+        _until_told(tasks, _look_after(api), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
     log.info("api_stopped")
@@ -84,21 +86,28 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     _keep_what_is_loaded()
     worker = await make_worker(engine)
     async with asyncio.TaskGroup() as tasks:
-        attending = None if drain else _attend(engine, tasks, shutdown)
+        attending = None if drain else _until_told(tasks, _beside_the_mail(engine), shutdown)
         await _work(worker, shutdown, drain=drain)
         if attending:
             attending.cancel()
 
 
-def _attend(engine: Engine, tasks: asyncio.TaskGroup, shutdown: Shutdown) -> asyncio.Task[None]:
+def _until_told(tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown) -> asyncio.Task[None]:
     """What is found after the first signal is found again by whoever looks next."""
-    attending = tasks.create_task(_beside_the_mail(engine), name="attending")
+    doing = tasks.create_task(duty)
 
     def stop() -> None:
-        attending.cancel()
+        doing.cancel()
 
     shutdown.calls(stop)
-    return attending
+    return doing
+
+
+async def _look_after(api: Any) -> None:
+    while True:
+        with contextlib.suppress(NotDurable):  # it is looked at again
+            await api.state.look_after()
+        await asyncio.sleep(LOOK_AFTER_SECONDS)
 
 
 async def _beside_the_mail(engine: Engine) -> None:

@@ -25,7 +25,9 @@ from mailwright.storage.statements import statement
 ACTIVATE = statement(__package__, "activate")
 ACTIVATE_RETURNED = statement(__package__, "activate_returned")
 CHANGE_STATUS = statement(__package__, "change_status")
+ERASED_PEOPLE = statement(__package__, "erased_people")
 FORGET_LEAVING = statement(__package__, "forget_leaving")
+FORGIVE_SOFT_BOUNCES = statement(__package__, "forgive_soft_bounces")
 LEAVE_LISTS = statement(__package__, "leave_lists")
 LIFT_ALL = statement(__package__, "lift_all")
 LIFT_LEAVING = statement(__package__, "lift_leaving")
@@ -109,10 +111,16 @@ def complained(tenant_id: int, email: str, *, source: str, at: Instant) -> Fact:
 
 
 async def apply(tx: Runner, facts: Sequence[Fact], now: Instant) -> None:
-    """Whoever is not known yet becomes a contact first: what is known of an address is kept with a person."""
+    """Whoever is not known yet becomes a contact first: what is known of an address is kept with a person.
+
+    Of somebody who was erased no more is kept than that no mail at all goes to the address.
+    """
+    people = {fact.person for fact in facts}
+    erased = await _erased(tx, people)
+    facts = [fact for fact in facts if fact.person not in erased or fact.scope == ALL_MAIL]
     if not facts:
         return
-    await _ensure(tx, {fact.person for fact in facts}, now)
+    await _ensure(tx, people - erased, now)
     if statuses := _weightiest(facts):
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
@@ -121,12 +129,15 @@ async def apply(tx: Runner, facts: Sequence[Fact], now: Instant) -> None:
         await tx.count(LEAVE_LISTS, facts=of_lists)
 
 
-async def repeated_soft_bounces(tx: Runner, people: Iterable[tuple[int, str]], soft: SoftBounces) -> list[Fact]:
-    """Those of these people who bounced softly too often, by the reports that are stored, as facts to apply."""
+async def repeated_soft_bounces(tx: Runner, told: Iterable[tuple[int, str, Instant]], soft: SoftBounces) -> list[Fact]:
+    """Who bounced softly with too many mails, by the reports that are stored, as facts to apply.
+
+    `told`: tenant, address and time of the bounces that were stored just now. Older ones are counted with these only.
+    """
     rows = await tx.run(
         REPEATED_SOFT_BOUNCES,
-        people=[_person_row(person) for person in sorted(set(people))],
-        others=soft.count - 1,
+        told=[{**_person_row((tenant_id, email)), "at": at} for tenant_id, email, at in sorted(set(told))],
+        enough=soft.count,
         within=soft.days * DAY,
     )
     return [
@@ -187,6 +198,7 @@ async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: 
     if not await tx.count(ACTIVATE, **person, source=source, now=now):
         raise NotFound
     await tx.count(LIFT_ALL, **person)
+    await tx.count(FORGIVE_SOFT_BOUNCES, **person)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +303,17 @@ def normal(email: str) -> str:
 
 async def _ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
     rows = [_person_row(person) for person in sorted(people)]
+    if not rows:
+        return
     ids = uuid7s(now, len(rows))
     contacts = [{**row, "contact_id": contact_id, "name": None} for row, contact_id in zip(rows, ids, strict=True)]
     await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
     await tx.run(LOCK_CONTACTS, people=rows)
+
+
+async def _erased(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    rows = [_person_row(person) for person in sorted(people)]
+    return {(row.tenant_id, row.email) for row in await tx.run(ERASED_PEOPLE, people=rows)} if rows else set()
 
 
 def _weightiest(facts: Iterable[Fact]) -> list[Fact]:

@@ -74,7 +74,7 @@ def create(
         typer.Option("--filter", metavar="JSON", help='Only who answers to it: {"tag": "vip"}.', show_default=False),
     ] = None,
     sender: Annotated[
-        str | None, typer.Option("--from", help="Name <name@example.com>.", show_default="MAILWRIGHT_FROM")
+        str | None, typer.Option("--from", help="As `Us <us@example.com>`.", show_default="MAILWRIGHT_FROM")
     ] = None,
     reply_to: Annotated[str | None, typer.Option(help="Where answers go.", show_default=False)] = None,
     schedule: Annotated[
@@ -328,7 +328,7 @@ def limits_command(
     in_readers_time_zone: ReadersTime = None,
     as_json: Json = False,
 ) -> None:
-    """Show a campaign's own limits, or change them: what is named changes, the rest stays. Workers follow at once."""
+    """Show a campaign's own limits, or change them: what is named changes, the rest stays. Workers soon follow."""
     changes = written.limits(
         rate_per_second=rate_per_second,
         rate_per_hour=rate_per_hour,

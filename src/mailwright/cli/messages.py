@@ -30,6 +30,14 @@ Moment = Annotated[
 
 # Facts of an event that a person reads, and how each is introduced.
 _DETAILS = (
+    ("provider", "by "),
+    ("source", "told by "),
+    ("recipient", "to "),
+    ("bounceType", ""),
+    ("bounceSubtype", ""),
+    ("feedbackType", ""),
+    ("status", "status "),
+    ("diagnosticCode", ""),
     ("errorCode", ""),
     ("errorMessage", ""),
     ("message", ""),
@@ -39,6 +47,8 @@ _DETAILS = (
     ("worker", "worker "),
     ("resolvedBy", "by "),
     ("as", "as "),
+    ("link", ""),
+    ("url", ""),
 )
 
 

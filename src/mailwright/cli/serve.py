@@ -65,6 +65,7 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
             postal_address=settings.postal_address,
             public_pages=PublicPages(
                 secret=secret.get_secret_value() if (secret := settings.unsubscribe_secret) else None,
+                retired=tuple(each.get_secret_value() for each in settings.unsubscribe_retired_secrets),
                 asks_first=settings.unsubscribe_confirm,
                 sender=sender_of(settings).name,
             ),

@@ -41,7 +41,7 @@ class Finding:
 LEVELS: Mapping[str, Level] = {
     "INVALID_TEMPLATE": Level.BLOCKS,
     "UNKNOWN_VARIABLE": Level.BLOCKS,
-    "NO_UNSUBSCRIBE_LINK": Level.BLOCKS,
+    "NO_UNSUBSCRIBE_LINK": Level.WARNS,
     "EMPTY_SUBJECT": Level.BLOCKS,
     "SUBJECT_TOO_LONG": Level.BLOCKS,
     "BROKEN_LINK": Level.BLOCKS,
@@ -160,7 +160,9 @@ def _subject(subject: str) -> Iterator[Finding]:
 
 def _leaving(html: str | None, text: str | None) -> Iterator[Finding]:
     if html is not None and not _uses(html, "unsubscribe_url"):
-        words = "readers find no link to unsubscribe: put {{ unsubscribe_url }} into a link"
+        words = (
+            "no link to unsubscribe: a campaign gets one at its end; {{ unsubscribe_url }} puts it where you want it"
+        )
         yield finding("NO_UNSUBSCRIBE_LINK", words, "html")
     if text is not None and not _uses(text, "unsubscribe_url"):
         code = "NO_UNSUBSCRIBE_LINK_IN_TEXT" if html is not None else "NO_UNSUBSCRIBE_LINK"

@@ -24,11 +24,13 @@ from mailwright.events.bounces import (
 )
 from mailwright.events.bounces.box import Arrival, Box
 from mailwright.events.reports import Received, Reports
+from mailwright.events.soft import is_about_address
 from mailwright.events.words import kept, same_address
 from mailwright.ops.logs import logger
 
 # Bounces come by mail where mails leave by SMTP.
 SOURCE = "smtp"
+MOST_TRIES = 5
 
 _TYPES = {
     Action.FAILED: EventType.BOUNCED,
@@ -73,6 +75,7 @@ class LetterBox:
     def __init__(self, box: Box, letters: Letters) -> None:
         self._box = box
         self._letters = letters
+        self._failed: dict[str, int] = {}  # how often each mail could not be recorded
 
     async def take(self) -> int:
         """Everything that lies there now. A mail is marked only after what it says is on disk."""
@@ -89,11 +92,22 @@ class LetterBox:
             raise
         except Exception as error:  # a mail that nobody can record must not stand in the way of the others
             log.error("bounce_mail_failed", mail=arrival.identity, exc_info=error)
+            await self._count_failure(arrival)
             return False
+        self._failed.pop(arrival.identity, None)
         if isinstance(answered.letter, Unreadable):
             log.warning("bounce_mail_not_understood", mail=arrival.identity, reason=answered.letter.reason)
         await arrival.done()
         return True
+
+    async def _count_failure(self, arrival: Arrival) -> None:
+        """What fails time and again is laid aside for a person to look at: those behind it would never be reached."""
+        tries = self._failed.pop(arrival.identity, 0) + 1
+        if tries < MOST_TRIES:
+            self._failed[arrival.identity] = tries
+            return
+        await arrival.lay_aside()
+        log.error("bounce_mail_laid_aside", mail=arrival.identity, tries=tries)
 
 
 def reports_of(letter: Letter, now: Instant) -> tuple[Report, ...]:
@@ -115,10 +129,10 @@ def _bounces(letter: Bounced, now: Instant) -> Iterator[Report]:
             key=f"letter:{each.identity}",
             source=SOURCE,
             type=_TYPES[each.action],
-            at=now,
+            at=_written(letter, now),
             recipient=each.address,
             outbox_id=letter.original.outbox_id,
-            verdict=_verdict(each, is_ours=letter.original.outbox_id is not None),
+            verdict=_verdict(each) if letter.original.outbox_id else Verdict.NOTHING,
             bounce_type=each.kind,
             bounce_subtype=each.status,
             metadata=kept(
@@ -131,11 +145,18 @@ def _bounces(letter: Bounced, now: Instant) -> Iterator[Report]:
         )
 
 
-def _verdict(recipient: Recipient, *, is_ours: bool) -> Verdict:
-    """Anyone can write a bounce. Only who had our mail knows its id; without it, no single letter ends an address."""
+def _written(letter: Bounced | Complained, now: Instant) -> Instant:
+    """When the letter says that it was written, and never later than now."""
+    return now if letter.written_at is None else min(letter.written_at, now)
+
+
+def _verdict(recipient: Recipient) -> Verdict:
+    """Of a letter with our id. Anyone can write a bounce, and only who had our mail knows that."""
     if recipient.action is not Action.FAILED:
         return Verdict.NOTHING
-    return Verdict.HARD_BOUNCE if is_ours and recipient.kind is BounceKind.HARD else Verdict.SOFT_BOUNCE
+    if recipient.kind is BounceKind.HARD:
+        return Verdict.HARD_BOUNCE
+    return Verdict.SOFT_BOUNCE if is_about_address(recipient.status, recipient.diagnostic) else Verdict.NOTHING
 
 
 def _complaints(letter: Complained, now: Instant) -> Iterator[Report]:
@@ -146,18 +167,16 @@ def _complaints(letter: Complained, now: Instant) -> Iterator[Report]:
             key=f"letter:{letter.identity}:{same_address(recipient or '')}",
             source=SOURCE,
             type=EventType.UNSUBSCRIBED if letter.feedback_type is FeedbackType.OPT_OUT else EventType.COMPLAINED,
-            at=now,
+            at=_written(letter, now),
             recipient=recipient,
             outbox_id=letter.original.outbox_id,
-            verdict=_feedback(letter),
+            verdict=_feedback(letter) if letter.original.outbox_id else Verdict.NOTHING,
             metadata=kept(feedbackType=letter.feedback_type, reporter=letter.reporter),
         )
 
 
 def _feedback(letter: Complained) -> Verdict:
-    """Without our id it may be anyone's letter: then the reader loses no more than bulk mail."""
+    """Of a letter with our id."""
     if letter.feedback_type is FeedbackType.OPT_OUT:
         return Verdict.LEAVES
-    if not letter.feedback_type.is_complaint:
-        return Verdict.NOTHING
-    return Verdict.COMPLAINT if letter.original.outbox_id else Verdict.LEAVES
+    return Verdict.COMPLAINT if letter.feedback_type.is_complaint else Verdict.NOTHING

@@ -383,9 +383,7 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
 async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
     facts = [fact for one in new if one.email is not None and (fact := _fact(one, one.email)) is not None]
     softly = [
-        (one.tenant_id, one.email, one.report.at)
-        for one in new
-        if one.email and one.verdict is Verdict.SOFT_BOUNCE
+        (one.tenant_id, one.email, one.report.at) for one in new if one.email and one.verdict is Verdict.SOFT_BOUNCE
     ]
     if softly:
         facts += await standing.repeated_soft_bounces(tx, softly, soft)

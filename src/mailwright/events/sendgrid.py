@@ -16,6 +16,7 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
+from mailwright.events.soft import is_about_address
 from mailwright.events.trust import Forged, Malformed, Stale
 from mailwright.events.words import kept, link_shown, outbox_id_of, time_of
 
@@ -87,16 +88,33 @@ class _Meaning:
 
 
 def _bounce(event: Mapping[str, Any]) -> _Meaning:
-    """`blocked` is a refusal of this mail, not of the address."""
+    """`blocked` is a refusal of this mail; only some of those say something about the address."""
     kind = event.get("type")
     status = event.get("status")
+    classification = _short(event.get("bounce_classification"))
     is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
     return _Meaning(
         EventType.BOUNCED,
-        Verdict.HARD_BOUNCE if is_permanent else Verdict.SOFT_BOUNCE,
-        (_short(kind) or "bounce", _short(event.get("bounce_classification"))),
+        Verdict.HARD_BOUNCE if is_permanent else _blocked(classification, _short(status), _short(event.get("reason"))),
+        (_short(kind) or "bounce", classification),
         kept(status=status, reason=event.get("reason")),
     )
+
+
+# Whose fault a refusal is, by SendGrid's classes. All others leave it to status and words.
+CLASSES: Mapping[str, Verdict] = {
+    "mailbox unavailable": Verdict.SOFT_BOUNCE,
+    "invalid address": Verdict.SOFT_BOUNCE,
+    "reputation": Verdict.NOTHING,
+    "content": Verdict.NOTHING,
+    "frequency or volume too high": Verdict.NOTHING,
+}
+
+
+def _blocked(classification: str | None, status: str | None, reason: str | None) -> Verdict:
+    if (known := CLASSES.get((classification or "").lower())) is not None:
+        return known
+    return Verdict.SOFT_BOUNCE if is_about_address(status, reason or "") else Verdict.NOTHING
 
 
 # SendGrid did not even try. Where it says that of an address, it is because of what happened to an earlier mail.

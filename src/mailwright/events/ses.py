@@ -10,6 +10,7 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
+from mailwright.events.soft import is_about_address
 from mailwright.events.trust import Malformed
 from mailwright.events.words import kept, link_shown, outbox_id_of, same_address, time_of
 
@@ -96,7 +97,7 @@ def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
             _text(each, "emailAddress"),
             bounce.get("timestamp"),
             _feedback_id(mail, bounce),
-            verdict=_verdict(kind, each),
+            verdict=_verdict(kind, subtype, each),
             bounce=(kind, subtype),
             action=each.get("action"),
             status=each.get("status"),
@@ -106,20 +107,26 @@ def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
 
 
 # Within a bounce that is permanent as a whole, one recipient may only be late, or even have the mail.
-_ACTIONS: Mapping[str, Verdict] = {
-    "delayed": Verdict.SOFT_BOUNCE,
-    "delivered": Verdict.NOTHING,
-    "relayed": Verdict.NOTHING,
-    "expanded": Verdict.NOTHING,
+_NO_FAILURES = frozenset({"delayed", "delivered", "relayed", "expanded"})
+# What SES calls transient by a name of its own: whose fault it is. All other names leave it to status and words.
+_SUBTYPES: Mapping[str, Verdict] = {
+    "MailboxFull": Verdict.SOFT_BOUNCE,
+    "MessageTooLarge": Verdict.NOTHING,
+    "ContentRejected": Verdict.NOTHING,
+    "AttachmentRejected": Verdict.NOTHING,
 }
 
 
-def _verdict(kind: str, recipient: Mapping[str, Any]) -> Verdict:
-    action, status = recipient.get("action"), recipient.get("status")
-    if isinstance(action, str) and action.lower() in _ACTIONS:
-        return _ACTIONS[action.lower()]
-    is_permanent = kind == "Permanent" and not (isinstance(status, str) and status.strip().startswith("4"))
-    return Verdict.HARD_BOUNCE if is_permanent else Verdict.SOFT_BOUNCE
+def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> Verdict:
+    action, status = recipient.get("action"), _optional(recipient, "status")
+    if isinstance(action, str) and action.lower() in _NO_FAILURES:
+        return Verdict.NOTHING
+    if kind == "Permanent" and not (status or "").strip().startswith("4"):
+        return Verdict.HARD_BOUNCE
+    if (named := _SUBTYPES.get(subtype or "")) is not None:
+        return named
+    is_counted = is_about_address(status, _optional(recipient, "diagnosticCode") or "")
+    return Verdict.SOFT_BOUNCE if is_counted else Verdict.NOTHING
 
 
 # The reader did not say that the mail was unwanted.

@@ -40,11 +40,15 @@ SMALLEST_KEY_BITS = 2_048
 # A certificate that could not be had is not asked for again at once, however many envelopes name it.
 UNAVAILABLE_FOR: Instant = MINUTE
 
-# The whole address in one pattern: no user, port, query, escape or second reading of it gets in. Any other host under
-# amazonaws.com may be somebody's bucket.
-_HOST = r"https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(?:\.cn)?"
-_CERTIFICATE_URL = re.compile(_HOST + r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
-_SUBSCRIBE_URL = re.compile(_HOST + r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
+# Different certificates that are fetched or wait for it. Whoever names more of them at once made them up.
+MOST_FETCHES = 8
+
+# A region as Amazon names them. Anything else before amazonaws.com may be somebody's bucket, as in `s3-us-west-2`.
+_REGION = r"[a-z]{2}(?:-[a-z]{3,5})?-(?:central|north|south|(?:north|south)?(?:east|west))-[0-9]{1,2}"
+_TOPIC = re.compile(rf"arn:aws[a-z-]{{0,20}}:sns:({_REGION}):[0-9]{{12}}:[A-Za-z0-9_.-]{{1,256}}")
+# The whole rest of an address in one pattern: no user, port, query, escape or second reading of it gets in.
+_CERTIFICATE_PATH = re.compile(r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
+_SUBSCRIBE_PATH = re.compile(r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
 
 # Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
 # is vouched for by the TLS connection that it came over.
@@ -95,18 +99,23 @@ class Envelope:
 
 class Certificates(Protocol):
     async def find(self, url: str) -> x509.Certificate:
-        """The certificate at an address that `certificate_name` has found to be in order."""
+        """The certificate at an address that `check_certificate_url` has found to be in order."""
         ...
 
 
 class Sns:
     def __init__(self, clock: Clock, certificates: Certificates, fetch: Fetch, topics: Collection[str] = ()) -> None:
-        """Without topics, notifications of any topic are taken and no subscription is confirmed."""
+        """Without topics, notifications of any topic are heard, and no subscription is confirmed."""
         self._clock = clock
         self._certificates = certificates
         self._fetch = fetch
         self._topics = frozenset(topics)
         self._has_warned = False
+
+    @property
+    def knows_topics(self) -> bool:
+        """Else anybody's topic may have sent a verified envelope: it must name a mail of ours to mean anything."""
+        return bool(self._topics)
 
     async def verified(self, body: bytes) -> Envelope:
         """The envelope, if it is what it says. Raises an `EventRefused`, or `NotNow` if that cannot be told yet."""
@@ -116,7 +125,7 @@ class Sns:
             raise Stale
         if envelope.version not in _VERSIONS:
             raise Forged("SignatureVersion must be 1 or 2.")
-        certificate_name(envelope.certificate_url)
+        check_certificate_url(envelope)
         certificate = await self._certificates.find(envelope.certificate_url)
         check_signature(envelope, certificate, self._clock.now())
         self._warn_once(envelope)
@@ -145,7 +154,7 @@ class Sns:
             "sns_topics_not_set",
             setting="SNS_TOPIC_ARNS",
             topic=envelope.topic,
-            message="Topics of every AWS account are believed until ours are named.",
+            message="Until our topics are named, an event counts only if it names one of our mails.",
         )
 
 
@@ -177,12 +186,19 @@ def parse(body: bytes) -> Envelope:
     )
 
 
-def certificate_name(url: str) -> str:
-    """The name of the file that a SigningCertURL points to, if it points to Amazon's SNS and nowhere else."""
-    match = _CERTIFICATE_URL.fullmatch(url)
-    if match is None:
-        raise Forged("SigningCertURL does not point to a certificate of SNS.")
-    return match[1]
+def check_certificate_url(envelope: Envelope) -> None:
+    """It must point to Amazon's SNS in the topic's own region, and nowhere else."""
+    if not _CERTIFICATE_PATH.fullmatch(_path_at_sns(envelope.certificate_url, envelope)):
+        raise Forged("SigningCertURL does not point to a certificate of SNS in the topic's region.")
+
+
+def _path_at_sns(url: str, envelope: Envelope) -> str:
+    """What follows the one host that serves this topic; empty for every other address."""
+    topic = _TOPIC.fullmatch(envelope.topic)
+    if topic is None:
+        raise Forged("TopicArn is not the name of a topic.")
+    host = f"https://sns.{topic[1]}.amazonaws.com" + (".cn" if topic[1].startswith("cn-") else "")
+    return url.removeprefix(host) if url.startswith(host) else ""
 
 
 def check_signature(envelope: Envelope, certificate: x509.Certificate, now: Instant) -> None:
@@ -206,23 +222,34 @@ class AmazonCertificates:
         self._clock = clock
         self._kept: OrderedDict[str, x509.Certificate] = OrderedDict()
         self._unavailable: OrderedDict[str, Instant] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[x509.Certificate]] = {}
         # One at a time: whoever sends us many addresses does not make us send as many requests at once.
         self._turn = asyncio.Lock()
 
     async def find(self, url: str) -> x509.Certificate:
-        async with self._turn:
-            if url in self._kept:
-                self._kept.move_to_end(url)
-                return self._kept[url]
-            if self._clock.now() < self._unavailable.get(url, 0):
-                raise NotNow
-            try:
+        """One that is kept waits for nobody; one that is being fetched is fetched once for all who ask."""
+        if url in self._kept:
+            self._kept.move_to_end(url)
+            return self._kept[url]
+        if self._clock.now() < self._unavailable.get(url, 0):
+            raise NotNow
+        if url not in self._under_way:
+            if len(self._under_way) >= MOST_FETCHES:
+                raise NotNow("Too many certificates are asked for at once.")
+            self._under_way[url] = asyncio.create_task(self._in_turn(url))
+        return await asyncio.shield(self._under_way[url])
+
+    async def _in_turn(self, url: str) -> x509.Certificate:
+        try:
+            async with self._turn:
                 certificate = await self._fetched(url)
-            except (Forged, NotNow):
-                _keep(self._unavailable, url, self._clock.now() + UNAVAILABLE_FOR)
-                raise
-            _keep(self._kept, url, certificate)
-            return certificate
+        except (Forged, NotNow):
+            _keep(self._unavailable, url, self._clock.now() + UNAVAILABLE_FOR)
+            raise
+        finally:
+            del self._under_way[url]
+        _keep(self._kept, url, certificate)
+        return certificate
 
     async def _fetched(self, url: str) -> x509.Certificate:
         reply = await self._fetch.get(url)
@@ -248,7 +275,7 @@ class KeptCertificates:
 
     async def find(self, url: str) -> x509.Certificate:
         try:
-            content = await asyncio.to_thread((self._folder / certificate_name(url)).read_bytes)
+            content = await asyncio.to_thread((self._folder / url.rpartition("/")[2]).read_bytes)
         except OSError as error:
             raise Forged("The folder MAILWRIGHT_SNS_CERTS has no such certificate.") from error
         return _load(content)
@@ -281,7 +308,7 @@ def _keep(cache: OrderedDict[str, Value], key: str, value: Value) -> None:
 
 def _check_subscribe_url(url: str, envelope: Envelope) -> None:
     """The address is signed, and still it must be SNS's own and do what we mean it to."""
-    if not _SUBSCRIBE_URL.fullmatch(url):
+    if not _SUBSCRIBE_PATH.fullmatch(_path_at_sns(url, envelope)):
         raise Forged("SubscribeURL does not point to SNS.")
     query = parse_qs(urlsplit(url).query, keep_blank_values=True)
     wanted = {"Action": "ConfirmSubscription", "TopicArn": envelope.topic, "Token": envelope.token}

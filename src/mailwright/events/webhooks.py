@@ -48,9 +48,7 @@ class Webhooks:
         envelope = await self._sns.verified(body)
         match envelope.kind:
             case Kind.NOTIFICATION:
-                return await record_ses(
-                    self._reports, envelope.message, self._clock, by_address=self._sns.knows_topics
-                )
+                return await record_ses(self._reports, envelope.message, self._clock, by_address=self._sns.knows_topics)
             case Kind.SUBSCRIPTION:
                 await self._sns.confirm(envelope)
                 log.info("sns_subscribed", topic=envelope.topic)

@@ -48,6 +48,14 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(alias="UNSUBSCRIBE_SECRET", description="signs unsubscribe links; made and kept if not set"),
     ] = None
+    unsubscribe_retired_secrets: Annotated[
+        tuple[SecretStr, ...],
+        NoDecode,
+        Field(
+            alias="UNSUBSCRIBE_RETIRED_SECRETS",
+            description="earlier ones, with commas: links in mails that they signed keep working",
+        ),
+    ] = ()
     unsubscribe_base_url: Annotated[
         str | None,
         Field(alias="UNSUBSCRIBE_BASE_URL", description="the page of those links; MAILWRIGHT_BASE_URL/unsubscribe"),
@@ -109,7 +117,8 @@ class Settings(BaseSettings):
     smtpbz_smtp_url: Annotated[
         SecretStr | None,
         Field(
-            alias="SMTPBZ_SMTP_URL", description="smtp://user:pw@connect.smtp.bz:587?tls=starttls with your own login"
+            alias="SMTPBZ_SMTP_URL",
+            description="smtp://user:pw@connect.smtp.bz:587?tls=starttls with your own login; else MAILWRIGHT_SMTP_URL",
         ),
     ] = None
 
@@ -286,7 +295,7 @@ class Settings(BaseSettings):
             raise ValueError("set it together with MAILWRIGHT_DKIM_SELECTOR, or neither")
         return value
 
-    @field_validator("sns_topic_arns", mode="before")
+    @field_validator("sns_topic_arns", "unsubscribe_retired_secrets", mode="before")
     @classmethod
     def _with_commas(cls, value: Any) -> Any:
         return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
@@ -312,6 +321,13 @@ class Settings(BaseSettings):
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 16:
             raise ValueError("must have at least 16 characters")
+        return value
+
+    @field_validator("unsubscribe_retired_secrets")
+    @classmethod
+    def _each_long_enough(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(each.get_secret_value()) < 16 for each in value):
+            raise ValueError("each must have at least 16 characters")
         return value
 
     @property

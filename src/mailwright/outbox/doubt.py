@@ -143,7 +143,7 @@ def _lost(row: Any, now: Instant) -> tuple[Event, ...]:
     return (
         Event(EventType.RECEIVED, row.attempted_at, attempt),
         Event(EventType.VALIDATED, row.attempted_at, attempt),
-        Event(EventType.SENT_ATTEMPT, row.attempted_at, attempt),
+        Event(EventType.SENT_ATTEMPT, row.attempted_at, {**attempt, "provider": row.provider}),
         Event(
             EventType.IN_DOUBT,
             now,

@@ -17,6 +17,7 @@ from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import OnDoubt, Status
 from mailwright.outbox.doubt import HOLD
+from mailwright.outbox.tenants import DEFAULT
 from mailwright.outbox.workers import Presence, present
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -137,7 +138,13 @@ def _final(facts: Facts, status: Status) -> Explanation:
         case Status.SENT:
             when = f" {facts.at(message.sent_at)}" if message.sent_at else ""
             by = f" by {message.provider}" if message.provider else ""
-            return _answer(facts, State.SENT, f"It is not waiting: it was sent{by}{when}.")
+            return _answer(
+                facts,
+                State.SENT,
+                f"It is not waiting: it was sent{by}{when}{_came_back(message)}.",
+                reason=message.came_back,
+                change=_take_back(message) if message.came_back and message.is_suppressed else None,
+            )
         case Status.CANCELLED:
             return _answer(
                 facts,
@@ -157,6 +164,26 @@ def _final(facts: Facts, status: Status) -> Explanation:
             return _failed(facts)
 
 
+_CAME_BACK: Mapping[str, str] = {
+    "hard_bounce": "bounced for good",
+    "soft_bounce": "bounced for now",
+    "complaint": "its reader called it spam",
+}
+
+
+def _came_back(message: Any) -> str:
+    """What was reported of it later, and what that means for the next mail."""
+    if message.came_back is None:
+        return ""
+    follows = f"; no more mail goes to {message.to_email}" if message.is_suppressed else ""
+    return f", and {_CAME_BACK[message.came_back]}{follows}"
+
+
+def _take_back(message: Any) -> str:
+    tenant = "" if message.tenant == DEFAULT else f" --tenant {message.tenant}"
+    return f"If mail may go there again, `mailwright contacts activate {message.to_email}{tenant}`."
+
+
 def _failed(facts: Facts) -> Explanation:
     message = facts.message
     when = f" {facts.at(message.failed_at)}" if message.failed_at else ""
@@ -169,7 +196,7 @@ def _failed(facts: Facts) -> Explanation:
     return _answer(
         facts,
         State.FAILED,
-        f"It is not waiting: it failed{when} with {_error(message)}.",
+        f"It is not waiting: it failed{when} with {_error(message)}{_came_back(message)}.",
         reason=message.error_code,
         change=change,
     )

@@ -212,10 +212,11 @@ def _sent_events(delivered: Delivered) -> tuple[tuple[int, int, str, Instant, st
     if delivered.note:
         outcome["message"] = delivered.note
     begun = f'{{"attempt":{attempt}}}'
+    handed = f'{{"attempt":{attempt},"provider":"{delivered.provider}"}}'  # a name of ours: nothing to escape
     return (
         (key, tenant, RECEIVED, claimed.received_at, begun),
         (key, tenant, VALIDATED, delivered.validated_at, begun),
-        (key, tenant, SENT_ATTEMPT, delivered.attempted_at, begun),
+        (key, tenant, SENT_ATTEMPT, delivered.attempted_at, handed),
         (key, tenant, SENT, delivered.sent_at, orjson.dumps(outcome).decode()),
     )
 

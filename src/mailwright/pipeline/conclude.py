@@ -198,7 +198,7 @@ def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
         return Settlement(
             claimed,
             Status.FAILED,
-            (*_steps(ready), event),
+            (*_steps(ready, result.provider), event),
             completes_attempt=True,
             provider=result.provider,
             error_code="MAX_ATTEMPTS_EXCEEDED",
@@ -242,15 +242,15 @@ def _with_error(
         "duration_ms": now - ready.claimed.received_at,
         "may_be_taken": not result.not_taken,
     }
-    return Settlement(ready.claimed, status, (*_steps(ready), event), **{**fields, **changes})
+    return Settlement(ready.claimed, status, (*_steps(ready, result.provider), event), **{**fields, **changes})
 
 
-def _steps(ready: Ready) -> tuple[Event, ...]:
+def _steps(ready: Ready, provider: str) -> tuple[Event, ...]:
     attempt = {"attempt": ready.claimed.attempt}
     return (
         Event(EventType.RECEIVED, ready.claimed.received_at, attempt),
         Event(EventType.VALIDATED, ready.validated_at, attempt),
-        Event(EventType.SENT_ATTEMPT, ready.attempted_at, attempt),
+        Event(EventType.SENT_ATTEMPT, ready.attempted_at, {**attempt, "provider": provider}),
     )
 
 
@@ -282,6 +282,7 @@ def _retry_event(
 ) -> Event:
     metadata: dict[str, Any] = {
         "attempt": claimed.attempt,
+        "provider": result.provider,
         "errorCode": result.code,
         "errorCategory": result.category,
         "errorMessage": result.message,

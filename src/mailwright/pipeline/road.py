@@ -184,13 +184,17 @@ class Road:
 
     def _values(self, claimed: Claimed, unsubscribe_url: str | None) -> dict[str, Any]:
         payload = claimed.payload
-        standard = {
-            "email": payload["to"],
+        values = {
             "name": payload.get("toName") or "",
-            "unsubscribe_url": unsubscribe_url or "",
+            "unsubscribe_url": "",
             "postal_address": self._identity.postal_address,
+            **payload.get("variables", {}),
+            "email": payload["to"],
         }
-        return {**standard, **payload.get("variables", {})}
+        if unsubscribe_url is not None:
+            # Whatever a reader's attributes are called, the link of a bulk mail is the one that lets them leave.
+            values["unsubscribe_url"] = unsubscribe_url
+        return values
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:

@@ -66,9 +66,10 @@ class KeyChain:
             raise KeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
     def _look(self) -> Keys:
-        if self._renew is None:
-            self._renew = self._find()
-        return self._renew()
+        renew = self._renew  # in a thread: others may forget it meanwhile
+        if renew is None:
+            renew = self._renew = self._find()
+        return renew()
 
 
 class Signer:

@@ -213,7 +213,7 @@ class ImportList(Answer):
     imports: list[ImportAnswer]
 
 
-class PreviewAnswer(Answer):
+class ImportPreviewAnswer(Answer):
     """The first rows of a file, as an import would read them."""
 
     encoding: str

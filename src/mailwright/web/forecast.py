@@ -19,7 +19,7 @@ from mailwright.web.parts import Parts
 router = APIRouter(prefix="/v1", tags=["campaigns"])
 
 
-class SegmentAnswer(Answer):
+class StretchAnswer(Answer):
     """Sent without a reason: at full pace. A reason and none sent: it waits. Both: in portions, because of it."""
 
     begins_at: Annotated[Time, Field(alias="from")]
@@ -36,7 +36,7 @@ class CourseAnswer(Answer):
     remaining: int
     starts_at: Time | None
     finishes_at: Time | None
-    segments: list[SegmentAnswer]
+    segments: list[StretchAnswer]
 
 
 class ForecastAnswer(Answer):

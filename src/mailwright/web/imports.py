@@ -62,7 +62,7 @@ async def begin(request: Request, parts: Parts, caller: Calling, wanted: Wanted)
     return json_response(answers.importing(begun), HTTPStatus.ACCEPTED)
 
 
-@router.post("/preview", openapi_extra=_CSV_BODY, responses=answering({HTTPStatus.OK: answers.PreviewAnswer}))
+@router.post("/preview", openapi_extra=_CSV_BODY, responses=answering({HTTPStatus.OK: answers.ImportPreviewAnswer}))
 async def preview(request: Request, parts: Parts, caller: Calling, wanted: Wanted) -> Response:
     """How the first rows would be read. Nothing is stored."""
     seen = await parts.import_desk.preview(caller.tenant_id, request.stream(), wanted.purpose())

@@ -35,6 +35,7 @@ class PublicPages:
 
     # Signs their links; None for the one that the installation made and keeps.
     secret: str | None = field(default=None, repr=False)
+    retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # signed links that still work
     asks_first: bool = False  # opening a link to leave shows a button, and only the button acts
     sender: str | None = None  # whose pages they are, in the words of the first tenant's mails
 

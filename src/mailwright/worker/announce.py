@@ -62,6 +62,7 @@ def _tell(settlement: Settlement) -> None:
         **claimed.log_fields,
         state=settlement.status,
         durationMs=settlement.duration_ms,
+        provider=settlement.provider,
         providerMessageId=settlement.provider_message_id,
         to=mask(claimed.to_email),
         errorCode=settlement.error_code,

@@ -93,15 +93,15 @@ def test_subjects_are_judged(subject: str, expected: list[str]) -> None:
 
 
 @pytest.mark.promise("preflight-leaving")
-def test_bulk_mail_without_a_link_to_leave_is_blocked() -> None:
+def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
     def of(html: str | None, text: str | None = None, *, is_bulk: bool = True) -> list[tuple[str, str]]:
         facts = Facts(is_bulk=is_bulk, postal_address="Street 1")
         return [(each.level, each.code) for each in preflight(subject="a", html=html, text=text, facts=facts)]
 
-    assert of("<p>Hello, Street 1</p>") == [("blocks", "NO_UNSUBSCRIBE_LINK")]
-    assert of("<p>unsubscribe_url, Street 1</p>") == [("blocks", "NO_UNSUBSCRIBE_LINK")]
+    assert of("<p>Hello, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
+    assert of("<p>unsubscribe_url, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
     assert of("<p>Hello</p>", is_bulk=False) == []
-    assert of(None, "Hello, Street 1") == [("blocks", "NO_UNSUBSCRIBE_LINK")]
+    assert of(None, "Hello, Street 1") == [("warns", "NO_UNSUBSCRIBE_LINK")]
     assert of('<p><a href="{{unsubscribe_url}}">Leave</a> Street 1</p>') == []
     assert of("<p>{{ unsubscribe_url }} Street 1</p>", "Hello") == [("warns", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]
 

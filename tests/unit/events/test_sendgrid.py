@@ -99,8 +99,10 @@ def test_a_signature_covers_the_bytes_and_the_time() -> None:
 
 
 @pytest.mark.promise("sendgrid-fresh")
-@pytest.mark.parametrize(("age", "is_fresh"), [(0, True), (9, True), (11, False), (-9, True), (-11, False)])
-def test_a_signature_is_good_for_ten_minutes(age: int, is_fresh: bool) -> None:
+@pytest.mark.parametrize(
+    ("age", "is_fresh"), [(0, True), (24 * 60 + 59, True), (25 * 60 + 1, False), (-9, True), (-11, False)]
+)
+def test_a_signature_is_good_for_as_long_as_sendgrid_tries(age: int, is_fresh: bool) -> None:
     headers, body = SIGNER.signed_events(EVENTS, timestamp=(NOW - age * MINUTE) // 1000)
     if is_fresh:
         check(headers, body)
@@ -140,7 +142,10 @@ def test_a_key_that_is_none_is_told(key: str) -> None:
         (an_event("delivered", response="250 OK"), EventType.DELIVERED, Verdict.NOTHING),
         (an_event("deferred", attempt="5"), EventType.DEFERRED, Verdict.NOTHING),
         (an_event("bounce", type="bounce", status="5.1.1"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
-        (an_event("bounce", type="blocked", status="5.7.1"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+        (an_event("bounce", type="blocked", status="5.7.1"), EventType.BOUNCED, Verdict.NOTHING),
+        (an_event("bounce", type="blocked", status="5.2.2"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+        (an_event("bounce", type="blocked", reason="550 mailbox full"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
+        (an_event("bounce", type="blocked", reason="550 go away"), EventType.BOUNCED, Verdict.NOTHING),
         (an_event("bounce", status="5.1.1"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
         (an_event("bounce", status="4.2.2"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
         (an_event("bounce", type="new", status="5.1.1"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
@@ -167,6 +172,23 @@ def test_each_event_has_its_meaning(event: dict[str, Any], type_: EventType, ver
     report = only(event)
     assert (report.type, report.verdict, report.recipient) == (type_, verdict, "ada@example.com")
     assert "s3cret" not in str(report)
+
+
+@pytest.mark.promise("soft-bounces-cause")
+@pytest.mark.parametrize(
+    ("classification", "verdict"),
+    [
+        ("Mailbox Unavailable", Verdict.SOFT_BOUNCE),
+        ("Invalid Address", Verdict.SOFT_BOUNCE),
+        ("Reputation", Verdict.NOTHING),
+        ("Content", Verdict.NOTHING),
+        ("Frequency or Volume Too High", Verdict.NOTHING),
+        ("Unclassified", Verdict.SOFT_BOUNCE),
+    ],
+)
+def test_our_reputation_and_content_are_not_the_readers_fault(classification: str, verdict: Verdict) -> None:
+    report = only(an_event("bounce", type="blocked", status="4.2.2", bounce_classification=classification))
+    assert report.verdict is verdict
 
 
 def test_the_words_of_a_bounce_are_kept() -> None:

@@ -104,8 +104,8 @@ def test_only_those_who_bounced_have_bounced() -> None:
     [
         ({"action": "failed", "status": "5.1.1"}, Verdict.HARD_BOUNCE),
         ({}, Verdict.HARD_BOUNCE),
-        ({"action": "delayed", "status": "4.0.0"}, Verdict.SOFT_BOUNCE),
-        ({"action": "Delayed"}, Verdict.SOFT_BOUNCE),
+        ({"action": "delayed", "status": "4.0.0"}, Verdict.NOTHING),
+        ({"action": "Delayed"}, Verdict.NOTHING),
         ({"action": "failed", "status": "4.4.7"}, Verdict.SOFT_BOUNCE),
         ({"action": "delivered", "status": "2.0.0"}, Verdict.NOTHING),
         ({"action": "relayed"}, Verdict.NOTHING),
@@ -122,7 +122,6 @@ def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, s
     [
         ("Transient", "General"),
         ("Transient", "MailboxFull"),
-        ("Transient", "ContentRejected"),
         ("Undetermined", "Undetermined"),
         ("SomethingNew", "New"),
     ],
@@ -130,6 +129,29 @@ def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, s
 def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
     report = only(a_bounce(to("ada@example.com", status="5.2.2"), kind=kind, subtype=subtype))
     assert (report.verdict, report.bounce_type, report.bounce_subtype) == (Verdict.SOFT_BOUNCE, kind, subtype)
+
+
+@pytest.mark.promise("soft-bounces-cause")
+@pytest.mark.parametrize(
+    ("subtype", "words", "verdict"),
+    [
+        ("MailboxFull", {}, Verdict.SOFT_BOUNCE),
+        ("ContentRejected", {"status": "5.2.2"}, Verdict.NOTHING),
+        ("AttachmentRejected", {"status": "5.2.2"}, Verdict.NOTHING),
+        ("MessageTooLarge", {"status": "5.2.3"}, Verdict.NOTHING),
+        ("General", {}, Verdict.NOTHING),
+        ("General", {"status": "4.2.1"}, Verdict.SOFT_BOUNCE),
+        ("General", {"status": "4.4.7"}, Verdict.SOFT_BOUNCE),
+        ("General", {"status": "4.4.7", "diagnosticCode": "smtp; 421 poor reputation"}, Verdict.NOTHING),
+        ("General", {"status": "4.7.1", "diagnosticCode": "smtp; 421 try again"}, Verdict.NOTHING),
+        ("General", {"status": "5.2.3"}, Verdict.NOTHING),
+        ("General", {"diagnosticCode": "smtp; 452 mailbox full"}, Verdict.SOFT_BOUNCE),
+    ],
+)
+def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
+    subtype: str, words: dict[str, str], verdict: Verdict
+) -> None:
+    assert only(a_bounce(to("ada@example.com", **words), kind="Transient", subtype=subtype)).verdict is verdict
 
 
 # Complaints.

@@ -1,5 +1,6 @@
 """SNS envelopes: what Amazon signed for us is believed, and nothing else, whatever it looks like."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from mailwright.events.fetch import Fetch
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Kind, Sns
 from mailwright.events.trust import EventRefused, Foreign, Forged, Malformed, NotNow, Stale
 from mailwright.providers.http import Cut, Http, Reply
-from tests.standins.http import Answer, HttpStandIn
+from tests.standins.http import Answer, HttpStandIn, Step
 from tests.standins.sns import FOREIGN_TOPIC, REGION, TOPIC, Signer, body_of, forgeries, malformed
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "sns"
@@ -209,6 +210,74 @@ async def test_a_certificate_is_fetched_once(receiver: Sns, http: Rerouted) -> N
     for _ in range(5):
         await receiver.verified(SIGNER.notification(MESSAGE))
     assert len(http.asked) == 1
+
+
+@pytest.mark.promise("sns-certificate")
+async def test_whoever_asks_for_the_same_certificate_waits_for_one_request(receiver: Sns, http: Rerouted) -> None:
+    bodies = [SIGNER.notification(MESSAGE) for _ in range(3 * sns.MOST_FETCHES)]
+    await asyncio.gather(*map(receiver.verified, bodies))
+    assert len(http.asked) == 1
+
+
+@pytest.mark.promise("sns-certificate")
+async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
+    await receiver.verified(SIGNER.notification(MESSAGE))
+    hold = amazon.hold(Step.ANSWER)
+    host = f"https://sns.{REGION}.amazonaws.com"
+    forged = [
+        asyncio.create_task(receiver.verified(SIGNER.notification(MESSAGE, SigningCertURL=f"{host}/{number}.pem")))
+        for number in range(sns.MOST_FETCHES)
+    ]
+    await hold.wait()
+    async with asyncio.timeout(10):
+        assert await receiver.verified(SIGNER.notification(MESSAGE))
+        with pytest.raises(NotNow, match="at once"):
+            await receiver.verified(SIGNER.notification(MESSAGE, SigningCertURL=f"{host}/one-more.pem"))
+    assert len(http.asked) == 2
+    hold.release()
+    amazon.forget_rules()
+    assert {type(end) for end in await asyncio.gather(*forged, return_exceptions=True)} == {Forged}
+    assert len(http.asked) == 1 + sns.MOST_FETCHES
+
+
+@pytest.mark.promise("sns-region")
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [
+        ("us-east-1", "sns.us-west-2.amazonaws.com"),
+        ("us-east-1", "sns.s3-us-west-2.amazonaws.com"),
+        ("s3-us-west-2", "sns.s3-us-west-2.amazonaws.com"),
+        ("us-east-1", "sns.us-east-1.amazonaws.com.cn"),
+        ("cn-north-1", "sns.cn-north-1.amazonaws.com"),
+        ("nowhere", "sns.nowhere.amazonaws.com"),
+        ("us-east-1.evil", "sns.us-east-1.evil.amazonaws.com"),
+    ],
+)
+async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, region: str, host: str) -> None:
+    """A bucket may be called `sns`, and then answers below amazonaws.com."""
+    receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
+    topic = f"arn:aws:sns:{region}:123456789012:mail-events"
+    with pytest.raises(Forged):
+        await receiver.verified(
+            SIGNER.notification(MESSAGE, TopicArn=topic, SigningCertURL=f"https://{host}/{SIGNER.file}")
+        )
+    assert http.asked == []
+
+
+@pytest.mark.promise("sns-region")
+@pytest.mark.parametrize(
+    ("partition", "region", "host"),
+    [
+        ("aws", "ap-southeast-4", "sns.ap-southeast-4.amazonaws.com"),
+        ("aws", "mx-central-1", "sns.mx-central-1.amazonaws.com"),
+        ("aws-us-gov", "us-gov-west-1", "sns.us-gov-west-1.amazonaws.com"),
+        ("aws-cn", "cn-north-1", "sns.cn-north-1.amazonaws.com.cn"),
+    ],
+)
+def test_every_region_has_its_own_host(partition: str, region: str, host: str) -> None:
+    topic = f"arn:{partition}:sns:{region}:123456789012:mail-events"
+    url = f"https://{host}/{SIGNER.file}"
+    sns.check_certificate_url(sns.parse(SIGNER.notification(MESSAGE, TopicArn=topic, SigningCertURL=url)))
 
 
 async def test_a_certificate_that_was_kept_still_ends(receiver: Sns, time: ManualClock) -> None:

@@ -210,6 +210,17 @@ async def test_keys_that_cannot_be_renewed_are_used_as_long_as_amazon_takes_them
     assert (await chain.keys()).access_key == "key"
 
 
+async def test_keys_that_are_forgotten_while_they_are_looked_for_break_nothing() -> None:
+    class Hasty(KeyChain):
+        """Whatever its thread remembers, somebody else forgets at once."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            object.__setattr__(self, name, None if name == "_renew" else value)
+
+    chain = Hasty(ManualClock(), lambda: lambda: Keys("key", "secret"))
+    assert (await chain.keys()).access_key == "key"
+
+
 async def test_a_chain_that_breaks_tells_nothing_of_the_keys() -> None:
     def broken() -> Keys:
         raise ValueError("s3cret")

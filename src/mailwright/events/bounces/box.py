@@ -12,6 +12,7 @@ class Arrival:
     identity: str  # where in the box it lies, for logs
     mail: bytes  # as much of it as is ever looked at
     done: Callable[[], Awaitable[None]]  # to be called once what it says is on disk
+    lay_aside: Callable[[], Awaitable[None]]  # it is not handed over again, and stays marked for a person
 
 
 class BoxUnavailable(MailwrightError):

@@ -5,7 +5,7 @@ import contextlib
 import imaplib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,14 +45,17 @@ class ImapBox:
                     mail = await asyncio.to_thread(session.fetch, uid)
                 if mail is not None:
                     identity = f"{self._settings.folder}/{session.uid_validity}/{uid}"
-                    yield Arrival(identity, mail, partial(_in_turn, turn, session, uid))
+                    done, lay_aside = (
+                        partial(_in_turn, turn, mark, uid) for mark in (session.mark_done, session.lay_aside)
+                    )
+                    yield Arrival(identity, mail, done, lay_aside)
         finally:
             await asyncio.to_thread(session.close)
 
 
-async def _in_turn(turn: asyncio.Lock, session: "_Session", uid: str) -> None:
+async def _in_turn(turn: asyncio.Lock, mark: Callable[[str], None], uid: str) -> None:
     async with turn:
-        await asyncio.to_thread(session.mark_done, uid)
+        await asyncio.to_thread(mark, uid)
 
 
 class _Session:
@@ -85,7 +88,7 @@ class _Session:
 
     def unseen(self) -> list[str]:
         with self._translated("search"):
-            return _text(_expect_ok(self._open.uid("SEARCH", "UNSEEN", "UNDELETED"))).split()[:MAX_MAILS]
+            return _text(_expect_ok(self._open.uid("SEARCH", "UNSEEN", "UNFLAGGED", "UNDELETED"))).split()[:MAX_MAILS]
 
     def fetch(self, uid: str) -> bytes | None:
         """None where the mail is gone by now."""
@@ -98,6 +101,10 @@ class _Session:
             _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Seen)"))
             if self._settings.move_to is not None:
                 _expect_ok(self._open.uid("MOVE", uid, _quoted(self._settings.move_to)))
+
+    def lay_aside(self, uid: str) -> None:
+        with self._translated("mark a mail as flagged"):
+            _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Flagged)"))
 
     def close(self) -> None:
         """Without a word: it may be that another thread is still waiting for an answer, and this wakes it."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.bounce import BounceKind
+from mailwright.domain.clock import Instant
 
 
 class Action(StrEnum):
@@ -61,6 +62,7 @@ class Bounced:
     original: Original
     recipients: tuple[Recipient, ...]
     reporting_mta: str | None = None
+    written_at: Instant | None = None  # as its Date says; whoever wrote it may have a wrong clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Complained:
     feedback_type: FeedbackType
     recipients: tuple[str, ...]  # often none: many mailbox providers hide who complained
     reporter: str | None = None
+    written_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from mailwright.ops.logs import logger
 log = logger(__name__)
 
 SEEN = ":2,S"
+FLAGGED = ":2,F"
 
 
 class Maildir:
@@ -23,7 +24,8 @@ class Maildir:
         for name in await asyncio.to_thread(self._names):
             mail = await asyncio.to_thread(self._read, name)
             if mail is not None:
-                yield Arrival(name, mail, partial(asyncio.to_thread, self._mark_seen, name))
+                done, lay_aside = (partial(asyncio.to_thread, self._move, name, mark) for mark in (SEEN, FLAGGED))
+                yield Arrival(name, mail, done, lay_aside)
 
     def _names(self) -> list[str]:
         """The oldest first, as delivery programs name them."""
@@ -42,10 +44,10 @@ class Maildir:
             log.warning("bounce_mail_not_readable", file=name, reason=error.strerror)
             return None
 
-    def _mark_seen(self, name: str) -> None:
+    def _move(self, name: str, mark: str) -> None:
         try:
             self._cur.mkdir(exist_ok=True)
-            (self._new / name).rename(self._cur / f"{name.partition(':')[0]}{SEEN}")
+            (self._new / name).rename(self._cur / f"{name.partition(':')[0]}{mark}")
         except FileNotFoundError:
             return  # somebody else has, in the meantime
         except OSError as error:

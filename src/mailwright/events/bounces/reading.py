@@ -5,7 +5,10 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 
+from mailwright.domain.clock import Instant, instant_of
 from mailwright.events.bounces import feedback, notices, prose, status_fields
 from mailwright.events.bounces.diagnosis import Finding, identity_of, recipient
 from mailwright.events.bounces.feedback import Feedback
@@ -28,7 +31,7 @@ def read(mail: bytes) -> Letter:
     """The first form that fits: a standard report, a notice, plain words; only then is it asked who else writes."""
     parts = parts_of(mail)
     identity = _identity(mail, parts[0].headers)
-    return (
+    letter = (
         _standard(identity, parts)
         or _complaint_without_report(identity, parts)
         or _notice(identity, parts)
@@ -36,6 +39,9 @@ def read(mail: bytes) -> Letter:
         or _auto_reply(identity, parts)
         or _neither(identity, parts[0].headers)
     )
+    if isinstance(letter, Bounced | Complained):
+        return replace(letter, written_at=_written_at(parts[0].headers))
+    return letter
 
 
 def _standard(identity: str, parts: Sequence[Part]) -> Letter | None:
@@ -131,6 +137,13 @@ def _own_text(parts: Sequence[Part]) -> str:
         return plain
     marked_up = next((part.text for part in own if part.content_type == "text/html"), "")
     return html.unescape(_TAG.sub("\n", marked_up))
+
+
+def _written_at(letter: Headers) -> Instant | None:
+    try:
+        return max(0, instant_of(parsedate_to_datetime(letter.first("date")).astimezone(UTC)))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def _identity(mail: bytes, letter: Headers) -> str:

@@ -17,4 +17,4 @@ SET status = 'IN_DOUBT', doubted_at = :now, claims = 0, locked_by = NULL, locked
     error_reason = 'The worker ' || locked_by || ' ended between handing the mail over and recording the answer.'
 FROM expired
 WHERE deliveries.message_key = expired.message_key
-RETURNING deliveries.message_key, tenant_id, attempts, attempted_at, error_code, error_reason
+RETURNING deliveries.message_key, tenant_id, attempts, attempted_at, provider, error_code, error_reason

@@ -1,5 +1,5 @@
 -- All that decides when this message goes, at one moment: its own state, its lane's hold, its tenant's
--- limit, and the campaign that goes before its own.
+-- limit, and the campaign that goes before its own; and what came back of it.
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
@@ -7,6 +7,15 @@ SELECT
   t.name AS tenant, t.max_in_flight,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
   c.campaign_id, c.name AS campaign,
+  (
+    SELECT r.verdict FROM reports AS r
+    WHERE r.message_key = m.id AND r.email = m.to_email AND r.verdict IN ('hard_bounce', 'soft_bounce', 'complaint')
+    ORDER BY CASE r.verdict WHEN 'soft_bounce' THEN 1 ELSE 0 END, r.at DESC
+    LIMIT 1
+  ) AS came_back,
+  EXISTS (
+    SELECT 1 FROM suppressions AS s WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email AND s.list_key = '*'
+  ) AS is_suppressed,
   CASE WHEN m.campaign_key IS NOT NULL THEN (
     SELECT before.name
     FROM queue_entries AS e

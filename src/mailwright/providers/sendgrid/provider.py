@@ -39,9 +39,10 @@ class SendGridSettings:
 
 class SendGrid:
     name = meaning.PROVIDER
-    reports_events = True
 
-    def __init__(self, settings: SendGridSettings, http: Http, clock: Clock) -> None:
+    def __init__(self, settings: SendGridSettings, http: Http, clock: Clock, *, reports_events: bool = True) -> None:
+        """`reports_events`: whether its events reach us. It posts them to whom it is set up to post."""
+        self.reports_events = reports_events
         self._http = http
         self._clock = clock
         self._url = settings.url.rstrip("/")

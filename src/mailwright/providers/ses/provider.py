@@ -21,9 +21,18 @@ MOST_BYTES = 40 * 1024 * 1024  # of a mail after base64
 
 class Ses:
     name = meaning.PROVIDER
-    reports_events = True
 
-    def __init__(self, settings: SesSettings, http: Http, clock: Clock, keys: KeyChain | None = None) -> None:
+    def __init__(
+        self,
+        settings: SesSettings,
+        http: Http,
+        clock: Clock,
+        keys: KeyChain | None = None,
+        *,
+        reports_events: bool = True,
+    ) -> None:
+        """`reports_events`: whether its events reach us. It tells them to whom it is set up to tell."""
+        self.reports_events = reports_events
         self._settings = settings
         self._url = settings.url
         self._host = urlsplit(settings.url).netloc

@@ -34,7 +34,7 @@ class Ending(Enum):
 
 
 _words = Vocabulary(PROVIDER)
-failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
+failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,6 @@ MEANINGS = (
     row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
 )
 UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
-UNKNOWN_AFTER = unclear("SMTP_UNKNOWN_REPLY")  # the whole mail is there, and this is neither a yes nor a no
 # Refusals that are about the address, and not about us or this mail.
 ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
@@ -159,8 +158,7 @@ def refused(phase: Phase, reply: Reply) -> SendResult:
     for candidate in MEANINGS:
         if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
             return _with_bounce(candidate.meaning.result(text, status), reply)
-    unknown = UNKNOWN_AFTER if phase is Phase.DOT else UNKNOWN
-    return unknown.result(f"unknown reply to {phase.name}: {status} {text}", status)
+    return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
 
 
 def _with_bounce(result: SendResult, reply: Reply) -> SendResult:

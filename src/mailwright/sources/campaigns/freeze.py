@@ -12,6 +12,7 @@ from mailwright.content.preflight import Facts, Finding, Level, preflight
 from mailwright.content.store import TemplateStore, latest_by_locale
 from mailwright.content.template import Template, TemplateFailed
 from mailwright.content.variables import STANDARD
+from mailwright.content.way_out import has_way_out, with_way_out
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.locales import EVERYONE
@@ -305,12 +306,12 @@ async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft:
     name = f"campaign:{campaign_id}:{draft.name}" if draft.name else f"campaign:{campaign_id}"
     keys: dict[str, int] = {}
     for locale, text in sorted(draft.texts.items()):  # the one for everyone first
-        if text.key is not None:
+        can_leave = has_way_out(text.html)
+        if text.key is not None and can_leave:
             keys[locale] = text.key
             continue
-        stored = await store.put(
-            tenant_id, name[:100], subject=text.subject, html=text.html, text=text.text, locale=locale
-        )
+        html = text.html if can_leave else with_way_out(text.html, locale)
+        stored = await store.put(tenant_id, name[:100], subject=text.subject, html=html, text=text.text, locale=locale)
         keys[locale] = stored.key
     # The narrowest first: whoever reads `pt-BR` is met by it before `pt`.
     narrowest_first = dict(sorted(keys.items(), key=lambda each: -len(each[0])))

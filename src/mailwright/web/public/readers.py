@@ -14,7 +14,7 @@ from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.unsubscribe import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, found_secret, kept_secret
 from mailwright.web.parts import ApiParts
 from mailwright.web.problems import HEADERS, problem
 from mailwright.web.public.language import chosen_language, language_of
@@ -108,7 +108,12 @@ async def _tenant_id(parts: ApiParts, name: str) -> int:
 
 
 async def _tokens(parts: ApiParts) -> UnsubscribeTokens:
-    return UnsubscribeTokens(parts.public_pages.secret or await kept_secret(parts.database, UNSUBSCRIBE_SECRET))
+    """Links in old mails keep working: also those from before a secret was set, which our own one signed."""
+    pages = parts.public_pages
+    if pages.secret is None:
+        return UnsubscribeTokens(await kept_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired)
+    ours = await found_secret(parts.database, UNSUBSCRIBE_SECRET)
+    return UnsubscribeTokens(pages.secret, *pages.retired, *([ours] if ours else []))
 
 
 def wants_json(request: Request) -> bool:

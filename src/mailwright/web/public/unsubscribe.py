@@ -30,7 +30,10 @@ async def follow(request: Request, parts: Parts) -> Response:
         return await _leave(request, parts, reader)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Nobody has left: send the same request as POST.")
-    return await _show(request, parts, reader, "leave", here=reader.links.leave)
+    # Whoever has left is not asked again: the links to other languages lead here.
+    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    template = "left" if reader.list_key in about.scopes else "leave"
+    return await _show(request, parts, reader, template, here=reader.links.leave)
 
 
 @router.post("/unsubscribe")
