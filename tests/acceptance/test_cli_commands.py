@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Settlement
+from mailwright.domain.report import Report, Verdict
 from mailwright.domain.results import Category
-from mailwright.domain.states import Status
+from mailwright.domain.states import EventType, Status
+from mailwright.events.reports import Reports
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.acceptance.commands import Commands
@@ -145,6 +148,25 @@ async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
     shown = (await here.ok("message", "show", outbox_id)).out
     for words in ("✗ FAILED", "ada@example.com", "INVALID_TEMPLATE", "It is not waiting", "VALIDATION_FAILED", "+0 ms"):
         assert words in shown
+
+
+@pytest.mark.promise("cli-show-for-people")
+async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Database) -> None:
+    outbox_id = await accepted(its_database, to="ada@example.com")
+    await here.ok("worker", "--drain")
+    words = {
+        "status": "5.1.1",
+        "diagnosticCode": "550 no such user",
+        "feedbackType": "abuse",
+        "link": "https://a.example",
+    }
+    report = Report("1", "ses", EventType.BOUNCED, CLOCK.now(), "ada@example.com", outbox_id, metadata=words)
+    bounce = replace(report, verdict=Verdict.HARD_BOUNCE, bounce_type="Permanent", bounce_subtype="NoEmail")
+    await Reports(its_database, CLOCK).receive([bounce])
+    shown = " ".join((await here.ok("message", "show", outbox_id)).out.split())
+    assert "bounced for good; no more mail goes to ada@example.com" in shown
+    for told in ("told by ses", "Permanent", "NoEmail", "by mailbox", *words.values()):
+        assert told in shown
 
 
 @pytest.mark.promise("cli-explain")

@@ -99,6 +99,7 @@ async def test_a_mail_that_fails_for_now_passes_all_steps_again(
     assert steps(waiting) == attempt_steps(E.RETRY_SCHEDULED)
     assert the_event(waiting, E.RETRY_SCHEDULED).metadata == {
         "attempt": 1,
+        "provider": "smtp",
         "errorCode": "SMTP_TEMPORARY_FAILURE",
         "errorCategory": "TRANSIENT_ERROR",
         "errorMessage": "4.3.0 later",

@@ -64,7 +64,7 @@ A_REPORT = st.builds(
 
 
 class World:
-    """Some readers, each with a mail that was sent, is in doubt, or without an answer yet, and with more that were sent."""
+    """Some readers, each with a mail that was sent, is in doubt or without an answer yet, and with more besides."""
 
     def __init__(self, database: Database, name: str) -> None:
         self.database = database
@@ -86,9 +86,12 @@ class World:
         await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
         self.more = [[a_message(to=mail.to_email) for _ in range(MAILS - 1)] for mail in self.mails]
         await an_intake(self.database, self.clock).accept([mail for mails in self.more for mail in mails])
+        claimed = await claims_of(self.database, self.clock, self.name).claim(READERS * (MAILS - 1))
+        await settling.exchange([], claimed)
+        await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
     def report(self, told: Told, number: int) -> Report:
-        # The others are named by our id only: they were not handed to anybody.
+        # The others went another way, and are named by our id only.
         mail = [self.mails[told.reader], *self.more[told.reader]][told.mail]
         by = "outbox id" if told.mail else told.by
         return Report(

@@ -84,7 +84,7 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
         (Verdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
         (Verdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
         (Verdict.SOFT_BOUNCE, "and bounced for now.", False),
-        (Verdict.NOTHING, "at 08:00:00 UTC (just now).", False),
+        (Verdict.NOTHING, "at 08:00:00 UTC (now).", False),
     ],
 )
 async def test_a_sent_message_that_came_back_says_so_and_what_follows(

@@ -432,8 +432,8 @@ async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock:
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
     ends = []
     for number, order in enumerate(orders):
-        for day in order:
-            message = await a_sent_message(database, clock, to=f"reader{number}@example.com")
+        mails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
+        for message, day in zip(mails, order, strict=True):
             told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=Verdict.SOFT_BOUNCE, at=day * DAY)
             await Reports(database, clock).receive([told])
         person = await contacts.portrait(database, 1, message.to_email)

@@ -374,7 +374,7 @@ async def test_a_campaign_without_a_link_to_leave_gets_one(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
     await a_contact(database, "ana@example.com")
-    definition = a_definition({"subject": "Hello", "body": "<html><body><p>a</p></body></html>"})
+    definition = a_definition({"subject": "Hello", "body": "<html><body><p>Street 1</p></body></html>"})
     facts = Facts(postal_address="Street 1")
     started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
     assert [each.code for each in started.warnings] == ["NO_UNSUBSCRIBE_LINK"]

@@ -1,25 +1,38 @@
-"""Stand-ins for a rehearsal: `python -m tests.standins ses --port 8026` runs one until Ctrl-C."""
+"""Stand-ins for a rehearsal: `python -m tests.standins ses --port 8026` runs one until Ctrl-C.
+
+`ses --fail 503 --times 3` refuses the first three mails; `sendgrid --events-to URL` posts signed events of the mails
+that it takes; `sns --outbox-id ID --email ADDRESS --type bounce` tells of one mail.
+"""
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 
-# Each of these modules has an `async def serve(host, port)` that says where it listens and what to set.
+from tests.standins.asked import Asked
+
+# Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
 NAMES = ("ses", "sendgrid", "smtpbz", "sns")
 
-Serve = Callable[[str, int], Coroutine[None, None, None]]
+Serve = Callable[[str, int, Asked], Coroutine[None, None, None]]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.standins", description=__doc__)
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="any free one if not given")
-    chosen = parser.parse_args()
+    parser.add_argument("--fail", type=int, metavar="STATUS", help="ses, sendgrid, smtpbz: answer this")
+    parser.add_argument("--times", type=int, metavar="N", help="so often; always if not given")
+    parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
+    parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")
+    parser.add_argument("--email", default=Asked().email, metavar="ADDRESS", help="sns: its reader")
+    parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns: the event; all if not given")
+    chosen = parser.parse_args(arguments)
+    asked = Asked(chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type)
     serve: Serve = import_module(f"tests.standins.{chosen.name}").serve
     try:
-        asyncio.run(serve(chosen.host, chosen.port))
+        asyncio.run(serve(chosen.host, chosen.port, asked))
     except KeyboardInterrupt:
         print()
 

@@ -10,6 +10,7 @@ async with SendGridStandIn() as sendgrid:
 import asyncio
 import json
 import re
+import time
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.standins.asked import Asked, misbehave, post
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 
 KEY = "SG.stand-in.not-a-secret"
@@ -329,11 +331,26 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[Complaint]:
             yield from _kinds(place, setting, TRACKING[name])
 
 
-async def serve(host: str, port: int) -> None:
+async def serve(host: str, port: int, asked: Asked) -> None:
     async with SendGridStandIn(host=host, port=port) as sendgrid:
+        misbehave(sendgrid, asked, SEND)
         print(f"SendGrid stands in at {sendgrid.url}. Set:")
         print("  MAILWRIGHT_PROVIDER=sendgrid")
         print(f"  MAILWRIGHT_SENDGRID_URL={sendgrid.url}")
         print(f"  SENDGRID_API_KEY={KEY}")
         print(f"  SENDGRID_WEBHOOK_PUBLIC_KEY={sendgrid.public_key}", flush=True)
-        await asyncio.Event().wait()
+        told = 0
+        while True:
+            await asyncio.sleep(0.1)
+            if asked.events_to is not None:
+                told = await _tell(sendgrid, told, asked.events_to)
+
+
+async def _tell(sendgrid: SendGridStandIn, told: int, url: str) -> int:
+    """Posts the events of the mails that nobody was told of yet; answers how many have been told of now."""
+    now = int(time.time())
+    for index in range(told, len(sendgrid.mails)):
+        events = sendgrid.events_of(index, "processed", "delivered", timestamp=now)
+        headers, body = sendgrid.signed_events(events, timestamp=now)
+        print(f"{sendgrid.message_ids[index]}: {await post(url, body, headers)}", flush=True)
+    return len(sendgrid.mails)

@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import Any
 
 from mailwright.domain.clock import Clock, SystemClock
+from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 
 ACCESS_KEY = "AKIASTANDIN000000000"
@@ -257,13 +258,14 @@ class SesStandIn(HttpStandIn):
         }
 
 
-async def serve(host: str, port: int) -> None:
+async def serve(host: str, port: int, asked: Asked) -> None:
     """Until it is interrupted: prints what to set, and every mail that it takes."""
 
     def announce(mail: SesMail) -> None:
         print(f"{mail.message_id}  {', '.join(mail.recipients)}  {len(mail.content):,} bytes", flush=True)
 
     async with SesStandIn(host=host, port=port, announce=announce) as ses:
+        misbehave(ses, asked, SEND)
         print(f"SES stands in at {ses.url}. For `mailwright serve`, set:")
         print("  export MAILWRIGHT_PROVIDER=ses")
         print(f"  export MAILWRIGHT_SES_URL={ses.url} AWS_REGION={REGION}")

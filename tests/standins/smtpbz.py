@@ -8,6 +8,7 @@ async with SmtpBzStandIn() as api:
 import asyncio
 from typing import Any
 
+from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 
 KEY = "stand-in-not-a-secret"
@@ -41,8 +42,9 @@ class SmtpBzStandIn(HttpStandIn):
         return json_answer(200, self.account)
 
 
-async def serve(host: str, port: int) -> None:
+async def serve(host: str, port: int, asked: Asked) -> None:
     async with SmtpBzStandIn(host=host, port=port) as api:
+        misbehave(api, asked, USER)
         print(f"The API of smtp.bz stands in at {api.base}. Set:")
         print("  MAILWRIGHT_PROVIDER=smtpbz")
         print(f"  MAILWRIGHT_SMTPBZ_URL={api.base}")

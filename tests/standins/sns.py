@@ -7,12 +7,9 @@ body = signer.notification('{"eventType": "Send", …}')
 `forgeries` makes every envelope that must not be believed, by name.
 """
 
-import asyncio
 import hashlib
 import json
 import time
-import urllib.error
-import urllib.request
 import uuid
 from base64 import b64encode
 from collections.abc import Mapping
@@ -27,6 +24,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.x509.oid import NameOID
+
+from tests.standins.asked import Asked, post
 
 REGION = "us-east-1"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:mail-events"
@@ -272,25 +271,16 @@ def ses_event(
     return {"eventType": kind, "mail": mail, name: {**part, **changes}}
 
 
-async def serve(host: str, port: int) -> None:
-    """Posts sample events to a server that runs at this address."""
+async def serve(host: str, port: int, asked: Asked) -> None:
+    """Posts events, of the mail that was asked for or of none, to a server that runs at this address."""
     signer = Signer(time.time_ns() // 1_000_000, key=uuid.uuid4().hex)
     folder = signer.keep(Path("var/sns-certificates")).resolve()
     print(f"Events for http://{host}:{port or 8025}/ses-events. The server there needs:")
     print(f"  MAILWRIGHT_SNS_CERTS={folder}")
     print(f"  SNS_TOPIC_ARNS={TOPIC}")
-    for kind in ("Send", "Delivery", "Bounce", "Complaint"):
-        event = ses_event(kind, "reader@example.com", message_id=f"standin-{uuid.uuid4().hex[:8]}")
-        print(f"{kind}: {await asyncio.to_thread(_post, host, port or 8025, signer.notification(event))}", flush=True)
+    for kind in [asked.type.title()] if asked.type else ["Send", "Delivery", "Bounce", "Complaint"]:
+        message_id = f"standin-{uuid.uuid4().hex[:8]}"
+        event = ses_event(kind, asked.email, message_id=message_id, outbox_id=asked.outbox_id)
+        answer = await post(f"http://{host}:{port or 8025}/ses-events", signer.notification(event), HEADERS)
+        print(f"{kind}: {answer}", flush=True)
     (folder / signer.file).unlink()
-
-
-def _post(host: str, port: int, body: bytes) -> str:
-    request = urllib.request.Request(f"http://{host}:{port}/ses-events", body, HEADERS)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return f"{answer.status} {answer.read().decode()}"
-    except urllib.error.HTTPError as error:
-        return f"{error.code} {error.read().decode()}"
-    except OSError as error:
-        return f"nobody answers: {error}"

@@ -81,6 +81,11 @@ def receiver(fetch: Fetch, time: ManualClock) -> Sns:
     return Sns(time, AmazonCertificates(fetch, time), fetch, [TOPIC])
 
 
+def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
+    """A good signature, and a certificate somewhere else."""
+    return body_of({**SIGNER.notified(MESSAGE, TopicArn=topic), "SigningCertURL": certificate_url})
+
+
 # The real thing.
 
 
@@ -225,14 +230,13 @@ async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, ama
     hold = amazon.hold(Step.ANSWER)
     host = f"https://sns.{REGION}.amazonaws.com"
     forged = [
-        asyncio.create_task(receiver.verified(SIGNER.notification(MESSAGE, SigningCertURL=f"{host}/{number}.pem")))
-        for number in range(sns.MOST_FETCHES)
+        asyncio.create_task(receiver.verified(naming(f"{host}/{number}.pem"))) for number in range(sns.MOST_FETCHES)
     ]
-    await hold.wait()
+    await hold.reached.wait()
     async with asyncio.timeout(10):
         assert await receiver.verified(SIGNER.notification(MESSAGE))
         with pytest.raises(NotNow, match="at once"):
-            await receiver.verified(SIGNER.notification(MESSAGE, SigningCertURL=f"{host}/one-more.pem"))
+            await receiver.verified(naming(f"{host}/one-more.pem"))
     assert len(http.asked) == 2
     hold.release()
     amazon.forget_rules()
@@ -258,9 +262,7 @@ async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, re
     receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
     topic = f"arn:aws:sns:{region}:123456789012:mail-events"
     with pytest.raises(Forged):
-        await receiver.verified(
-            SIGNER.notification(MESSAGE, TopicArn=topic, SigningCertURL=f"https://{host}/{SIGNER.file}")
-        )
+        await receiver.verified(naming(f"https://{host}/{SIGNER.file}", topic))
     assert http.asked == []
 
 
@@ -277,7 +279,7 @@ async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, re
 def test_every_region_has_its_own_host(partition: str, region: str, host: str) -> None:
     topic = f"arn:{partition}:sns:{region}:123456789012:mail-events"
     url = f"https://{host}/{SIGNER.file}"
-    sns.check_certificate_url(sns.parse(SIGNER.notification(MESSAGE, TopicArn=topic, SigningCertURL=url)))
+    sns.check_certificate_url(sns.parse(naming(url, topic)))
 
 
 async def test_a_certificate_that_was_kept_still_ends(receiver: Sns, time: ManualClock) -> None:
