@@ -294,7 +294,7 @@ class Outbox(RuleBasedStateMachine):
             assert row.resends <= 1
             assert 0 <= row.claims <= 6
             assert row.claims > 0 or row.locked_by is None
-            # A report comes at any time: what was closed as unknown is then known, and a resend that failed was not needed.
+            # A report comes at any time: what was closed as unknown, or failed when sent again, is then known.
             is_proven = bool(told) and "settledBy" in told[-1].metadata
             ends = {row.status, Status.CLOSED_UNKNOWN, Status.FAILED} if is_proven else {row.status}
             assert self.ended.get(row.message_key, row.status) in ends, "an end that was none"

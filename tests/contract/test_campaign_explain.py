@@ -1,7 +1,7 @@
 """Why a campaign waits, on both engines: one sentence, and the data that it was made of."""
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from mailwright.app.wiring import default_limits
 from mailwright.domain.campaign import PAUSED, SCHEDULED, UNTIL_TOLD, WAITS_FOR_WINNER, CampaignStatus
@@ -13,11 +13,13 @@ from mailwright.outbox import explain as messages_explained
 from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.workers import Presence, Roster
+from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.explain import CampaignExplanation, explain_campaign
+from mailwright.sources.campaigns.forecast import forecast
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
 from tests.api import an_api
-from tests.builders import DEFAULT_TENANT, Bench, a_tenant, change_tenant
+from tests.builders import DEFAULT_TENANT, THROTTLE, Bench, a_tenant, change_tenant
 from tests.contract.test_forecast import InLine, in_line
 from tests.standins.provider import ScriptedProvider
 
@@ -85,6 +87,32 @@ async def test_every_way_to_wait_has_its_own_words(bench: Bench) -> None:
         assert (found.state, found.reason) == (state, reason)
         assert words in found.sentence
         assert found.what_would_change
+
+
+@pytest.mark.promise("explain-campaign")
+async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(bench: Bench) -> None:
+    campaign = await in_line(bench, 3)
+    await bench.drain(ScriptedProvider(*[THROTTLE] * 3))
+    await a_worker(bench)
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(deliveries.c.claimable_at, deliveries.c.defer_reason))
+    until, reason = min(tuple(row) for row in rows)
+    assert until > bench.clock.now()
+    assert reason == "provider_throttled"
+
+    found = await explained(bench, campaign)
+    assert (found.state, found.reason, found.until) == ("held", reason, until)
+    assert found.sentence.startswith("The provider takes no more mail for now: 3 mails left, the first of them goes ")
+    seen = await progress.poll(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
+    assert (seen.reason, seen.next_run_at, seen.eta) == (reason, until, None)
+    defaults = Defaults(default_limits(bench.engine.settings))
+    [course] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).courses
+    assert (course.starts_at, course.spans[0].reason) == (until, reason)
+
+    behind = await in_line(bench, 2)
+    assert (await explained(bench, behind)).state == "sending"  # the first does not keep it waiting
+    bench.clock.advance(until - bench.clock.now())
+    assert (await explained(bench, campaign)).state == "sending"
 
 
 @pytest.mark.promise("explain-campaign")

@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
+from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority
 from mailwright.outbox import quotas
 from mailwright.outbox.audit import audit
+from mailwright.outbox.limits import Defaults, rules_in_force
 from mailwright.outbox.quotas import Standing, Told
 from mailwright.sources.campaigns import walk
 from mailwright.sources.campaigns.entries import Entry as QueueEntry
-from tests.builders import Bench, a_bench, a_message, a_tenant, change_tenant
+from mailwright.worker.loop import Worker
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, Desk, a_definition, address_of, join
 from tests.conftest import Engine
 from tests.engines import Valkey, valkey_server
@@ -235,6 +238,46 @@ async def test_a_warming_up_campaign_doubles_from_day_to_day(desk: Desk) -> None
         desk.clock.advance(until or 0)
     await desk.bench.drain(provider)
     assert len(provider.mails) == 200
+
+
+# While a worker is busy: it has read the limits a moment ago, and the clock does not move.
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_busy_worker_keeps_the_limits_of_a_campaign_that_has_just_started(desk: Desk) -> None:
+    provider = ScriptedProvider()
+    worker = await desk.bench.worker(provider)
+    await desk.bench.accept(a_message())
+    await worker.run(drain=True)
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    await Worker(worker._parts, worker._pace).run(drain=True)
+    assert len(provider.mails) == 1 + 10
+    assert (await desk.waits(campaign_id))[0] == "daily_limit"
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_message_of_a_completed_campaign_that_is_sent_again_keeps_its_limits(desk: Desk) -> None:
+    campaign_id = await desk.start(10, limits={"dailyLimit": 10})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert await desk.status(campaign_id) == "SENT"
+    lane = (await desk.place(campaign_id)).lane
+    defaults = Defaults(Limits())
+    assert lane not in (await rules_in_force(desk.database, defaults)).campaigns
+    rules = await rules_in_force(desk.database, defaults, [lane])
+    assert [level.limits.daily_limit for level in rules.levels(DEFAULT_TENANT, lane)] == [None, 10]
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: Desk) -> None:
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    provider = ScriptedProvider()
+    worker = await desk.bench.worker(provider)
+    await worker.run(drain=True)
+    assert len(provider.mails) == 10
+    await desk.edit_limits(campaign_id)
+    await Worker(worker._parts, worker._pace).run(drain=True)
+    assert len(provider.mails) == 30
 
 
 # Running for hours.

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
 from mailwright.audience import segments
 from mailwright.audience.standing import Standing
@@ -20,11 +21,12 @@ from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.journal import deeds
 from mailwright.outbox.operate import Operations, Resolution
-from mailwright.sources.campaigns import report, walk
+from mailwright.sources.campaigns import campaigns as handled
+from mailwright.sources.campaigns import conductor, failures, report, walk
 from mailwright.sources.campaigns.campaigns import Acting
 from mailwright.sources.campaigns.conductor import Conductor
-from mailwright.sources.campaigns.freeze import Refused
-from mailwright.storage.tables import contacts
+from mailwright.sources.campaigns.freeze import Refused, Startable
+from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
     REFUSAL,
@@ -34,7 +36,7 @@ from tests.builders import (
     a_tenant,
     deliveries_of,
 )
-from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, address_of, join
+from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
 
 TEST = {
@@ -121,6 +123,34 @@ async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
     assert [problem.code for problem in refused.value.problems] == ["NO_RECIPIENTS"]
 
 
+async def test_an_audience_of_nobody_is_told_together_with_what_is_wrong_with_the_content(desk: Desk) -> None:
+    await a_list(desk.database)
+    campaign_id = await desk.create(content={"templateId": "no-such"})
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {problem.code for problem in refused.value.problems} == {"UNKNOWN_TEMPLATE", "NO_RECIPIENTS"}
+
+
+async def test_a_campaign_that_is_edited_while_it_starts_is_not_started(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await join(desk.database, ["ann@example.com"])
+    campaign_id = await desk.create()
+    freeze = handled.freeze
+
+    async def edited_meanwhile(*args: Any, **named: Any) -> Startable:
+        frozen = await freeze(*args, **named)
+        await desk.campaigns.edit(OPERATOR, campaign_id, a_definition(name="Other news"))
+        return frozen
+
+    monkeypatch.setattr(handled, "freeze", edited_meanwhile)
+    with pytest.raises(NotPossibleNow, match="edited while it started"):
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert await desk.status(campaign_id) == "DRAFT"
+    monkeypatch.undo()
+    assert (await desk.campaigns.start(OPERATOR, campaign_id)).name == "Other news"
+
+
 @pytest.mark.promise("tenant-isolation")
 async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
     other = await a_tenant(desk.database, "other")
@@ -135,6 +165,24 @@ async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
 
 
 # The walk.
+
+
+async def test_whoever_may_be_written_to_over_the_second_list_only_is_met_as_one_of_that(desk: Desk) -> None:
+    email, second = "ann@example.com", "offers"
+    await join(desk.database, [email])
+    await a_list(desk.database, second)
+    mine = {"tenant_id": DEFAULT_TENANT}
+    async with desk.database.write() as tx:
+        [ann] = await tx.execute(select(contacts.c.id).where(contacts.c.email == email))
+        on_it = {"contact_key": ann.id, "list_key": second, "subscribed_at": 0, "source": "test"}
+        await tx.execute(insert(subscriptions).values(**mine, **on_it))
+        kept_off = {"email": email, "list_key": NEWS, "reason": "manual", "source": "test", "created_at": 0}
+        await tx.execute(insert(suppressions).values(**mine, **kept_off))
+    campaign_id = await desk.start(lists=[NEWS, second])
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert recipients(provider) == [email]
+    assert await desk.status(campaign_id) == "SENT"
 
 
 @pytest.mark.promise("campaign-each-once")
@@ -353,6 +401,35 @@ async def test_a_campaign_with_failures_stays_sending_until_they_are_retried(des
 
 
 @pytest.mark.promise("campaign-failures")
+async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_letters(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "PORTION", 2)
+    campaign_id = await desk.start(7)
+    await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
+    _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert count == 5
+    assert (await desk.counts(campaign_id)).waiting == 5
+    async with desk.database.read() as tx:
+        assert await tx.execute(select(dead_letters.c.message_key)) == []
+
+
+async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign_id = await desk.start(3)
+    await desk.walk()
+
+    async def counted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(conductor, "_counts", counted)
+    [entry] = await Conductor(desk.database, desk.clock)._unfinished()
+    assert await Conductor(desk.database, desk.clock)._complete(entry) is False
+    monkeypatch.undo()
+    await desk.bench.drain(ScriptedProvider())
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-failures")
 async def test_failures_can_be_accepted_once_the_campaign_is_through(desk: Desk) -> None:
     campaign_id = await desk.start(5)
     with pytest.raises(NotPossibleNow):
@@ -521,3 +598,27 @@ async def test_versions_for_the_whole_audience_need_no_winner(desk: Desk) -> Non
     await desk.bench.drain(provider)
     assert len(provider.mails) == 40
     assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_versions_take_turns_among_the_few_who_are_tried(desk: Desk, small_portions: None) -> None:
+    await desk.start(16, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
+    assert sorted(recipients(provider)) == [address_of(number) for number in (0, 5, 10, 15)]
+    assert sorted(subjects) == ["News for Ann"] * 2 + ["Other news for Ann"] * 2
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk: Desk) -> None:
+    await join(desk.database, [address_of(number) for number in range(5)])
+    campaign_id = await desk.create(experiment=TEST)
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert [problem.code for problem in refused.value.problems] == ["TOO_FEW_FOR_TEST"]
+    await join(desk.database, [address_of(5)])
+    await desk.campaigns.start(OPERATOR, campaign_id)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert {str(read(mail)["Subject"]) for mail in provider.mails} == {"News for Ann", "Other news for Ann"}

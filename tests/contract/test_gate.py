@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import select
 
+from mailwright.domain.campaign import PAUSED
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
-from mailwright.domain.lanes import Lane
+from mailwright.domain.lanes import Lane, lane_number
 from mailwright.domain.states import Priority, Status
+from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
+from mailwright.outbox.defer import hold_lane
 from mailwright.storage.tables import holds
 from tests.builders import (
     DEFAULT_TENANT,
@@ -21,6 +24,7 @@ from tests.builders import (
     a_tenant,
     change_tenant,
     deliveries_of,
+    suppress,
 )
 from tests.conftest import Engine
 from tests.engines import Valkey
@@ -186,3 +190,46 @@ async def test_a_limit_that_an_operator_raises_takes_effect(bench: Bench) -> Non
     bench.clock.advance(SECOND)
     await bench.drain(provider)
     assert len(provider.mails) == 5
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_what_a_tenants_old_limit_held_goes_on_when_it_is_changed_and_what_a_person_holds_does_not(
+    bench: Bench,
+) -> None:
+    other, paused = await a_tenant(bench.database, "other"), lane_number(Priority.BULK, DEFAULT_TENANT, 7)
+    await change_tenant(bench.database, daily_limit=1)
+    await change_tenant(bench.database, other, daily_limit=1)
+    await hold_lane(bench.database, paused, PAUSED, bench.clock.now() + DAY)
+    await bench.accept(*(make(tenant_id=to) for make in (a_message, a_newsletter) for to in (1, other) for _ in "ab"))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 2
+    await tenants.change(bench.database, tenants.DEFAULT, daily_limit=None)
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(holds))
+    assert {(Lane(row.lane).tenant_id, row.defer_reason) for row in rows} == {(1, PAUSED), (other, "daily_limit")}
+    await bench.drain(provider)
+    assert len(provider.mails) == 5
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_a_reader_who_has_left_takes_no_permit_from_one_who_has_not(bench: Bench) -> None:
+    await change_tenant(bench.database, daily_limit=4)
+    gone = [f"gone{number}@example.com" for number in range(4)]
+    for address in gone:
+        await suppress(bench.database, address)
+    await bench.accept(*(a_message(to) for to in gone), *(a_message() for _ in range(6)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 4
+    assert await bench.statuses() == {Status.FAILED: 4, Status.SENT: 4, Status.PENDING: 2}
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_permits_that_come_back_are_used_before_their_window_ends(bench: Bench) -> None:
+    """Nobody can tell before a mail is built that it cannot be: the lane was held for want of its permit."""
+    await change_tenant(bench.database, daily_limit=4)
+    await bench.accept(*(a_message_that_says(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.mails) == 4

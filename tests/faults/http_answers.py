@@ -5,7 +5,7 @@ Every bad answer is given once, to one recipient among many good ones; whoever i
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,9 +57,10 @@ REFUSED = Ending(Status.FAILED, 1, 1)
 DOUBTED = Ending(Status.IN_DOUBT, 1, 1)
 
 # What a bare status means; all the others between 300 and 599 are for now, and tried again.
-MEANT: dict[str, dict[Ending, Sequence[int]]] = {
-    "ses": {LATER: (401, 403, 404, 405, 429), REFUSED: (413,), DOUBTED: (500, 502, 503, 504)},
-    "sendgrid": {LATER: (401, 403, 404, 405, 429), REFUSED: (400, 413, 415), DOUBTED: (502, 504)},
+FAULTS = range(500, 600)
+MEANT: dict[str, dict[Ending, Collection[int]]] = {
+    "ses": {LATER: (401, 403, 404, 405, 429), REFUSED: (413,), DOUBTED: FAULTS},
+    "sendgrid": {LATER: (401, 403, 404, 405, 429), REFUSED: (400, 413, 415), DOUBTED: {*FAULTS} - {500, 503}},
 }
 # These stop a worker for ten seconds, so the short run has none of them.
 ABOUT_THE_ACCOUNT = (401, 403, 404, 405)

@@ -222,5 +222,8 @@ class ValkeyLedger:
 
 
 def block_name(windows: Sequence[Window]) -> str:
-    """One block for each set of windows that is used together."""
-    return "mailer:permits:" + "+".join(sorted(window.name for window in windows))
+    """One block for each set of windows that is used together, as long as their limits are these.
+
+    What was bought under a higher limit is not handed out under a lower one.
+    """
+    return "mailer:permits:" + "+".join(sorted(f"{window.name}={window.limit}" for window in windows))

@@ -1,21 +1,25 @@
 """The rules in force: limits of tenants and campaigns, their own or the settings', and what providers still take."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
+from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lanes import place_of
 from mailwright.domain.permits import Allowance, Level, Limits
 from mailwright.outbox.quotas import allowance
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
 
 LIMITED = ("rate_per_second", "rate_per_hour", "daily_limit", "working_hours", "timezone", "warmup_since")
+# Why a lane is held where no limit holds it: these outlast whatever becomes of a limit.
+NO_LIMITS = (PAUSED, SCHEDULED, CANCELLED, WAITS_FOR_WINNER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +44,44 @@ class Rules:
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
 
+    def unknown(self, lanes: Iterable[int]) -> set[int]:
+        """Those of these lanes that belong to a campaign whose limits are not here."""
+        return {lane for lane in lanes if place_of(lane) and lane not in self.campaigns}
 
-async def rules_in_force(database: Database, defaults: Defaults) -> Rules:
+
+async def rules_in_force(database: Database, defaults: Defaults, lanes: Collection[int] = ()) -> Rules:
+    """Of the campaigns that are under way, and of those that had ended and have mail in these lanes again."""
     default = defaults.limits
     own = await limits_of_tenants(database, default)
-    started = select(
+    campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
+    quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
+    rules = Rules(default, own, campaigns, quota)
+    if not (ended := rules.unknown(lanes)):
+        return rules
+    places = queue_entries.c.id.in_({place_of(lane) for lane in ended})
+    return replace(rules, campaigns={**campaigns, **await _campaigns(database, default, own, places)})
+
+
+async def _campaigns(
+    database: Database, default: Limits, own: Mapping[int, Limits], which: ColumnElement[bool]
+) -> dict[int, Level]:
+    """By lane."""
+    found = select(
         queue_entries.c.campaign_key,
         queue_entries.c.tenant_id,
         queue_entries.c.lane,
         queue_entries.c.limits,
         queue_entries.c.created_at,
-    ).where(queue_entries.c.completed_at.is_(None))
+    ).where(which)
     async with database.read() as tx:
-        rows = await tx.execute(started)
-    campaigns = {
+        rows = await tx.execute(found)
+    return {
         row.lane: Level(
             f"campaign-{row.campaign_key}",
             limits_of_campaign(row.limits, own.get(row.tenant_id, default), row.created_at),
         )
         for row in rows
     }
-    quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
-    return Rules(default, own, campaigns, quota)
 
 
 async def limits_of_tenants(database: Database, default: Limits) -> Mapping[int, Limits]:

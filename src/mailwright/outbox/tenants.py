@@ -7,13 +7,15 @@ from datetime import date
 from typing import Any, TypedDict, Unpack
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
-from mailwright.storage.database import Database
-from mailwright.storage.tables import tenants
+from mailwright.domain.lanes import lane_number
+from mailwright.outbox.limits import NO_LIMITS
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import holds, tenants
 
 DEFAULT = "default"
 
@@ -85,13 +87,25 @@ async def list_all(database: Database) -> list[Tenant]:
 
 
 async def change(database: Database, name: str, **changes: Unpack[TenantChanges]) -> Tenant:
-    """Changes what is named and leaves the rest; None takes a limit away."""
+    """Changes what is named and leaves the rest; None takes a limit away.
+
+    What the old limits held is looked at anew, and held again where the new ones say so.
+    """
     _check(changes)
     if not changes:
         return await find(database, name)
     async with database.write() as tx:
         rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
-    return _only(rows, name)
+        changed = _only(rows, name)
+        await _let_go_of_lanes(tx, changed.id)
+    return changed
+
+
+async def _let_go_of_lanes(tx: Transaction, tenant_id: int) -> None:
+    """Ends what limits hold of this tenant, at any priority; what a person or a plan holds stays held."""
+    without_priority = holds.c.lane % lane_number(1, 0)
+    is_theirs = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
+    await tx.execute(delete(holds).where(is_theirs, holds.c.defer_reason.not_in(NO_LIMITS)))
 
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:

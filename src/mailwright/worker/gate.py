@@ -1,6 +1,7 @@
 """The gate between claim and send: policies are asked, permits reserved, and what may not go yet is given back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
@@ -8,9 +9,9 @@ from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Held, Window
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.defer import defer, hold_lane
+from mailwright.outbox.defer import defer, hold_lane, let_go
 from mailwright.outbox.ledger import Ledger
-from mailwright.outbox.limits import Defaults, Rules, rules_in_force
+from mailwright.outbox.limits import NO_LIMITS, Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import present
 from mailwright.policies.hours import lane_outside_hours, reader_outside_hours
 from mailwright.policies.rates import windows_of
@@ -21,6 +22,14 @@ log = logger(__name__)
 
 # How old the limits that a worker knows may be: a change takes effect within one batch after this.
 LIMITS_TTL: Instant = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _UsedUp:
+    """Counters that had no more for a lane, which this gate has held for so long."""
+
+    counters: frozenset[str]
+    until: Instant
 
 
 class Gate:
@@ -38,31 +47,44 @@ class Gate:
         self._defaults = defaults
         self._rules = Rules(defaults.limits)
         self._limits_read_at: Instant | None = None
+        self._are_limits_new = False  # read in the admission that is under way
         self.held_until: Instant = 0  # when the lane that was held last opens again
         self._permits: dict[int, tuple[Window, ...]] = {}  # of messages that were admitted and not yet sent
+        self._used_up: dict[int, _UsedUp] = {}  # by lane
         self._destinations = destinations  # None where no domain has a limit
         self.has_put_off = False  # some of the last batch wait by themselves, so there may be more behind them
 
     async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Claimed]:
         """Those that may go now. The others are released, and their lane is held until the policy lets it go on."""
-        await self._refresh_limits()
+        await self._refresh_limits({claimed.lane for claimed in batch})
         self.has_put_off = False
+        now = self._clock.now()
+        unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
+        # They need no permit: one that is reserved for them would be missing for a reader who can be written to.
+        sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
         admitted: list[Claimed] = []
         closed: dict[int, Held] = {}
-        for lane, group in groupby(sorted(batch, key=lambda claimed: claimed.lane), key=lambda claimed: claimed.lane):
-            waiting = await self._awake(list(group))
-            if not waiting:
-                continue
-            count, held = await self._reserve(waiting)
-            admitted += waiting[:count]
+        for lane, group in groupby(sorted(sendable, key=lambda each: each.lane), key=lambda each: each.lane):
+            going, waiting, held = await self._reserve(await self._awake(list(group)))
+            admitted += going
+            if held is not None and not self._are_limits_new:
+                # Whoever has just lifted the limit must not find the lane held again by what it was before.
+                await self._read_limits({claimed.lane for claimed in batch})
+                going, waiting, held = await self._reserve(await self._awake(waiting))
+                admitted += going
             if held is not None:
                 # First the hold: released messages must not be claimed again before the lane is closed.
                 closed[lane] = held
                 self.held_until = held.until
+                used_up = self._used_up.get(lane)
                 await hold_lane(self._database, lane, held.reason, held.until)
-                await claims.release((claimed, 0) for claimed in waiting[count:])
+                if self._used_up.get(lane) is not used_up:
+                    await self._open(lane)  # permits came back while the hold was written
+                await claims.release((claimed, 0) for claimed in waiting)
                 log.info("lane_held", companyId=waiting[0].company, reason=held.reason, until=isoformat(held.until))
-        return admitted if self._destinations is None else await self._admit_to(self._destinations, admitted, closed)
+        if self._destinations is not None:
+            admitted = await self._admit_to(self._destinations, admitted, closed)
+        return admitted + unsendable
 
     def is_still_open(self, claimed: Claimed, now: Instant) -> bool:
         """A permit is good for its own second, hour and day only."""
@@ -85,13 +107,27 @@ class Gate:
         return self._destinations.next_place(claimed)
 
     async def give_back(self, unsent: Iterable[Claimed]) -> None:
-        """Permits of messages that were not sent go back to the windows that they came from."""
+        """Permits of messages that were not sent go back to where they came from, and lanes that lacked them go on."""
         taken = [permits for claimed in unsent if (permits := self._permits.pop(claimed.message_key, None))]
         for permits in set(taken):
             await self._ledger.give_back(permits, taken.count(permits))
+        if taken and self._used_up:
+            await self._reopen({window.name for permits in taken for window in permits})
+
+    async def _reopen(self, counters: Collection[str]) -> None:
+        """Lanes that this gate has held for want of one of these go on now, and not when the window ends."""
+        for lane in [lane for lane, each in self._used_up.items() if not each.counters.isdisjoint(counters)]:
+            self._used_up.pop(lane, None)
+            await self._open(lane)
+
+    async def _open(self, lane: int) -> None:
+        async with self._database.write() as tx:
+            await let_go(tx, lane, but=NO_LIMITS)
 
     async def _awake(self, waiting: list[Claimed]) -> list[Claimed]:
         """Where a campaign keeps to each reader's own hours, those for whom it is night wait by themselves."""
+        if not waiting:
+            return waiting
         levels, now = self._rules.levels(waiting[0].tenant_id, waiting[0].lane), self._clock.now()
         if not any(level.limits.in_readers_zone for level in levels):
             return waiting
@@ -103,20 +139,29 @@ class Gate:
             await defer(self._database, asleep)
         return [each for each in waiting if nights[each.reader_zone] is None]
 
-    async def _reserve(self, waiting: Sequence[Claimed]) -> tuple[int, Held | None]:
+    async def _reserve(self, waiting: list[Claimed]) -> tuple[list[Claimed], list[Claimed], Held | None]:
+        """Those of one lane that may go, those that may not, and what holds these."""
+        if not waiting:
+            return [], [], None
         first, now = waiting[0], self._clock.now()
         levels = self._rules.levels(first.tenant_id, first.lane)
         held = lane_outside_hours(levels, is_bulk=first.is_bulk, now=now)
         if held is not None:
-            return 0, held
+            return [], waiting, held
         needed = windows_of(levels, now, self._rules.quota)
         if not needed:
-            return len(waiting), None
+            return waiting, [], None
         grant = await self._ledger.reserve(needed, len(waiting))
-        for claimed in waiting[: grant.count]:
+        going = waiting[: grant.count]
+        for claimed in going:
             self._permits[claimed.message_key] = needed
-        blocked = grant.blocked_by
-        return grant.count, Held(blocked.deferred_until, blocked.reason) if blocked else None
+        if (blocked := grant.blocked_by) is None:
+            return going, [], None
+        held = Held(blocked.deferred_until, blocked.reason)
+        self._used_up = {lane: each for lane, each in self._used_up.items() if each.until > now}
+        counters = frozenset({blocked.name, *(other.name for other in blocked.beside)})
+        self._used_up[first.lane] = _UsedUp(counters, held.until)
+        return going, waiting[grant.count :], held
 
     async def _admit_to(
         self, destinations: Destinations, batch: list[Claimed], closed: Mapping[int, Held]
@@ -137,10 +182,25 @@ class Gate:
         put_off = {claimed.message_key for claimed, _ in found.waiting}
         return [claimed for claimed in batch if claimed.message_key not in put_off]
 
-    async def _refresh_limits(self) -> None:
+    async def _refresh_limits(self, lanes: Collection[int]) -> None:
+        """Old limits are read again, and so are those that say nothing of a campaign that has mail in the batch."""
         now = self._clock.now()
-        if self._limits_read_at is None or abs(now - self._limits_read_at) >= LIMITS_TTL:
-            self._rules = await rules_in_force(self._database, self._defaults)
+        is_old = self._limits_read_at is None or abs(now - self._limits_read_at) >= LIMITS_TTL
+        self._are_limits_new = False
+        if is_old or self._rules.unknown(lanes):
+            await self._read_limits(lanes)
+        if is_old:
             self._limits_read_at = now
             if self._destinations is not None:
                 self._destinations.turn_second(len({each.worker for each in await present(self._database, now)}))
+
+    async def _read_limits(self, lanes: Collection[int]) -> None:
+        self._rules = await rules_in_force(self._database, self._defaults, lanes)
+        self._are_limits_new = True
+
+
+def _is_unsendable(claimed: Claimed, now: Instant) -> bool:
+    """Whether what was read with the claim is enough to refuse it, whoever would carry it."""
+    is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.contact_is_deleted)
+    has_expired = claimed.expires_at is not None and now >= claimed.expires_at
+    return claimed.suppressed_because is not None or is_gone or has_expired

@@ -9,7 +9,7 @@ from mailwright.domain.campaign import POSSIBLE, Action, CampaignStatus
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
 from mailwright.sources.campaigns.entries import Contest, Frozen, Version
 from mailwright.sources.campaigns.progress import Counts
-from mailwright.sources.campaigns.walk import STEP
+from mailwright.sources.campaigns.walk import tried
 from mailwright.sources.campaigns.winner import Standing, best
 from tests.campaigns import a_definition
 
@@ -71,12 +71,9 @@ def test_the_larger_share_wins_and_the_first_of_equals() -> None:
     assert best([Standing("A", 0, 0), Standing("B", 0, 0)]).name == "A"
 
 
-def test_a_hundred_neighbours_have_a_hundred_places_and_any_thirty_of_them_are_spread() -> None:
-    places = [number * STEP % 100 for number in range(200)]
-    assert sorted(places[37:137]) == list(range(100))
-    for start in range(100):
-        some = places[start : start + 30]
-        assert all(2 <= sum(low <= place < low + 20 for place in some) <= 9 for low in range(0, 100, 20))
+def test_a_part_that_is_tried_is_rounded_up_and_is_never_more_than_all() -> None:
+    assert [tried(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
+    assert [tried(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
 
 
 def test_percent_counts_everyone_whose_mail_is_over() -> None:

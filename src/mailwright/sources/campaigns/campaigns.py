@@ -122,19 +122,21 @@ class Campaigns:
 
     async def start(self, acting: Acting, campaign_id: str) -> Campaign:
         """Freezes the content and takes a place in line, or refuses with every reason at once."""
-        campaign = await self.find(campaign_id, tenant_id=acting.tenant_id)
-        _check(campaign, Action.START)
+        read = await self.find(campaign_id, tenant_id=acting.tenant_id)
+        _check(read, Action.START)
         now = self._clock.now()
         frozen = await freeze(
             self._database,
             self._templates,
-            campaign.definition,
-            tenant_id=campaign.tenant_id,
+            read.definition,
+            tenant_id=read.tenant_id,
             campaign_id=campaign_id,
             now=now,
         )
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, Action.START)
+            if campaign.definition != read.definition:
+                raise NotPossibleNow("The campaign was edited while it started; start it again.")
             place = await self._place(tx, campaign, frozen.content.as_text(), frozen.planned, now)
             lane = lane_number(Priority.BULK, campaign.tenant_id, place)
             await tx.execute(update(queue_entries).where(queue_entries.c.id == place).values(lane=lane))

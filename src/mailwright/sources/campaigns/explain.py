@@ -13,7 +13,7 @@ from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, Camp
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import QUOTA_EXHAUSTED, Level
+from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason, Held, Level
 from mailwright.outbox.explain import OPTIONS, RULES, at_moment, moment
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, rules_in_force
@@ -22,6 +22,7 @@ from mailwright.policies.hours import outside_hours
 from mailwright.policies.rates import windows
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.simulation import Course
+from mailwright.sources.campaigns.waits import RETRY_SCHEDULED, waits
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
@@ -62,6 +63,7 @@ class Facts:
     goes_after: str | None  # the campaign of the same tenant that is before it
     holder: Level | None  # whose rule holds it: its own or its tenant's
     course: Course | None
+    wait: Held | None = None  # what its mails wait for where nothing holds it as a whole
 
     @property
     def left(self) -> int:
@@ -80,7 +82,8 @@ async def explain_campaign(
         row = await _row(tx, campaign_id, tenant_id, now)
         is_in_line = row.lane is not None and row.completed_at is None
         counts = None if row.lane is None else (await tx.run(LANE_COUNTS, lane=row.lane))[0]
-        goes_after = await _goes_after(tx, row, now) if is_in_line else None
+        waiting = await waits(tx, now)
+        goes_after = await _goes_after(tx, row, now, waiting) if is_in_line else None
         levels = rules.levels(row.tenant_id, row.lane or 0)
         holder = await _holder(tx, levels, row.defer_reason, now) if row.deferred_until is not None else None
     course = None
@@ -88,7 +91,7 @@ async def explain_campaign(
         told = await forecast(database, clock, defaults, tenant_id=row.tenant_id)
         course = next((each for each in told.courses if each.campaign_id == campaign_id), None)
     workers = await present(database, now)
-    return explanation(Facts(row, counts, now, workers, goes_after, holder, course))
+    return explanation(Facts(row, counts, now, workers, goes_after, holder, course, waiting.get(row.lane)))
 
 
 def explanation(facts: Facts) -> CampaignExplanation:
@@ -114,6 +117,8 @@ def _unfinished(facts: Facts) -> CampaignExplanation:
         return _through(facts)
     if campaign.deferred_until is not None:
         return _HELD.get(campaign.defer_reason, _held)(facts)
+    if facts.wait is not None:
+        return _mails_wait(facts, facts.wait)
     if not facts.workers:
         return _answer(
             facts,
@@ -214,6 +219,47 @@ _HELD: Mapping[str, Callable[[Facts], CampaignExplanation]] = {
 }
 
 
+# Why no mail of a campaign may go although nothing holds it, and what a person can do about it.
+_MAILS_WAIT: Mapping[str, tuple[str, str]] = {
+    DeferReason.PROVIDER_UNAVAILABLE: (
+        "The provider does not take mail",
+        "The provider taking mail again: `mailwright check` tells whether it does.",
+    ),
+    DeferReason.PROVIDER_THROTTLED: (
+        "The provider takes no more mail for now",
+        "The provider taking mail again: `mailwright check` tells whether it does.",
+    ),
+    DeferReason.PROVIDER_MISSING: (
+        "The provider that may already have its mails is in no worker's route any more",
+        "That provider in MAILWRIGHT_ROUTE again.",
+    ),
+    DeferReason.DOMAIN_RATE: (
+        "The domains of its readers have had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now",
+        "That moment, or a higher limit in MAILWRIGHT_DOMAIN_LIMITS.",
+    ),
+    DeferReason.DOMAIN_CONCURRENCY: (
+        "The domains of its readers have as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows at once",
+        "That moment, or a higher limit in MAILWRIGHT_DOMAIN_LIMITS.",
+    ),
+    DeferReason.TENANT_CONCURRENCY: (
+        "Its tenant has as many mails under way as it may have at once",
+        "That moment, or another limit of the tenant.",
+    ),
+    DeferReason.RESEND_TURN: ("Its mails were in doubt and go once more, one at a time", "That moment."),
+    DeferReason.READERS_HOURS: (
+        "It is outside working hours by the clocks of all readers who are left",
+        "That moment, or other working hours of the campaign.",
+    ),
+    RETRY_SCHEDULED: ("All its mails that are left were tried and are tried again", "That moment."),
+}
+
+
+def _mails_wait(facts: Facts, wait: Held) -> CampaignExplanation:
+    words, change = _MAILS_WAIT.get(wait.reason, (f"Its mails wait ({wait.reason})", "That moment."))
+    sentence = f"{words}: {_mails(facts.left)} left, the first of them goes {at_moment(wait.until, facts.now)}."
+    return _answer(facts, "held", sentence, reason=wait.reason, until=wait.until, change=change)
+
+
 # What is asked of the database.
 
 
@@ -240,7 +286,7 @@ async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: In
     return rows[0]
 
 
-async def _goes_after(tx: Transaction, row: Any, now: Instant) -> str | None:
+async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[int, Held]) -> str | None:
     """The first of the tenant's campaigns that may go now, where that is another."""
     rows = await tx.execute(
         select(campaigns.c.name)
@@ -251,6 +297,7 @@ async def _goes_after(tx: Transaction, row: Any, now: Instant) -> str | None:
             queue_entries.c.completed_at.is_(None),
             queue_entries.c.lane < row.lane,
             holds.c.lane.is_(None),
+            queue_entries.c.lane.not_in(list(waiting)),
         )
         .order_by(queue_entries.c.lane)
         .limit(1)

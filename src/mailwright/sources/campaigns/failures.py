@@ -12,12 +12,16 @@ from mailwright.storage.tables import dead_letters
 
 REQUEUE_LANE = statement(__package__, "requeue_lane")
 
+# A statement names so many messages at once: databases do not take any number of parameters.
+PORTION = 2_000
+
 
 async def requeue(tx: Transaction, lane: int, now: Instant) -> int:
     """Everyone of the campaign who failed gets all attempts again, and is no dead letter any more."""
-    rows = await tx.run(REQUEUE_LANE, lane=lane, now=now)
     again = Event(EventType.REQUEUED, now, {"by": "campaign"})
-    if rows:
+    count = 0
+    while rows := await tx.run(REQUEUE_LANE, lane=lane, now=now, limit=PORTION):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
         await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, again) for row in rows])
-    return len(rows)
+        count += len(rows)
+    return count

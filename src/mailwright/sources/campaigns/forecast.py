@@ -24,6 +24,7 @@ from mailwright.sources.campaigns.simulation import (
     needed_counters,
     simulate,
 )
+from mailwright.sources.campaigns.waits import waits
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
@@ -104,10 +105,11 @@ async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[Queued]:
         .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
         .order_by(queue_entries.c.id)
     )
-    return [_queued(row, rules, left.get(row.lane, 0)) for row in rows]
+    waiting = await waits(tx, now)
+    return [_queued(row, rules, left.get(row.lane, 0), waiting.get(row.lane)) for row in rows]
 
 
-def _queued(row: Any, rules: Rules, left: int) -> Queued:
+def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> Queued:
     # Whoever the walk has not met yet is still to come.
     coming = max(0, row.planned - row.walked) if row.walk_ended_at is None else 0
     tenant, *own = rules.levels(row.tenant_id, row.lane)
@@ -119,7 +121,7 @@ def _queued(row: Any, rules: Rules, left: int) -> Queued:
         tenant=tenant,
         own=_by_the_senders_clock(own[0]) if own else None,
         weight=row.weight,
-        held=None if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
+        held=wait if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
     )
 
 

@@ -19,6 +19,7 @@ from mailwright.domain.locales import EVERYONE
 from mailwright.domain.unsubscribe import GENERAL
 from mailwright.sources.campaigns.definition import Definition
 from mailwright.sources.campaigns.entries import Contest, Frozen, Version
+from mailwright.sources.campaigns.walk import tried
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
@@ -114,13 +115,15 @@ async def examine(
     warnings: dict[Finding, None] = {}
     bodies = await _bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:
-        filter_ = await _filter(tx, tenant_id, definition, problems)
-        await _check_lists(tx, tenant_id, definition, problems)
+        unasked: list[Problem] = []  # what keeps the audience from being asked for as it was meant
+        filter_ = await _filter(tx, tenant_id, definition, unasked)
+        await _check_lists(tx, tenant_id, definition, unasked)
+        people = _people(tenant_id, definition, filter_, now, unasked)
+        problems += unasked
         drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
-        people = _people(tenant_id, definition, filter_, now, problems)
         planned = int((await tx.execute(select(func.count()).select_from(contacts).where(people)))[0][0])
-        if planned == 0 and not problems:
-            problems.append(Problem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience"))
+        if not unasked:
+            problems += _too_few(definition, planned)
         for text, locale in {text: locale for draft in drafts for locale, text in draft.texts.items()}.items():
             found = preflight(subject=text.subject, html=text.html, text=text.text, facts=facts)
             problems += [_problem(each) for each in found if each.level is Level.BLOCKS]
@@ -185,6 +188,20 @@ def _people(
     except InvalidInput as error:
         problems.append(Problem(error.field or "filter", error.code, str(error)))
         return audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
+
+
+def _too_few(definition: Definition, planned: int) -> list[Problem]:
+    """Somebody is to get the campaign, and each of its versions."""
+    if planned == 0:
+        return [Problem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience")]
+    experiment = definition.experiment
+    if experiment is None or (some := tried(planned, experiment.test_percent)) >= len(experiment.variants):
+        return []
+    message = (
+        f"{experiment.test_percent} % of {planned} recipients are {some}, too few for {len(experiment.variants)} "
+        "versions: some version would go to nobody"
+    )
+    return [Problem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
 
 
 async def _check_lists(tx: Transaction, tenant_id: int, definition: Definition, problems: list[Problem]) -> None:

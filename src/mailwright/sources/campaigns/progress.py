@@ -7,7 +7,9 @@ from sqlalchemy import Select, select
 
 from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.permits import Held
 from mailwright.outbox.workers import sending_rate
+from mailwright.sources.campaigns.waits import waits
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries
@@ -74,7 +76,9 @@ async def places(tx: Transaction, now: Instant, *, tenant_id: int | None) -> lis
     query = _places(now).where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
-    return [_place(row) for row in await tx.execute(query.order_by(queue_entries.c.id))]
+    waiting = await waits(tx, now)
+    rows = await tx.execute(query.order_by(queue_entries.c.id))
+    return [_place(row, waiting.get(row.lane)) for row in rows]
 
 
 async def place_of_campaign(tx: Transaction, campaign_key: int, now: Instant) -> Place | None:
@@ -140,23 +144,25 @@ def _places(now: Instant) -> Select[Any]:
     )
 
 
-def _place(row: Any) -> Place:
+def _place(row: Any, wait: Held | None = None) -> Place:
+    """`wait`: what its mails wait for where nothing holds it as a whole."""
+    reason, until = (row.defer_reason, row.deferred_until) if wait is None else (wait.reason, wait.until)
     return Place(
         campaign_id=row.campaign_id,
         name=row.name,
         tenant_id=row.tenant_id,
         lane=row.lane,
         campaign_status=CampaignStatus(row.campaign_status),
-        status=_status(row),
-        defer_reason=row.defer_reason,
-        deferred_until=row.deferred_until,
+        status=_status(row.completed_at, until),
+        defer_reason=reason,
+        deferred_until=until,
         is_walked=row.walk_ended_at is not None,
         planned=row.planned,
         recipients=row.recipients,
     )
 
 
-def _status(row: Any) -> QueueStatus:
-    if row.completed_at is not None:
+def _status(completed_at: Instant | None, deferred_until: Instant | None) -> QueueStatus:
+    if completed_at is not None:
         return QueueStatus.COMPLETED
-    return QueueStatus.PROCESSING if row.deferred_until is None else QueueStatus.PENDING
+    return QueueStatus.PROCESSING if deferred_until is None else QueueStatus.PENDING

@@ -6,13 +6,12 @@ known by the address: a campaign has one message for each, and the database hold
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, case, func, insert, literal, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, insert, literal, select, true, update
 
-from mailwright.audience.segments import audience, is_on
+from mailwright.audience.segments import audience
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Source
@@ -28,9 +27,6 @@ from mailwright.storage.tables import campaigns, contacts, deliveries, intake, m
 PORTION = 10_000
 STANDARD_POLICY = "standard"
 WALKED = (CampaignStatus.READY, CampaignStatus.SENDING)
-# Neighbours in the row of addresses get places far apart, so that versions are spread over any part of it; a hundred
-# of them still get each place once.
-STEP = 61
 
 
 async def walk_on(database: Database, clock: Clock, campaign_key: int) -> Entry | None:
@@ -107,19 +103,22 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
     versions = entry.content.versions
     shared = sum(version.share for version in versions)
     # Where all get the same, the numbers would only keep the database from going straight along its index.
-    number = func.row_number().over(order_by=contacts.c.email) - 1 + entry.walked if len(versions) > 1 else literal(0)
+    place = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.walked
+    number = place if len(versions) > 1 else literal(0)
     chosen = (
         select(
             contacts.c.id,
             contacts.c.contact_id,
             contacts.c.email,
             contacts.c.locale,
-            _list_of(entry.content.lists).label("list_key"),
-            (number * STEP % 100).label("hundredth"),
+            _list_of(entry, now).label("list_key"),
+            number.label("number"),
         )
         .where(people)
         .subquery("chosen")
     )
+    # As many of any row of people as their share, from the first on; those who are tried are numbered by themselves.
+    turn = chosen.c.number * shared // 100 % len(versions)
     values: dict[str, ColumnElement[Any]] = {
         "outbox_id": random_uuid7(now),
         "tenant_id": literal(entry.tenant_id),
@@ -128,10 +127,8 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
         "to_email": chosen.c.email,
         "contact_key": chosen.c.id,
         "recipient_id": chosen.c.contact_id,
-        "subject": _by_share(versions, chosen.c.hundredth, [literal(each.subject) for each in versions]),
-        "template_key": _by_share(
-            versions, chosen.c.hundredth, [_by_locale(each, chosen.c.locale) for each in versions]
-        ),
+        "subject": _in_turn(turn, [literal(each.subject) for each in versions]),
+        "template_key": _in_turn(turn, [_by_locale(each, chosen.c.locale) for each in versions]),
         "payload": literal(orjson.dumps(entry.content.payload).decode()),
         "retry_policy": literal(STANDARD_POLICY),
         "on_doubt": literal(OnDoubt.HOLD.value),
@@ -140,7 +137,7 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
         "campaign_key": literal(entry.campaign_key),
         "created_at": literal(now),
     }
-    wanted = true() if shared == 100 else chosen.c.hundredth < shared
+    wanted = true() if shared == 100 else chosen.c.number * shared % 100 < shared
     if not _is_first(entry):
         wanted = and_(wanted, ~_known(entry, chosen.c.email).exists())
     return list(values), select(*values.values()).where(wanted).order_by(chosen.c.email)
@@ -156,22 +153,27 @@ def _known(entry: Entry, email: ColumnElement[str]) -> Select[Any]:
     return select(messages.c.id).where(mine)
 
 
-def _list_of(lists: Sequence[str]) -> ColumnElement[str]:
-    """The list that a reader can leave: the first of the campaign's lists that they are on."""
+def _list_of(entry: Entry, now: Instant) -> ColumnElement[str]:
+    """The list that a reader can leave: the first of the campaign's lists over which they may be written to."""
+    lists = entry.content.lists
     if len(lists) < 2:
         return literal(lists[0] if lists else GENERAL)
-    return case(*((is_on(list_key), literal(list_key)) for list_key in lists[:-1]), else_=literal(lists[-1]))
+    return case(
+        *((audience(entry.tenant_id, (list_key,), None, now), literal(list_key)) for list_key in lists[:-1]),
+        else_=literal(lists[-1]),
+    )
 
 
-def _by_share(
-    versions: Sequence[Version], hundredth: ColumnElement[int], values: Sequence[ColumnElement[Any]]
-) -> ColumnElement[Any]:
-    """Versions take turns along the row of addresses: whoever has got one, each gets exactly its share."""
-    if len(versions) == 1:
+def tried(people: int, percent: int) -> int:
+    """How many of them get a version while the others wait: the share that a walk takes, rounded up."""
+    return -(-people * percent // 100)
+
+
+def _in_turn(turn: ColumnElement[int], values: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
+    """Versions take turns among those who are tried: none gets more than one reader more than another."""
+    if len(values) == 1:
         return values[0]
-    ends = list(accumulate(version.share for version in versions))
-    pairs = [(hundredth < end, value) for end, value in zip(ends[:-1], values[:-1], strict=True)]
-    return case(*pairs, else_=values[-1])
+    return case(*((turn == place, value) for place, value in enumerate(values[:-1])), else_=values[-1])
 
 
 def _by_locale(version: Version, locale: ColumnElement[str]) -> ColumnElement[int]:

@@ -1,9 +1,14 @@
--- From the beginning, as if they had just been accepted; what happened before stays in their events.
+-- A portion, from the beginning, as if they had just been accepted; what happened before stays in their events.
 -- The first condition is word for word the index's, without which SQLite does not take it.
 UPDATE deliveries
 SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL, provider = NULL, provider_message_id = NULL,
     error_code = NULL, error_category = NULL, error_reason = NULL, duration_ms = NULL, failed_at = NULL
-WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
-  AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+WHERE message_key IN (
+  SELECT message_key FROM deliveries
+  WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
+    AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+  LIMIT :limit
+  for update
+)
 RETURNING message_key, tenant_id

@@ -1,0 +1,13 @@
+-- Campaigns that nothing holds and that are met as a whole, none of whose mails is due or under way: when the first of
+-- them may go, and why not before. What waits is found along its index; the conditions are word for word the indexes'.
+SELECT e.lane, d.claimable_at, COALESCE(d.defer_reason, 'retry_scheduled') AS defer_reason
+FROM queue_entries AS e
+JOIN deliveries AS d ON d.message_key = (
+  SELECT message_key FROM deliveries
+  WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = e.lane
+  ORDER BY claimable_at, message_key
+  LIMIT 1
+)
+WHERE e.completed_at IS NULL AND e.walk_ended_at IS NOT NULL AND d.claimable_at > :now
+  AND NOT EXISTS (SELECT 1 FROM holds AS h WHERE h.lane = e.lane AND h.deferred_until > :now)
+  AND NOT EXISTS (SELECT 1 FROM deliveries WHERE locked_by IS NOT NULL AND lane = e.lane)
