@@ -218,7 +218,7 @@ async def test_a_reader_who_has_left_takes_no_permit_from_one_who_has_not(bench:
     gone = [f"gone{number}@example.com" for number in range(4)]
     for address in gone:
         await suppress(bench.database, address)
-    await bench.accept(*(a_message(to) for to in gone), *(a_message() for _ in range(6)))
+    await bench.accept(*(a_message(to=address) for address in gone), *(a_message() for _ in range(6)))
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert len(provider.mails) == 4
@@ -233,3 +233,15 @@ async def test_permits_that_come_back_are_used_before_their_window_ends(bench: B
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert len(provider.mails) == 4
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_what_was_bought_under_a_higher_limit_is_not_handed_out_under_a_lower_one(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=1_000)
+    await bench.accept(a_message())
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    await change_tenant(bench.database, rate_per_hour=5)
+    await bench.accept(*(a_message() for _ in range(9)))
+    await bench.drain(provider)
+    assert 1 <= len(provider.mails) <= 5
