@@ -216,7 +216,7 @@ async def test_each_reader_can_be_met_in_the_hours_of_their_own_clock(desk: Desk
     provider = ScriptedProvider()
     await desk.bench.drain(provider)  # 08:00 in Lisbon, 09:00 in Berlin, 17:00 in Tokyo
     assert recipients(provider) == ["berlin@example.com", "rome@example.com"]
-    assert await desk.waits(campaign_id) == (None, None)  # no lane waits: each of them does
+    assert await desk.waits(campaign_id) == ("outside_hours", HOUR)  # each of them waits; the first for an hour
     desk.clock.advance(HOUR)
     await desk.bench.drain(provider)
     assert sorted(recipients(provider)[2:]) == ["anywhere@example.com", "lisbon@example.com", "nonsense@example.com"]

@@ -12,10 +12,11 @@ from rich.text import Text
 from mailwright.cli.output import clock_time
 from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import QUOTA_EXHAUSTED
+from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
 from mailwright.outbox.explain import RULES, moment
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.progress import Counts, Place
+from mailwright.sources.campaigns.waits import RETRY_SCHEDULED
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),
@@ -32,6 +33,9 @@ OTHER_WAITS: Final = {
     SCHEDULED: "scheduled for {}",
     WAITS_FOR_WINNER: "its versions are tried until {}",
     QUOTA_EXHAUSTED: "the providers' quota is used up, at least until {}",
+    RETRY_SCHEDULED: "what failed for now is tried again at {}",
+    DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
+    DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
 }
 BAR_WIDTH: Final = 40
 

@@ -83,7 +83,7 @@ async def places(tx: Transaction, now: Instant, *, tenant_id: int | None) -> lis
 
 async def place_of_campaign(tx: Transaction, campaign_key: int, now: Instant) -> Place | None:
     rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key == campaign_key))
-    return _place(rows[0]) if rows else None
+    return _place(rows[0], (await waits(tx, now)).get(rows[0].lane)) if rows else None
 
 
 async def counts(tx: Transaction, place: Place) -> Counts:
