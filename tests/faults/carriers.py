@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tests.standins import sendgrid, ses
 from tests.standins.http import HttpStandIn, Request
@@ -36,6 +36,8 @@ def _ses_settings(server: HttpStandIn) -> dict[str, str]:
         "AWS_REGION": ses.REGION,
         "AWS_ACCESS_KEY_ID": ses.ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": ses.SECRET_KEY,
+        # Somebody would report: a doubt then waits for that.
+        "SNS_TOPIC_ARNS": f"arn:aws:sns:{ses.REGION}:123456789012:events",
     }
 
 
@@ -44,6 +46,7 @@ def _sendgrid_settings(server: HttpStandIn) -> dict[str, str]:
         "MAILWRIGHT_PROVIDER": "sendgrid",
         "MAILWRIGHT_SENDGRID_URL": server.url,
         "SENDGRID_API_KEY": sendgrid.KEY,
+        "SENDGRID_WEBHOOK_PUBLIC_KEY": cast("sendgrid.SendGridStandIn", server).public_key,
     }
 
 

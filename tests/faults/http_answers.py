@@ -207,7 +207,7 @@ async def _answered(stage: Stage, figures: Figures, carrier: Carrier, cases: Seq
     bad = {(message := a_message()).outbox_id: (message, case) for case in cases}
     script.once = {key: case.misdeed for key, (_, case) in bad.items()}
     stubborn = a_message()
-    script.always = {stubborn.outbox_id: says(Answer(599))}
+    script.always = {stubborn.outbox_id: says(Answer(418))}
     good = [a_message() for _ in range(GOOD_BESIDE_EACH * len(bad))]
     async with misbehaving(carrier, script) as server:
         stage.settings |= carrier.settings(server)

@@ -27,7 +27,7 @@ from mailwright.web.campaign_requests import (
     WinnerRequest,
     parse,
 )
-from mailwright.web.describe import accepting, answering
+from mailwright.web.describe import accepting, answering, handing_out
 from mailwright.web.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
 
@@ -226,13 +226,7 @@ async def failures(campaignId: str, parts: Parts, caller: Calling, page: PageQue
     return json_response({"failures": [answers.failure(each) for each in found], "nextCursor": following})
 
 
-@router.get(
-    "/{campaignId}/report.csv",
-    responses={
-        **answering({}, HTTPStatus.NOT_FOUND),
-        200: {"description": "OK", "content": {"text/csv": {"schema": {"type": "string"}}}},
-    },
-)
+@router.get("/{campaignId}/report.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
 async def report_csv(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """What became of every recipient's mail, in the order of addresses."""
     campaign = await _found(parts, caller, campaignId)

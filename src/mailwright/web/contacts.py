@@ -15,7 +15,7 @@ from mailwright.sources.api.requests import Wire, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.caller import Calling
-from mailwright.web.describe import accepting, answering
+from mailwright.web.describe import accepting, answering, handing_out
 from mailwright.web.paging import Page, decode_cursor, encode_cursor
 from mailwright.web.parts import Parts
 
@@ -63,7 +63,7 @@ async def list_contacts(parts: Parts, caller: Calling, page: ContactQuery) -> Re
     return json_response({"contacts": [answers.contact(person) for person in found], "nextCursor": following})
 
 
-@router.get("/export", responses=answering({HTTPStatus.OK: None}))
+@router.get("/export", responses=handing_out(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
 async def export(parts: Parts, caller: Calling, wanted: Annotated[ExportQuery, Query()]) -> Response:
     """People with lists, tags and attributes, in the order of addresses. An import takes the CSV back as it is."""
     asked = None

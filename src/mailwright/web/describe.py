@@ -1,6 +1,6 @@
 """The API's description: which bodies, answers and problems each route has, as OpenAPI."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -47,6 +47,12 @@ def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: H
         problem.value: {"description": problem.phrase, "content": content} for problem in (*problems, *always)
     }
     return {**describing(success), **described}
+
+
+def handing_out(media_types: Sequence[str], *problems: HTTPStatus) -> dict[int | str, Any]:
+    """A file in one of these forms."""
+    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    return {**answering({}, *problems), HTTPStatus.OK.value: {"description": "OK", "content": content}}
 
 
 def describing(answers: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:

@@ -15,7 +15,7 @@ from mailwright.sources.api.requests import FieldError, RequestInvalid, Wire
 from mailwright.web import answers
 from mailwright.web.bodies import json_response
 from mailwright.web.caller import Calling
-from mailwright.web.describe import answering
+from mailwright.web.describe import answering, handing_out
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/contacts/imports", tags=["contacts"])
@@ -82,7 +82,7 @@ async def show(importId: str, parts: Parts, caller: Calling) -> Response:  # noq
     return json_response(answers.importing(await parts.import_desk.find(caller.tenant_id, importId)))
 
 
-@router.get("/{importId}/report", responses=answering({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND))
+@router.get("/{importId}/report", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
 async def report(importId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """A line of CSV for every row that is done: line, email, outcome, why."""
     path, length = await parts.import_desk.report(caller.tenant_id, importId)
