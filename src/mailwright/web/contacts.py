@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.audience import contacts, erasing, exporting, personal, segments
+from mailwright.audience import contacts, erasing, exporting, lists, personal, segments
 from mailwright.audience.exporting import Wanted
 from mailwright.audience.standing import ContactStatus
 from mailwright.domain.clock import isoformat
@@ -66,6 +66,9 @@ async def list_contacts(parts: Parts, caller: Calling, page: ContactQuery) -> Re
 @router.get("/export", responses=handing_out(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
 async def export(parts: Parts, caller: Calling, wanted: Annotated[ExportQuery, Query()]) -> Response:
     """People with lists, tags and attributes, in the order of addresses. An import takes the CSV back as it is."""
+    if wanted.list_key is not None:
+        async with parts.database.read() as tx:
+            await lists.require(tx, caller.tenant_id, wanted.list_key)
     asked = None
     if wanted.segment_key is not None:
         asked = (await segments.find(parts.database, caller.tenant_id, wanted.segment_key)).filter
@@ -99,7 +102,7 @@ async def history(email: str, parts: Parts, caller: Calling) -> Response:
 @router.put(
     "/{email:path}",
     openapi_extra=accepting(ContactRequest),
-    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, *_BODY_PROBLEMS),
+    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
 )
 async def put(request: Request, email: str, parts: Parts, caller: Calling) -> Response:
     """Tells of a person, who becomes a contact if not known yet. What is not named stays; an attribute that is null is
