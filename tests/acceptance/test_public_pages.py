@@ -27,6 +27,8 @@ from mailwright.domain.message import NewMessage
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 
 CHROMIUM = shutil.which("chromium")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 PHONE: ViewportSize = {"width": 375, "height": 720}
 DESK: ViewportSize = {"width": 1440, "height": 900}
 JANE = "jane@example.org"
@@ -108,8 +110,6 @@ async def post(empty_sqlite: bytes, tmp_path: Path, request: pytest.FixtureReque
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium here")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

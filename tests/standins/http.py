@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from multidict import CIMultiDict
 
+from tests.standins.holding import Cut, Hold
 from tests.standins.smtp_sink import Certificate
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -88,29 +89,10 @@ def a_large_answer(status: int = 200, size: int = 10 * 1024 * 1024) -> Answer:
     return Answer(status, b" " * size, {"Content-Type": "application/json"})
 
 
-class Hold:
-    """The server stops at a step until it is let go."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self._released = asyncio.Event()
-
-    def release(self) -> None:
-        self._released.set()
-
-    async def wait(self) -> None:
-        self.reached.set()
-        await self._released.wait()
-
-
-class _Cut:
-    """Close the connection without a word."""
-
-
 @dataclass(slots=True)
 class _Rule:
     step: Step
-    action: "Answer | bytes | _Cut | Hold | Callable[[], object]"
+    action: "Answer | bytes | Cut | Hold | Callable[[], object]"
     nth: int | None
     times: int | None
     path: str | None = None
@@ -203,7 +185,7 @@ class HttpStandIn:
         self._rules.append(_Rule(step, answer, nth, times, path))
 
     def cut(self, step: Step, *, nth: int | None = None, times: int | None = None, path: str | None = None) -> None:
-        self._rules.append(_Rule(step, _Cut(), nth, times, path))
+        self._rules.append(_Rule(step, Cut(), nth, times, path))
 
     def hold(self, step: Step, *, nth: int | None = None, path: str | None = None) -> Hold:
         """The server waits there, once, and then goes on as if nothing had been."""
@@ -318,7 +300,7 @@ class HttpStandIn:
                     writer.write(raw)
                     await writer.drain()
                     raise _Gone
-                case _Cut():
+                case Cut():
                     await writer.drain()
                     raise _Gone
                 case action:

@@ -29,6 +29,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.standins.holding import Cut, Hold
+
 
 class Step(Enum):
     """Where a rule acts: in place of the answer that belongs there."""
@@ -79,29 +81,10 @@ class Session:
         return [command.split(" ")[0].upper() for command in self.commands]
 
 
-class Hold:
-    """The server stops at a step until it is let go."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self._released = asyncio.Event()
-
-    def release(self) -> None:
-        self._released.set()
-
-    async def wait(self) -> None:
-        self.reached.set()
-        await self._released.wait()
-
-
-class _Cut:
-    """Close the connection without a word."""
-
-
 @dataclass(slots=True)
 class _Rule:
     step: Step
-    action: bytes | _Cut | Hold | Callable[[], object]
+    action: bytes | Cut | Hold | Callable[[], object]
     recipient: str | None
     nth: int | None
     times: int | None
@@ -201,7 +184,7 @@ class SmtpSink:
     def cut(
         self, step: Step, *, recipient: str | None = None, nth: int | None = None, times: int | None = None
     ) -> None:
-        self._rules.append(_Rule(step, _Cut(), recipient, nth, times))
+        self._rules.append(_Rule(step, Cut(), recipient, nth, times))
 
     def hold(self, step: Step, *, recipient: str | None = None, nth: int | None = None) -> Hold:
         """The server waits there, once, and then answers as if nothing had been."""
@@ -481,7 +464,7 @@ class _Dialogue:
             match rule.action:
                 case bytes() as raw:
                     return raw
-                case _Cut():
+                case Cut():
                     raise _Gone
                 case Hold() as hold:
                     await hold.wait()
