@@ -87,7 +87,7 @@ async def walk(url: str) -> Walked:
     campaigns = Campaigns(database, clock, TemplateStore(database, clock))
     acting = Acting("bench", TENANT)
     campaign = await campaigns.create(acting, TENANT, Definition.model_validate(DEFINITION))
-    before, began = _megabytes(), time.perf_counter()
+    before, began = megabytes(), time.perf_counter()
     await campaigns.start(acting, campaign.campaign_id)
     started = time.perf_counter()
     conductor = Conductor(database, clock)
@@ -97,10 +97,10 @@ async def walk(url: str) -> Walked:
     async with database.read() as tx:
         [row] = await tx.execute(select(queue_entries.c.recipients))
     await database.close()
-    return Walked(row.recipients, started - began, ended - started, before, _megabytes())
+    return Walked(row.recipients, started - began, ended - started, before, megabytes())
 
 
-def _megabytes() -> float:
+def megabytes() -> float:
     """The process's own memory. What SQLite maps of its file is the system's, which takes it back when it likes."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
     return int(line.split()[1]) / 1024

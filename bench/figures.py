@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench import campaigns, mailwright
+from bench import articles, campaigns, mailwright, notifications
 from bench.accept import accepted_per_second
 from bench.children import NotMeasured
 from bench.contenders import CONTENDERS, Results
@@ -63,6 +63,7 @@ OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
 ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
 MATERIALISED_PER_SECOND = 50_000
+ASSEMBLED_SECONDS = 10
 # SQLite's caches, however many people there are.
 GROWTH_MEGABYTES = 150
 
@@ -198,11 +199,49 @@ def campaign_start(order: Order) -> Iterator[Figure]:
     yield _figure(order, "campaign-start", what, goal, found)
 
 
+def article_assembly(order: Order) -> Iterator[Figure]:
+    readers = order.count * 5  # 100,000 by default
+
+    def found() -> Found:
+        rounds = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: an article for {readers:,} readers, round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                rounds.append(articles.measured(url, readers))
+        seconds = median(each.seconds for each in rounds)
+        grown = median(each.megabytes_after - each.megabytes_before for each in rounds)
+        ours = f"{seconds:.1f} s, {rounds[0].variants} variants, +{grown:.0f} MB"
+        return Found(ours, met=seconds <= ASSEMBLED_SECONDS and grown <= GROWTH_MEGABYTES)
+
+    what = f"SQLite: 50 slices for {readers:,} readers in Ohio, until each has a message; memory that it took"
+    goal = f"≤ {ASSEMBLED_SECONDS} s, ≤ {GROWTH_MEGABYTES} MB"
+    yield _figure(order, "article-assembly", what, goal, found)
+
+
+def fan_out(order: Order) -> Iterator[Figure]:
+    rows = order.count // 2  # 10,000 by default, of a hundred events
+
+    def found() -> Found:
+        rounds = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: {rows:,} notifications of a queue, round {number} of {order.rounds}", 0)
+            rounds.append(notifications.measured(rows))
+        ours = (
+            f"{median(each.per_second for each in rounds):,.0f}/s, {sum(each.refused for each in rounds)} lock errors"
+        )
+        return Found(ours, met=all(each.mails == each.notifications and not each.refused for each in rounds))
+
+    what = f"SQLite: {rows:,} notifications of a queue that another program is writing, until each row is told"
+    yield _figure(order, "notifications", what, "each sent once, no lock error", found)
+
+
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
     "accept": api_accept,
     "memory": memory,
     "campaign-start": campaign_start,
+    "article-assembly": article_assembly,
+    "notifications": fan_out,
 }
 NAMES = (
     "sqlite-speed",
@@ -214,6 +253,8 @@ NAMES = (
     "accept",
     "memory",
     "campaign-start",
+    "article-assembly",
+    "notifications",
 )
 
 

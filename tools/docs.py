@@ -1,7 +1,8 @@
 """Writes the parts of docs/ that are made from the code: settings, commands, the API's description, who guards what.
 
 Prose is written by hand; the tool writes only between `<!-- made: name -->` and `<!-- end -->`, the last column of the
-tables in docs/promises.md, and docs/openapi.json. `--check` writes nothing and tells which pages are behind.
+tables in docs/promises.md, docs/openapi.json, and the half of `mailwright.client` that is made from it. `--check`
+writes nothing and tells which pages are behind.
 """
 
 import argparse
@@ -50,6 +51,7 @@ def made() -> Iterator[tuple[Path, str]]:
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
+    yield from typed_client()
     yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
 
 
@@ -144,6 +146,15 @@ def openapi() -> str:
     database, clock = Database("sqlite:///never-opened.db"), SystemClock()
     parts = ApiParts(database, clock, Intake(database, clock, nobody), public_url="http://127.0.0.1:8025")
     return json.dumps(create_app(parts).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def typed_client() -> Iterator[tuple[Path, str]]:
+    from tools import client  # noqa: PLC0415
+
+    description = json.loads(openapi())
+    folder = CHECKOUT / "src" / "mailwright" / "client"
+    yield folder / "models.py", client.models(description)
+    yield folder / "operations.py", client.operations(description)
 
 
 # Promises.

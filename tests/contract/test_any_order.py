@@ -235,7 +235,7 @@ class Outbox(RuleBasedStateMachine):
     def give_back(self, which: int) -> None:
         if not self.stock:
             self.claim(which)
-        self.run(self.claims[0].release((claimed, 0) for claimed in self._from_stock(which)))
+        self.run(self.claims[0].release(self._from_stock(which)))
 
     def give_back_what_the_provider_never_began(self, which: int) -> None:
         if not self.in_flight:
@@ -243,7 +243,7 @@ class Outbox(RuleBasedStateMachine):
             return
         attempt = self.in_flight.pop(which % len(self.in_flight))
         self.messages[attempt.claimed.outbox_id].attempts.remove(attempt)
-        self.run(self.claims[0].release([(attempt.claimed, 0)]))
+        self.run(self.claims[0].release([attempt.claimed]))
 
     def _from_stock(self, which: int) -> list[Claimed]:
         """Some of what is held: from the beginning or from the end, the older claim or the newer."""

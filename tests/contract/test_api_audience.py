@@ -1,6 +1,7 @@
 """Lists, contacts and mail of a list over HTTP, on both engines."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -9,6 +10,7 @@ from sqlalchemy import select
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import OnDoubt, Priority
+from mailwright.outbox import journal, tenants
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, messages
 from tests.api import Api, a_request, an_api
@@ -141,3 +143,29 @@ async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -
     assert [person["email"] for person in gone] == ["reader1@example.com"]
     assert (await api.client.get("/v1/contacts", params={"status": "gone"})).status_code == 422
     assert (await api.stranger.get("/v1/contacts")).json()["contacts"] == []
+
+
+@pytest.mark.promise("journal-deeds")
+async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_the_journal(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        await api.client.post("/v1/lists", json={"listKey": "news"})
+        await api.client.post("/v1/segments", json={"segmentKey": "vip", "filter": {"tag": "vip"}})
+        await api.client.delete("/v1/segments/vip")
+        await api.client.post("/v1/suppressions", json={"email": "ada@example.com", "reason": "asked"})
+        await api.client.delete("/v1/suppressions/ada@example.com")
+        csv = {"Content-Type": "text/csv"}
+        await api.client.post("/v1/contacts/imports", content=b"email\nada@example.com\n", headers=csv)
+    await tenants.create(database, clock, "acme", actor=journal.CONSOLE)
+    await tenants.change(database, "acme", actor=journal.CONSOLE, clock=clock, weight=2)
+    found = [(deed.actor, deed.action) for deed in await journal.deeds(database, tenant_id=None, limit=20)]
+    assert [each for each in reversed(found) if each[0] == "api"] == [
+        ("api", "list.create"),
+        ("api", "segment.create"),
+        ("api", "segment.forget"),
+        ("api", "suppression.add"),
+        ("api", "suppression.lift"),
+        ("api", "import.begin"),
+    ]
+    assert found[:2] == [("console", "tenant.change"), ("console", "tenant.create")]

@@ -8,6 +8,7 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import records
+from mailwright.sources.articles.runs import Order
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.contract.test_operate import a_doubtful_one, a_failed_one
@@ -35,6 +36,24 @@ BODIES: dict[str, Any] = {
     "FilterRequest": {"filter": {"tag": "vip"}},
     "SegmentRequest": {"segmentKey": "theirs", "filter": {"tag": "vip"}},
     "SegmentChange": {"name": "Theirs"},
+    "EventRequest": {
+        "termId": "1",
+        "campusCode": "NB",
+        "indexNumber": "1",
+        "statusBefore": "Wait",
+        "statusAfter": "Open",
+    },
+    "ArchiveRequest": {"isPublic": True},
+    "WebhookRequest": {"url": "https://theirs.example/hook"},
+    "ArticleSendRequest": {
+        "campaign_tag": "theirs",
+        "article_key": "theirs",
+        "send_batch_id": "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f",
+    },
+    "SliceRequest": {"article_key": "theirs", "body_md": "Theirs"},
+    "ArticlePreviewRequest": {},
+    "CoverageRequest": {},
+    "MailoutRequest": {"notionPageId": "0123456789abcdef0123456789abcdef"},
 }
 
 # Under a name that another tenant uses as well, one makes something of one's own.
@@ -85,6 +104,7 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
         "listKey": ["only-ours"],
         "templateId": ["only-ours"],
         "segmentKey": ["only-ours"],
+        "notificationId": ["1"],  # on a queue of its own: test_api_notifications.py
     }
     await api.client.post("/v1/suppressions", json={"email": OURS})
     await api.client.post("/v1/lists", json={"listKey": "only-ours"})
@@ -94,6 +114,16 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
     ours["campaignId"] = [(await api.client.post("/v1/campaigns", json=campaign)).json()["campaignId"]]
     people = {"content": f"email\n{OURS}\n", "headers": {"Content-Type": "text/csv"}}
     ours["importId"] = [(await api.client.post("/v1/contacts/imports", **people)).json()["importId"]]
+    webhook = (await api.client.post("/v1/webhooks", json={"url": "https://ours.example/hook"})).json()
+    ours["webhookId"] = [webhook["webhookId"]]
+    told = await api.client.post(f"/v1/webhooks/{webhook['webhookId']}/test")
+    ours["deliveryId"] = [told.json()["deliveryId"]]
+    ours["mailoutId"] = [(await api.parts.mailout_runs.accept(1, "a" * 32, actor=OURS)).mailout_id]
+    written = {"article_key": "our-article", "body_md": OURS, "publish_status": "published"}
+    ours["articleKey"] = ["our-article"]
+    ours["sliceId"] = [(await api.client.put("/v1/slices", json=written)).json()["slice_id"]]
+    order = Order("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
+    ours["runId"] = [(await api.parts.article_runs.begin("test", 1, order))[0].run_id]
     before = await everything(api)
     for method, path, operation in sorted(operations(api), key=lambda each: each[:2] in MAKES_ONES_OWN):
         name = path.partition("{")[2].partition("}")[0]

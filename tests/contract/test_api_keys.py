@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import select
 
+from mailwright.access.keys import REMEMBERED
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.sources.api.keys import REMEMBERED
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys
 from mailwright.web.app import ApiParts, create_app

@@ -52,7 +52,7 @@ async def test_the_tenants_hourly_limit_is_named_with_its_end_and_what_comes_the
     assert found.what_would_change is not None
     assert "mailwright tenant set default --rate-per-hour N" in found.what_would_change
     assert found.then is not None
-    assert found.then.startswith("It goes on at 09:00:00 UTC (in 60 minutes) and ends at 09:00:0")
+    assert found.then.startswith("It continues at 09:00:00 UTC (in 60 minutes) and ends at 09:00:0")
     assert found.then.endswith("with 50 mails to send.")
 
 
@@ -210,3 +210,38 @@ async def test_the_api_answers_with_the_forecast_and_the_explanation(
         assert (await api.client.get(path)).json()["state"] == "no_worker"
         assert (await api.stranger.get(path)).status_code == 404
         assert (await api.client.get("/v1/campaigns/nonsense/explain")).status_code == 404
+
+
+@pytest.mark.promise("explain-campaign")
+async def test_a_rule_that_is_gone_is_told_as_gone(bench: Bench) -> None:
+    """As when a setting was taken away and the workers were started anew: what it held is still held."""
+    await change_tenant(bench.database, rate_per_hour=10)
+    campaign = await in_line(bench, 30)
+    await bench.drain(ScriptedProvider())
+    await change_tenant(bench.database, rate_per_hour=None)
+    found = await explained(bench, campaign)
+    assert found.sentence.startswith("It was held by the hourly limit, which is in force no more; it waits until 09:00")
+    assert (found.state, found.reason, found.until) == ("held", "rate_per_hour", bench.clock.now() + HOUR)
+
+
+@pytest.mark.promise("explain-campaign")
+async def test_doubts_of_a_cancelled_campaign_are_still_told(bench: Bench) -> None:
+    campaign = await in_line(bench, 3)
+    await change_campaign(bench, campaign, status=CampaignStatus.CANCELLED, completed_at=bench.clock.now())
+    async with bench.database.write() as tx:
+        await tx.execute(update(deliveries).where(deliveries.c.message_key == 1).values(status=Status.IN_DOUBT))
+    found = await explained(bench, campaign)
+    assert (found.state, found.reason) == ("cancelled", "in_doubt")
+    assert "Of 1 mail nobody knows yet whether the provider has them" in found.sentence
+    assert "mailwright message resolve" in (found.what_would_change or "")
+
+
+@pytest.mark.promise("explain-campaign")
+async def test_an_interval_is_named_with_what_would_change_it(bench: Bench) -> None:
+    await change_tenant(bench.database, interval_ms=HOUR)
+    campaign = await in_line(bench, 3)
+    await bench.drain(ScriptedProvider())
+    found = await explained(bench, campaign)
+    assert found.sentence.startswith("It is held by the tenant default's interval between mails until 0")
+    assert found.reason == "interval"
+    assert "mailwright tenant set default --interval-ms N" in (found.what_would_change or "")

@@ -357,3 +357,16 @@ async def test_a_campaign_of_another_tenant_is_no_part_of_the_queue_that_a_tenan
     await desk.campaigns.start(type(OPERATOR)("console", None), theirs.campaign_id)
     poll = await desk.poll()
     assert (poll.active, poll.queued) == (None, 0)
+
+
+@pytest.mark.promise("progress-own-rate")
+async def test_the_rate_of_a_campaign_is_its_own_and_not_that_of_all_tenants(desk: Desk) -> None:
+    await desk.start(50, limits={"ratePerHour": 20})
+    other = await a_tenant(desk.database, "other")
+    await desk.bench.accept(*(a_message(tenant_id=other) for _ in range(100)))
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 120
+    assert (await desk.poll()).rate == 2.0  # twenty in the last ten seconds
+    desk.clock.advance(10 * SECOND)
+    assert (await desk.poll()).rate == 0.0

@@ -13,18 +13,22 @@ from sqlalchemy import insert, select, update
 from mailwright.audience import segments
 from mailwright.audience.standing import Standing
 from mailwright.content.store import Draft
+from mailwright.domain.campaign import WAITS_FOR_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
 from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.journal import deeds
+from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operate import Operations, Resolution
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import conductor, failures, report, walk
 from mailwright.sources.campaigns.campaigns import Acting
 from mailwright.sources.campaigns.conductor import Conductor
+from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.freeze import Refused, Startable
 from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
@@ -622,3 +626,73 @@ async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     assert {str(read(mail)["Subject"]) for mail in provider.mails} == {"News for Ann", "Other news for Ann"}
+
+
+@pytest.mark.promise("campaign-refusals")
+async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk: Desk) -> None:
+    await a_list(desk.database)
+    campaign_id = await desk.create()
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS", "MISSING_VARIABLE"}
+    await join(desk.database, [address_of(1)], "others")
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS"}  # somebody has a plan, on another list
+
+
+@pytest.mark.promise("campaign-newcomers")
+async def test_a_segment_cannot_widen_a_campaign_that_has_no_filter(desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    await desk.bench.drain(ScriptedProvider())
+    await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "pro", filter_={"attribute": "plan", "is": "pro"})
+    await join(desk.database, [address_of(9)])
+    with pytest.raises(InvalidInput, match="no filter") as refused:
+        await desk.campaigns.extend(OPERATOR, campaign_id, segment="pro")
+    assert refused.value.field == "segment"
+
+
+@pytest.mark.promise("campaign-control")
+async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_left_open(desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    await desk.bench.drain(ScriptedProvider(UNKNOWN, UNKNOWN))
+    await desk.campaigns.cancel(OPERATOR, campaign_id)
+    await desk.walk()
+    assert (await desk.counts(campaign_id)).in_doubt == 2
+    rows = await desk.report(campaign_id)
+    operations = Operations(desk.database, desk.clock)
+    await operations.resolve(rows[0].message_id, Resolution.SENT, tenant_id=None)
+    await operations.resolve(rows[1].message_id, Resolution.RESEND, tenant_id=None)
+    await Conductor(desk.database, desk.clock).tick()
+    counts = await desk.counts(campaign_id)
+    assert (counts.sent, counts.cancelled, counts.waiting) == (1, 1, 0)
+
+
+@pytest.mark.promise("forecast-experiment")
+async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: Desk) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    defaults = Defaults(Limits())
+
+    async def foreseen() -> tuple[list[tuple[int, str | None]], int | None]:
+        told = await forecast(desk.database, desk.clock, defaults, tenant_id=None, measured_rate=1_000.0)
+        [course] = [each for each in told.courses if each.campaign_id == campaign_id]
+        spans = [(span.sent, span.reason) for span in course.spans if span.sent or span.reason == WAITS_FOR_WINNER]
+        ends = None if course.finishes_at is None else course.finishes_at - desk.clock.now()
+        return spans, ends
+
+    wait = TEST["waitMinutes"] * MINUTE
+    tries = TEST["testPercent"]
+    expected = [(tries, None), (0, WAITS_FOR_WINNER), (100 - tries, None)]
+    spans, ends = await foreseen()
+    assert spans == expected
+    assert ends is not None
+    assert wait <= ends <= wait + SECOND
+    await desk.bench.drain(ScriptedProvider())
+    spans, ends = await foreseen()
+    assert spans == expected[1:]
+    assert ends is not None
+    assert wait <= ends <= wait + SECOND
+    desk.clock.advance(wait)
+    await desk.walk()
+    spans, _ = await foreseen()
+    assert sum(sent for sent, _ in spans) == 100 - tries

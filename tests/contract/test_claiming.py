@@ -88,7 +88,7 @@ async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
     before = await deliveries_of(database)
 
     await settling_of(database, clock).exchange([a_result(stale, SENT, clock.now())], [])
-    await slow.release([(stale, 0)])
+    await slow.release([stale])
     clock.advance(1)
     await slow.renew([stale])
     assert await deliveries_of(database) == before
@@ -249,7 +249,7 @@ async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
     ours = claims_of(database, clock, "ours")
     for _ in range(10):  # more often than a message may be claimed without a result
         (claimed,) = await ours.claim(10)
-        await ours.release([(claimed, 0)])
+        await ours.release([claimed])
     (row,) = await deliveries_of(database)
     assert (row.status, row.claims, row.claim_token, row.locked_by, row.claimable_at) == (
         "PENDING",
@@ -258,17 +258,6 @@ async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
         None,
         clock.now(),
     )
-
-
-@pytest.mark.promise("claim-release")
-async def test_what_is_given_back_waits_until_the_moment_beside_it(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
-    claims = claims_of(database, clock)
-    (claimed,) = await claims.claim(10)
-    await claims.release([(claimed, clock.now() + SECOND)])
-    assert await claims.claim(10) == []
-    clock.advance(SECOND)
-    assert len(await claims.claim(10)) == 1
 
 
 @pytest.mark.promise("claim-release")
@@ -281,7 +270,7 @@ async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, c
     await settling.exchange([a_result(claimed, FAULT, clock.now())], [])
     clock.advance(2 * SECOND)
     (again,) = await claims.claim(1)
-    await claims.release([(again, 0)])
+    await claims.release([again])
     assert await status_of(database, message.outbox_id) == "RETRY_SCHEDULED"
     assert [third.attempt for third in await claims.claim(1)] == [2]
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.domain.clock import HOUR, SECOND, ManualClock
+from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import State, explain
@@ -87,7 +88,8 @@ async def test_a_backlog_is_put_off_once_each_to_the_second_that_has_room_for_it
         await bench.accept(*to("gmail.com", 18))
         provider = ScriptedProvider()
         await drained(bench, provider)
-        expected = [("domain_rate", SECOND)] * 5 + [("domain_rate", 2 * SECOND)] * 5 + [("domain_rate", 3 * SECOND)] * 3
+        rate = DeferReason.DOMAIN_RATE
+        expected = [(rate, SECOND)] * 5 + [(rate, 2 * SECOND)] * 5 + [(rate, 3 * SECOND)] * 3
         assert sorted(await waiting(bench)) == expected
         for count in (10, 15, 18):
             bench.clock.advance(SECOND)
@@ -178,7 +180,7 @@ async def test_four_workers_never_have_more_under_way_than_may_be(limited: Limit
             await drained(bench, provider, "abcd", window=8)
             if await bench.statuses() == {Status.SENT: 60}:
                 break
-            assert {reason for reason, _ in await waiting(bench)} == {"domain_concurrency"}
+            assert {reason for reason, _ in await waiting(bench)} == {DeferReason.DOMAIN_CONCURRENCY}
             bench.clock.advance(SECOND)
         assert await bench.statuses() == {Status.SENT: 60}
         assert len(set(provider.outbox_ids)) == len(provider.mails) == 60
@@ -232,14 +234,14 @@ async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
 
 @pytest.mark.promise("explain-domain-limit")
 @pytest.mark.parametrize(
-    ("limits", "reason", "words"),
+    ("limits", "detail", "words"),
     [
-        ("gmail.com=1/s", "domain_rate", "has had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now"),
-        ("gmail.com=1c", "domain_concurrency", "has as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows"),
+        ("gmail.com=1/s", "rate", "has had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now"),
+        ("gmail.com=1c", "concurrency", "has as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows"),
     ],
 )
 async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
-    limited: Limited, limits: str, reason: str, words: str
+    limited: Limited, limits: str, detail: str, words: str
 ) -> None:
     async with limited(limits) as bench:
         *_, last = await bench.accept(*to("gmail.com", 6))
@@ -247,7 +249,7 @@ async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
         await drained(bench, provider)
         await Roster(bench.database, bench.clock, "worker-1").report(Presence("scripted"))
         answer = await explain(bench.database, bench.clock, last, tenant_id=None)
-        assert (answer.state, answer.reason) == (State.DOMAIN_LIMIT, reason)
+        assert (answer.state, answer.reason, answer.detail) == (State.DOMAIN_LIMIT, "domain_limit", detail)
         assert f"The domain gmail.com {words}" in answer.sentence
         [due] = [row.claimable_at for row in await deliveries_of(bench.database) if row.message_key == 6]
         assert answer.until == due > bench.clock.now()

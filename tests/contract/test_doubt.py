@@ -1,5 +1,8 @@
 """Doubt, on both engines: a mail that may have left is never silently sent again and never silently dropped."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
@@ -29,6 +32,7 @@ from tests.builders import (
     doubts_of,
     settling_of,
     status_of,
+    statuses,
     steps,
     story_of,
     the_event,
@@ -194,7 +198,7 @@ async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
 ) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
     await doubts_of(database, clock).take_over()
-    await claims_of(database, clock, "slow").release([(claimed, 0)])
+    await claims_of(database, clock, "slow").release([claimed])
     assert await doubts_of(database, clock).decide() == 0
     (again,) = await claims_of(database, clock, "heir").claim(1)
     assert (again.claims, again.resends, again.attempts) == (1, 0, 0)
@@ -208,7 +212,7 @@ async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     doubts, slow = doubts_of(database, clock), claims_of(database, clock, "slow")
     await doubts.take_over()
     await doubts.decide()
-    await slow.release([(claimed, 0)])
+    await slow.release([claimed])
     (row,) = await deliveries_of(database)
     assert row.claims == 0
     (again,) = await claims_of(database, clock, "heir").claim(1)
@@ -223,7 +227,7 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     doubts = doubts_of(database, clock)
     await doubts.take_over()
     await doubts.decide()
-    await claims_of(database, clock, "slow").release([(claimed, 0)])
+    await claims_of(database, clock, "slow").release([claimed])
     assert len(await claims_of(database, clock, "heir").claim(1)) == 1
 
 
@@ -231,7 +235,7 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
 async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     await doubts_of(database, clock).take_over()
-    await claims_of(database, clock, "slow").release([(claimed, 0)])
+    await claims_of(database, clock, "slow").release([claimed])
     assert (await story_of(database, claimed.outbox_id)).events[-1].type is not E.IN_DOUBT
 
 
@@ -319,3 +323,72 @@ async def test_a_report_takes_a_failed_resend_out_of_the_dead_letters(database: 
     assert await dead_letters(database, 1, limit=10) == []
     assert await status_of(database, outbox_id) == Status.SENT
     assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("answer", [THROTTLE, FAULT, MISCONFIGURED, REFUSAL], ids=lambda result: str(result.code))
+async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
+    database: Database, clock: ManualClock, answer: SendResult
+) -> None:
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    held = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], held)
+    await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
+    assert await status_of(database, outbox_id) == Status.SENT_ATTEMPT
+    await settling_of(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
+    assert await status_of(database, outbox_id) == Status.SENT
+    clock.advance(DAY)
+    assert await claims_of(database, clock).claim(1) == []
+    record = await story_of(database, outbox_id)
+    assert (record.summary.error_code, record.events[-1].type) == (None, E.SENT)
+    assert await dead_letters(database, 1, limit=10) == []
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_any_order(
+    database: Database, clock: ManualClock
+) -> None:
+    messages = [a_message() for _ in range(20)]
+    await an_intake(database, clock).accept(messages)
+    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    first = await claims.claim(20)
+    await settling.exchange([], first)
+    clock.advance(LOCK_TTL)
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    held = await claims.claim(20)
+    await settling.exchange([], held)
+    reports = Reports(database, clock)
+    told = [replace(a_delivery(clock, each.outbox_id), key=each.outbox_id) for each in held]
+    await asyncio.gather(
+        *(reports.receive([each]) for each in told),
+        *(settling.exchange([a_result(each, THROTTLE, clock.now())], []) for each in held),
+    )
+    assert await statuses(database) == {Status.SENT: 20}
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
+    database: Database, clock: ManualClock
+) -> None:
+    """The provider answered that it may have it; a retry with the same one lost its lock before it began."""
+    await an_intake(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock, "slow"), settling_of(database, clock)
+    [claimed] = await claims.claim(1)
+    claimed.provider = "scripted"
+    await settling.exchange([], [claimed])
+    perhaps = replace(FAULT, not_taken=False)
+    await settling.exchange([a_result(claimed, perhaps, clock.now())], [])
+    clock.advance(MINUTE)
+    [again] = await claims.claim(1)
+    assert again.only_provider == "scripted"
+    again.provider = "scripted"
+    await settling.exchange([], [again])
+    clock.advance(LOCK_TTL)
+    await doubts_of(database, clock).take_over()
+    await claims.release([again])
+    [third] = await claims_of(database, clock, "heir").claim(1)
+    assert (third.only_provider, third.resends) == ("scripted", 0)

@@ -9,11 +9,12 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, Delivered, Settlement
+from mailwright.domain.permits import DeferReason, Held
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.results import Category
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 from mailwright.events.reports import Reports
-from mailwright.outbox.defer import hold_lane
+from mailwright.outbox.defer import defer, hold_lane
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.explain import FURTHEST_PLACE, Explanation, State, duration, explain
 from mailwright.outbox.operate import Operations, Resolution
@@ -314,7 +315,7 @@ async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) ->
 async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> None:
     await asked.accept()
     claimed = await asked.claim()
-    await claims_of(asked.database, asked.clock).release([(claimed, asked.clock.now() + 250)])
+    await defer(asked.database, [(claimed, Held(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
     answer = await asked.answer()
     assert (answer.state, answer.reason) == (State.TENANT_BUSY, "max_in_flight")
     assert "mailwright tenant set default --max-in-flight" in (answer.what_would_change or "")

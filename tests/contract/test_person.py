@@ -2,8 +2,9 @@
 
 from typing import Any
 
+import orjson
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 
 from mailwright.audience import contacts, erasing, lists, personal, suppressions
 from mailwright.audience.erasing import MailUnderWay
@@ -16,9 +17,10 @@ from mailwright.events.reports import Reports
 from mailwright.outbox import journal
 from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
-from mailwright.storage.tables import messages, metadata
+from mailwright.storage.tables import messages, metadata, queue_entries
 from tests.api import an_api
-from tests.builders import SENT, a_message, a_result, an_intake, claims_of, settling_of
+from tests.builders import SENT, Bench, a_message, a_result, an_intake, claims_of, settling_of
+from tests.campaigns import Desk
 
 ADA = "ada@example.com"
 
@@ -102,6 +104,31 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
     assert (deed.action, deed.detail, "@" in deed.subject) == ("contact.erase", {"messages": 2}, False)
     with pytest.raises(NotFound):
         await erasing.erase(database, clock, 1, ADA, actor="console")
+
+
+@pytest.mark.promise("person-erased")
+async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_places_too(bench: Bench) -> None:
+    database, clock = bench.database, bench.clock
+    await contacts.put(database, clock, 1, ADA, contacts.Change(name="Ada"))
+    await contacts.put(database, clock, 1, "aaron@example.com", contacts.Change(name="Aaron"))
+    to_other = {"to": "bob@example.com", "subject": "Hi", "html": "<p>Hi</p>", "cc": [ADA, "eve@example.com"]}
+    await bench.accept(
+        a_message(to=ADA, request_id=f"order-{ADA}", dedupe_key=f"welcome:{ADA.upper()}", body_digest="x"),
+        a_message(to=ADA, request_id="plain", dedupe_key="kept", body_digest="x"),
+        a_message(to="bob@example.com", payload=to_other),
+    )
+    await Desk(bench).start(1)
+    async with database.write() as tx:
+        await tx.execute(update(queue_entries).values(walked_to=ADA))
+    await erasing.erase(database, clock, 1, ADA, actor="console")
+    async with database.read() as tx:
+        rows = await tx.execute(select(messages).order_by(messages.c.id))
+        [entry] = await tx.execute(select(queue_entries))
+    assert rows[0].request_id == rows[0].outbox_id
+    assert [(row.request_id, row.dedupe_key) for row in rows[1:2]] == [("plain", "kept")]
+    assert rows[0].dedupe_key is None
+    assert (orjson.loads(rows[2].payload)["cc"], entry.walked_to) == (["eve@example.com"], "aaron@example.com")
+    assert ADA not in repr(rows).lower()
 
 
 async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(

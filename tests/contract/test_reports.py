@@ -29,6 +29,7 @@ from tests.builders import (
     LOCK_TTL,
     REFUSAL,
     SENT,
+    Bench,
     a_message,
     a_result,
     a_tenant,
@@ -39,6 +40,7 @@ from tests.builders import (
     story_of,
     the_event,
 )
+from tests.standins.provider import ScriptedProvider
 
 GRACE = 10 * MINUTE
 
@@ -133,7 +135,7 @@ async def test_a_report_stops_a_resend_that_has_not_begun(
     assert len(held) == is_claimed
     await Reports(database, clock).receive([a_report(clock, outbox_id=outbox_id)])
     assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
-    await claims_of(database, clock, "heir").release((each, 0) for each in held)
+    await claims_of(database, clock, "heir").release(held)
     assert await claims_of(database, clock).claim(1) == []
     assert (await state(database))[0] == Status.SENT
 
@@ -176,7 +178,7 @@ async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Databa
     await settling_of(database, clock).exchange([], claimed)
     clock.advance(LOCK_TTL)
     await Doubts(database, clock, grace=0).take_over()
-    await frozen.release((each, 0) for each in claimed)
+    await frozen.release(claimed)
     assert (await state(database))[0] == Status.PENDING
     again = await claims_of(database, clock, "heir").claim(1)
     assert [(each.claims, each.attempts) for each in again] == [(1, 0)]
@@ -503,13 +505,27 @@ async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Dat
     await Reports(database, clock).receive(told, by_address=True)
     clock.advance(90 * DAY)
     young = a_report(clock, key="young", **by)
-    for left in (["counted", "old", "open", "proof", "young"], ["counted", "proof", "young"]):
+    for left in (["counted", "old", "open", "proof", "young"], ["counted", "young"]):
         await (door := Reports(database, clock)).receive([young], by_address=True)
         await door.close()
         async with database.read() as tx:
             rows = await tx.execute(select(reports.c.key))
         assert sorted(row.key.removeprefix("sendgrid:") for row in rows) == left
         clock.advance(1)
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench) -> None:
+    message = await a_sent_message(bench.database, bench.clock, "sendgrid")
+    proof = a_report(bench.clock, outbox_id=message.outbox_id)
+    await (door := Reports(bench.database, bench.clock)).receive([proof])
+    await door.close()
+    for age, left in ((89 * DAY, 1), (2 * DAY, 0)):
+        bench.clock.advance(age)
+        keeper = (await bench.worker(ScriptedProvider()))._parts.keeper
+        await keeper.tick(lambda: (), ())
+        async with bench.database.read() as tx:
+            assert len(await tx.execute(select(reports.c.key))) == left
 
 
 @pytest.mark.promise("reports-measured")

@@ -406,7 +406,7 @@ async def test_whoever_leaves_after_the_claim_and_before_the_mark_is_not_written
     held = await claims_of(bench.database, bench.clock).claim(1)
     await suppress(bench.database, "left@example.com")
     assert (await settling_of(bench.database, bench.clock).exchange([], held)).message_keys == frozenset()
-    await claims_of(bench.database, bench.clock).release((claimed, 0) for claimed in held)
+    await claims_of(bench.database, bench.clock).release(held)
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert provider.mails == []

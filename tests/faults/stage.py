@@ -16,13 +16,13 @@ from typing import Any
 import orjson
 from sqlalchemy import func, select
 
+from mailwright.access.keys import Keys
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
 from mailwright.outbox.audit import audit
 from mailwright.outbox.intake import Intake
-from mailwright.sources.api.keys import Keys
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, nobody_listens

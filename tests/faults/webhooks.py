@@ -189,7 +189,7 @@ class Script:
             ("/ses-events", lambda: ({}, self.signer.notification('{"eventType": "Bounce"}'))),
             ("/sendgrid-events", lambda: ({}, json.dumps(spam).encode())),
             ("/sendgrid-events", lambda: (self._signed(spam)[0], json.dumps(spam).encode())),
-            ("/sendgrid-events", lambda: self._signed(spam, hours_ago=2)),
+            ("/sendgrid-events", lambda: self._signed(spam, hours_ago=30)),
         )
         path, make = made[number % len(made)]
         return Webhook(path, make, is_good=False)

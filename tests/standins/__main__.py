@@ -12,7 +12,7 @@ from importlib import import_module
 from tests.standins.asked import Asked
 
 # Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
-NAMES = ("ses", "sendgrid", "smtpbz", "sns")
+NAMES = ("ses", "sendgrid", "smtpbz", "sns", "supabase", "notion")
 
 Serve = Callable[[str, int, Asked], Coroutine[None, None, None]]
 
@@ -28,8 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")
     parser.add_argument("--email", default=Asked().email, metavar="ADDRESS", help="sns: its reader")
     parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns: the event; all if not given")
+    parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
     chosen = parser.parse_args(arguments)
-    asked = Asked(chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type)
+    asked = Asked(chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type, chosen.seed)
     serve: Serve = import_module(f"tests.standins.{chosen.name}").serve
     try:
         asyncio.run(serve(chosen.host, chosen.port, asked))

@@ -17,6 +17,7 @@ class Asked:
     outbox_id: str | None = None  # the mail, its reader and the event that are told of
     email: str = "reader@example.com"
     type: str | None = None
+    seed: str | None = None  # a file of what is there from the start
 
 
 def misbehave(stand_in: HttpStandIn, asked: Asked, path: str) -> None:

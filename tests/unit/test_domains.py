@@ -4,6 +4,7 @@ import pytest
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.permits import DeferReason
 from mailwright.policies.domains import DomainLimit, DomainLimits, Slots, parse_domain_limits, window
 
 NOW = 1_800_000_000_250
@@ -61,7 +62,7 @@ def test_a_domain_has_a_counter_for_each_second() -> None:
     first, same, next_one = (window("gmail.com", 20, moment) for moment in (NOW, NOW + 749, NOW + 750))
     assert first == same
     assert first.name != next_one.name
-    assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, "domain_rate")
+    assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, DeferReason.DOMAIN_RATE)
     assert window("web.de", 20, NOW).name != first.name
 
 

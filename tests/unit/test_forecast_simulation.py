@@ -20,6 +20,7 @@ zones = st.sampled_from(["UTC", "Europe/Lisbon", "America/New_York", "Australia/
 limits = st.builds(
     Limits,
     rate_per_second=st.none() | st.integers(1, 20),
+    interval_ms=st.none() | st.integers(20, 5_000),
     rate_per_hour=st.none() | st.integers(50, 5_000),
     daily_limit=st.none() | st.integers(500, 20_000),
     working_hours=st.sampled_from(["00:00-24:00", "09:00-18:00", "22:00-24:00", "00:30-03:15"]),
@@ -108,8 +109,18 @@ def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, ho
 
 @pytest.mark.promise("forecast-exact")
 def test_a_limit_per_second_is_a_pace() -> None:
+    """Portions of any second: a little less than the limit, so that none ever has more."""
     [course] = simulate([one(36_000, Limits(rate_per_second=10))], Conditions(NOW, 1_000.0)).courses
+    assert course.finishes_at is not None
+    assert NOW + HOUR <= course.finishes_at <= NOW + HOUR * 1.04
+    assert {span.reason for span in course.spans} == {"rate_per_second"}
+
+
+@pytest.mark.promise("forecast-exact")
+def test_an_interval_is_a_pace() -> None:
+    [course] = simulate([one(7_200, Limits(), Limits(interval_ms=500))], Conditions(NOW, 1_000.0)).courses
     assert course.finishes_at == NOW + HOUR
+    assert {span.reason for span in course.spans} == {"interval"}
 
 
 @pytest.mark.promise("forecast-exact")
@@ -117,7 +128,7 @@ def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the
     line = [
         Queued("a", "a", 1, 3_000, Level("1", Limits()), weight=3),
         Queued("b", "b", 2, 1_000, Level("2", Limits()), weight=1),
-        Queued("c", "c", 3, 600, Level("3", Limits(rate_per_second=1)), weight=6),
+        Queued("c", "c", 3, 600, Level("3", Limits(interval_ms=1_000)), weight=6),
     ]
     courses = {course.name: course for course in simulate(line, Conditions(NOW, 41.0)).courses}
     assert courses["a"].finishes_at == courses["b"].finishes_at == NOW + 100 * SECOND

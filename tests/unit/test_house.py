@@ -28,7 +28,8 @@ ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
 PAGES = (README, CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*.md")))
 
 # One walk: each page goes on where the one before ended.
-WALK = (README, *(CHECKOUT / "docs" / name for name in ("http-api.md", "audience.md", "operating.md", "campaigns.md")))
+WALKED = ("http-api.md", "audience.md", "operating.md", "campaigns.md", "articles.md", "notifications.md")
+WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
 COMMAND_SECONDS = 30.0
 # A worker may need a moment: what only looks is looked at again.
@@ -37,6 +38,7 @@ LOOKS = (
     "mailwright audit",
     "mailwright check",
     "mailwright campaign show",
+    "mailwright article runs",
     "curl -s http://127.0.0.1:8025/v1/email/$ID ",
 )
 SETTLE_SECONDS = 10.0

@@ -174,7 +174,6 @@ def test_each_limit_defers_to_its_own_reopening() -> None:
     found = {window.reason: (window.limit, window.ends_at, window.deferred_until) for window in windows(limits, 7, now)}
     hour, midnight = at("2027-01-12T11:00"), at("2027-01-13T00:00")
     assert found == {
-        "rate_per_second": (1, now + 600, now + 600),
         "rate_per_hour": (2, hour, hour),
         "daily_limit": (3, midnight, at("2027-01-13T09:00")),
     }

@@ -18,7 +18,7 @@ ids = st.uuids().map(str)
     ("policy", "attempts", "delays"),
     [
         (STANDARD, 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE)),
-        (ARTICLES, 3, (SECOND, 4 * SECOND, 10 * SECOND)),
+        (ARTICLES, 4, (SECOND, 4 * SECOND, 10 * SECOND)),
         (NOTIFICATIONS, 3, (0, 2 * SECOND, 7 * SECOND)),
     ],
     ids=lambda value: getattr(value, "name", None),

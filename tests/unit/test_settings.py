@@ -95,3 +95,9 @@ def test_retired_secrets_stand_between_commas(monkeypatch: pytest.MonkeyPatch) -
 def test_hours_that_are_none_are_refused(hours: str) -> None:
     (problem,) = problems(working_hours=hours)
     assert problem.startswith("MAILWRIGHT_WORKING_HOURS: must look like 09:00-18:00")
+
+
+@pytest.mark.promise("settings-all-errors")
+@pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
+def test_a_level_of_logs_may_be_written_in_any_case(level: str) -> None:
+    assert load(log_level=level).log_level == "DEBUG"

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mailwright.app.demo_articles import load_article
 from mailwright.app.demo_campaigns import campaigns_of, load_campaigns
+from mailwright.app.demo_notifications import load_notifications, tell_notifications
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
@@ -16,7 +18,7 @@ from mailwright.outbox.explain import Explanation, State, explain
 from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import Search, Summary, search
 from mailwright.outbox.tenants import TenantExists
-from mailwright.sources.api.keys import Caller, Keys
+from mailwright.access.keys import Caller, Keys
 from mailwright.sources.api.mail import Asking, Mail
 
 BAKERY = "bakery"
@@ -95,6 +97,8 @@ async def load_sample(engine: Engine) -> Sample:
     # The table for tonight, which is last: its guest has fallen ill.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
     await load_campaigns(engine, shop.id)
+    await load_article(engine, shop.id)
+    await load_notifications(engine)
     return sample
 
 
@@ -110,6 +114,7 @@ async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
             campaign.is_settled for campaign in campaigns
         )
         if is_settled or asyncio.get_running_loop().time() >= deadline:
+            await tell_notifications(engine)
             return stories
         await asyncio.sleep(0.05)
 

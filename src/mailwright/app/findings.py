@@ -11,11 +11,20 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TxtRecord:
+    """What to publish in DNS, and under which name."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     name: str
     verdict: Verdict
     summary: str
     advice: str | None = None
+    publish: TxtRecord | None = None
 
     def as_dict(self) -> dict[str, str | None]:
         return {"name": self.name, "verdict": self.verdict, "summary": self.summary, "advice": self.advice}
@@ -29,5 +38,5 @@ def warning(name: str, summary: str, advice: str) -> Finding:
     return Finding(name, Verdict.WARNING, summary, advice)
 
 
-def problem(name: str, summary: str, advice: str) -> Finding:
-    return Finding(name, Verdict.PROBLEM, summary, advice)
+def problem(name: str, summary: str, advice: str, publish: TxtRecord | None = None) -> Finding:
+    return Finding(name, Verdict.PROBLEM, summary, advice, publish)

@@ -19,7 +19,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import explain
 from mailwright.outbox.queue import queue_state
-from mailwright.sources.api.keys import Caller
+from mailwright.access.keys import Caller
 from mailwright.sources.api.mail import Asking, Mail
 from mailwright.storage.tables import events
 

@@ -6,7 +6,7 @@ import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
-from mailwright.app.findings import Finding, ok, problem, warning
+from mailwright.app.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.app.wiring import dkim_key
 from mailwright.domain import address
 from mailwright.domain.errors import MailwrightError
@@ -58,7 +58,8 @@ async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> 
 async def _spf(domain: str, look_up: TxtLookup) -> Finding:
     found = [text for text in await look_up(domain) if text.lower().split(" ")[0] == "v=spf1"]
     if not found:
-        return problem("spf", f"{domain} has no SPF record", 'publish TXT "v=spf1 include:… -all" there')
+        missing = TxtRecord(domain, "v=spf1 include:YOUR-PROVIDER -all")
+        return problem("spf", f"{domain} has no SPF record", 'publish TXT "v=spf1 include:… -all" there', missing)
     if len(found) > 1:
         return problem("spf", f"{domain} has {len(found)} SPF records; receivers then use none", "keep one of them")
     return ok("spf", f"{domain}: {found[0]}")
@@ -78,14 +79,17 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
     if any(_tags(text).get("p") == _tags(wanted)["p"] for text in found):
         return ok("dkim", f"{name} holds our key ({key.algorithm})")
     state = "holds another key" if found else "does not exist"
-    return problem("dkim", f"{name} {state}: receivers find our signature broken", f'publish there TXT "{wanted}"')
+    summary = f"{name} {state}: receivers find our signature broken"
+    return problem("dkim", summary, f'publish there TXT "{wanted}"', TxtRecord(name, wanted))
 
 
 async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
     name = f"_dmarc.{domain}"
     found = [text for text in await look_up(name) if text.lower().replace(" ", "").startswith("v=dmarc1")]
     if not found:
-        return problem("dmarc", f"{name} does not exist", 'publish there TXT "v=DMARC1; p=none; rua=mailto:…"')
+        missing = TxtRecord(name, f"v=DMARC1; p=none; rua=mailto:dmarc@{domain}")
+        advice = 'publish there TXT "v=DMARC1; p=none; rua=mailto:…"'
+        return problem("dmarc", f"{name} does not exist", advice, missing)
     policy = _tags(found[0]).get("p", "none")
     return ok("dmarc", f"{name}: policy {policy}")
 

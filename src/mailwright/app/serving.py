@@ -13,10 +13,13 @@ from typing import Any
 import uvicorn
 
 from mailwright.app.inbound import attend_all
+from mailwright.app.mailouts import drain_mailouts, keep_mailouts
+from mailwright.app.outgoing import keep_telling
 from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
+from mailwright.outbox.tallies import Tallying
 from mailwright.worker.loop import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -75,6 +78,7 @@ async def serve(
         server.config.app = api = application(engine, (lambda: not working.done()) if working else None)
         shutdown.calls(api.state.stop)
         _until_told(tasks, _look_after(api), shutdown)
+        _until_told(tasks, Tallying(engine.database, engine.clock).keep_up(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
     log.info("api_stopped")
@@ -87,7 +91,11 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     worker = await make_worker(engine)
     async with asyncio.TaskGroup() as tasks:
         attending = None if drain else _until_told(tasks, _beside_the_mail(engine), shutdown)
+        if drain:
+            await drain_mailouts(engine.mailouts)  # what is to be sent
         await _work(worker, shutdown, drain=drain)
+        if drain:
+            await drain_mailouts(engine.mailouts)  # what is to be reported
         if attending:
             attending.cancel()
 
@@ -111,10 +119,12 @@ async def _look_after(api: Any) -> None:
 
 
 async def _beside_the_mail(engine: Engine) -> None:
-    """What came back, and what the providers still take."""
+    """What came back, what the providers still take, and whom to tell what happened."""
     await asyncio.gather(
         attend_all(engine.settings, engine.reports, engine.clock),
         keep_synced(engine.settings, engine.database, engine.clock),
+        keep_telling(engine.settings, engine.database, engine.clock),
+        keep_mailouts(engine.mailouts, engine.database, engine.clock),
     )
 
 

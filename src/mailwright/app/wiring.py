@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
+from mailwright.app.mailouts import MailoutDesk, verify_mailouts
 from mailwright.audience.standing import SoftBounces
 from mailwright.content.dkim import DkimKey, DkimSigner
 from mailwright.content.headers import Mailbox
@@ -25,6 +26,7 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.domain.viewing import ViewTokens
 from mailwright.events.refused import Refusals
 from mailwright.events.reports import Reports
 from mailwright.events.webhooks import Webhooks
@@ -35,19 +37,22 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.intake import Intake
 from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger
 from mailwright.outbox.limits import Defaults
-from mailwright.outbox.settle import Settling
 from mailwright.outbox.workers import Roster
 from mailwright.pipeline.road import Identity, Road, mailbox_of
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
+from mailwright.sources.articles.walk import ArticleConductor
 from mailwright.sources.campaigns.conductor import Conductor
+from mailwright.sources.notifications.settling import QueueSettling
 from mailwright.storage.database import Database, parse_url
+from mailwright.worker.conducting import Conductors
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Duties, Keeper
 from mailwright.worker.loop import Pace, Parts, Worker
+from mailwright.worker.pacing import Pacing
 from mailwright.worker.wake import Wake
 
 # Valkey helps; waiting for it must never cost more than asking the database.
@@ -72,6 +77,7 @@ class Engine:
     threads: ThreadPoolExecutor
     reports: Reports
     webhooks: Webhooks
+    mailouts: MailoutDesk
 
 
 @asynccontextmanager
@@ -83,6 +89,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     wake = Wake(valkey)
     ground = DatabaseLedger(database, clock)
     reports = make_reports(settings, database, clock)
+    templates = TemplateStore(database, clock, ImageStore(database, clock, settings.images), settings.public_url)
     engine = Engine(
         settings=settings,
         clock=clock,
@@ -90,18 +97,20 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
         valkey=valkey,
         wake=wake,
         intake=Intake(database, clock, wake.announce),
-        templates=TemplateStore(database, clock, ImageStore(database, clock, settings.images), settings.public_url),
+        templates=templates,
         ledger=ground if valkey is None else ValkeyLedger(valkey, ground, clock),
         ground=ground,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
         reports=reports,
         webhooks=make_webhooks(settings, reports, clock),
+        mailouts=MailoutDesk(settings, database, clock, templates),
     )
     try:
         yield engine
     finally:
         await engine.intake.close()
         await engine.webhooks.close()
+        await engine.mailouts.close()
         await reports.close()
         await wake.close()
         if valkey is not None:
@@ -121,6 +130,7 @@ def verify(settings: Settings) -> None:
         verify_providers,
         domain_limits,
         verify_inbound,
+        verify_mailouts,
     )
     for part in parts:
         try:
@@ -139,15 +149,13 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     doubt_grace = REPORT_GRACE if len(silent) < len(route.members) else 0
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     claims = Claims(database, clock, name, lock_ttl)
-    duties = Duties(
-        database, claims, Doubts(database, clock, doubt_grace, silent), engine.ground, Roster(database, clock, name)
-    )
+    soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
+    doubts = Doubts(database, clock, doubt_grace, silent)
+    duties = Duties(database, claims, doubts, engine.ground, Roster(database, clock, name), soft)
     parts = Parts(
         clock=clock,
         claims=claims,
-        settling=Settling(
-            database, clock, Refusals(SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days))
-        ),
+        settling=QueueSettling(database, clock, Refusals(soft)),
         road=Road(
             database,
             engine.templates,
@@ -164,8 +172,9 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         ),
         route=route,
         keeper=Keeper(clock, duties, lock_ttl),
-        conductor=Conductor(database, clock),
+        conductor=Conductors(Conductor(database, clock), ArticleConductor(database, clock, engine.templates)),
         wake=engine.wake,
+        pacing=Pacing(clock, engine.ledger),
     )
     pace = Pace(
         window=settings.concurrency,
@@ -230,7 +239,16 @@ async def make_identity(engine: Engine) -> Identity:
         settings.unsubscribe_url,
         UnsubscribeTokens(secret),
         settings.postal_address or "",
+        settings.public_url,
+        ViewTokens(secret),
     )
+
+
+def looked_at_identity(settings: Settings) -> Identity:
+    """For mails that are only looked at: nobody leaves a list by following a link in one."""
+    tokens = UnsubscribeTokens("only looked at")
+    postal = settings.postal_address or ""
+    return Identity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
 
 def defaults_of(settings: Settings, providers: Collection[str]) -> Defaults:
@@ -248,6 +266,7 @@ def default_limits(settings: Settings) -> Limits:
         warmup_since=settings.warmup_since,
         warmup_start=settings.warmup_start,
         warmup_factor=settings.warmup_factor,
+        interval_ms=settings.interval_ms,
     )
 
 

@@ -14,6 +14,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
+from mailwright.outbox import journal
 from mailwright.outbox.intake import INSERT_CONTACTS
 from mailwright.outbox.records import Search, Summary, search
 from mailwright.storage.database import Database, Transaction
@@ -114,8 +115,13 @@ class Change:
     tags: Sequence[str] | None = None  # all of them: others are taken away
 
 
-async def put(database: Database, clock: Clock, tenant_id: int, email: str, change: Change) -> None:
-    """Whoever is not known becomes a contact. Whether they may be written to is not decided here."""
+async def put(
+    database: Database, clock: Clock, tenant_id: int, email: str, change: Change, *, actor: str | None = None
+) -> None:
+    """Whoever is not known becomes a contact. Whether they may be written to is not decided here.
+
+    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    """
     address_, now = people.email(email), clock.now()
     given = people.attributes(change.attributes or {})
     values: dict[str, Any] = {
@@ -140,6 +146,8 @@ async def put(database: Database, clock: Clock, tenant_id: int, email: str, chan
             await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == found.id))
             for tag in tags:
                 await tx.execute(insert(contact_tags).values(contact_key=found.id, tag=tag, tenant_id=tenant_id))
+        if actor is not None:
+            await journal.note(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:

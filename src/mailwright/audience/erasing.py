@@ -6,7 +6,8 @@ only, as someone who left: without it the next import or signup would write to t
 
 from typing import Final
 
-from sqlalchemy import delete, select, update
+import orjson
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from mailwright.audience import standing
 from mailwright.audience.contacts import Contact, columns_of, contact_of
@@ -28,6 +29,7 @@ from mailwright.storage.tables import (
     deliveries,
     events,
     messages,
+    queue_entries,
     reports,
     subscriptions,
     suppressions,
@@ -48,12 +50,17 @@ class MailUnderWay(NotPossibleNow):
 async def erase(database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str) -> int:
     """How many messages were emptied. What waits to be sent is cancelled; what is being sent has to end first."""
     address, now = standing.normal(email), clock.now()
+    # A look through all mails takes its time, and nobody who writes should wait for it.
+    async with database.read() as tx:
+        copies = await _copied_to(tx, tenant_id, address)
     async with database.write() as tx:
         person = await _person(tx, tenant_id, address)
         keys = await _stop_mail(tx, tenant_id, address, now)
         stand_in = f"erased+{person.contact_id}@invalid"
         for start in range(0, len(keys), _AT_ONCE):
-            await _empty(tx, keys[start : start + _AT_ONCE], stand_in)
+            await _empty(tx, keys[start : start + _AT_ONCE], stand_in, address)
+        await _take_out_of_copies(tx, copies, address)
+        await _forget_place(tx, tenant_id, address)
         await _forget_person(tx, tenant_id, person, stand_in, now)
         await _keep_away(tx, tenant_id, address, now)
         await journal.note(
@@ -96,7 +103,12 @@ async def _stop_mail(tx: Transaction, tenant_id: int, email: str, now: Instant) 
     return [row.id for row in found]
 
 
-async def _empty(tx: Transaction, keys: list[int], stand_in: str) -> None:
+async def _empty(tx: Transaction, keys: list[int], stand_in: str, address: str) -> None:
+    # Whoever asked for the mail may have named it after the person.
+    named = or_(*(_holds(column, address) for column in (messages.c.request_id, messages.c.dedupe_key)))
+    await tx.execute(
+        update(messages).where(messages.c.id.in_(keys), named).values(request_id=messages.c.outbox_id, dedupe_key=None)
+    )
     await tx.execute(
         update(messages)
         .where(messages.c.id.in_(keys))
@@ -105,6 +117,38 @@ async def _empty(tx: Transaction, keys: list[int], stand_in: str) -> None:
     await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
     await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
+
+
+async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
+    """Mails to others that may name the person in copy."""
+    mine = (messages.c.tenant_id == tenant_id, messages.c.to_email != address, _holds(messages.c.payload, address))
+    return [row.id for row in await tx.execute(select(messages.c.id).where(*mine))]
+
+
+async def _take_out_of_copies(tx: Transaction, keys: list[int], address: str) -> None:
+    for start in range(0, len(keys), _AT_ONCE):
+        some = messages.c.id.in_(keys[start : start + _AT_ONCE])
+        for row in await tx.execute(select(messages.c.id, messages.c.payload).where(some)):
+            payload = orjson.loads(row.payload)
+            others = {
+                kind: [each for each in payload[kind] if each.strip().lower() != address]
+                for kind in ("cc", "bcc")
+                if payload.get(kind)
+            }
+            if any(others[kind] != payload[kind] for kind in others):
+                text = orjson.dumps({**payload, **others}).decode()
+                await tx.execute(update(messages).where(messages.c.id == row.id).values(payload=text))
+
+
+async def _forget_place(tx: Transaction, tenant_id: int, address: str) -> None:
+    """A campaign's walk that ended with the person goes on from whoever came before them."""
+    before = select(func.max(contacts.c.email)).where(contacts.c.tenant_id == tenant_id, contacts.c.email < address)
+    mine = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.walked_to == address)
+    await tx.execute(update(queue_entries).where(*mine).values(walked_to=func.coalesce(before.scalar_subquery(), "")))
+
+
+def _holds(column: ColumnElement[str], address: str) -> ColumnElement[bool]:
+    return func.lower(column).contains(address, autoescape=True)
 
 
 async def _forget_person(tx: Transaction, tenant_id: int, person: Contact, stand_in: str, now: Instant) -> None:

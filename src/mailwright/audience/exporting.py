@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, and_, select, true
 
 from mailwright.audience.cells import harmless
 from mailwright.audience.conditions import condition, is_on
 from mailwright.audience.people import as_text
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.expressions import json_members
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
 PAGE: Final = 2_000
@@ -59,11 +60,14 @@ async def people(database: Database, wanted: Wanted, now: Instant) -> AsyncItera
 
 
 async def as_csv(database: Database, wanted: Wanted, now: Instant) -> AsyncIterator[str]:
-    """A column for every attribute that anyone has: the people are read twice, and never held."""
-    names: set[str] = set()
-    async for page in people(database, wanted, now):
-        names.update(*(person.attributes for person in page))
-    attributes = sorted(names)
+    """A column for every attribute that anyone has. The database itself names them: the people are read once.
+
+    What somebody gets for the first time while the file is written has no column in it.
+    """
+    async with database.read() as tx:
+        member = json_members(contacts.c.attributes).table_valued("key")
+        named = select(member.c.key).distinct().select_from(contacts.join(member, true())).where(_asked(wanted, now))
+        attributes = sorted(row.key for row in await tx.execute(named))
     yield _lines([[*FIELDS, *attributes]])
     async for page in people(database, wanted, now):
         yield _lines([_row(person, attributes) for person in page])

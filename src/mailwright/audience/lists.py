@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe import GENERAL
+from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lists
 
@@ -69,7 +70,9 @@ async def create(
     description: str | None = None,
     is_public: bool = True,
     requires_confirmation: bool = False,
+    actor: str | None = None,
 ) -> List:
+    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
     if not _KEY.fullmatch(list_key):
         raise InvalidInput("a list's key has 1 to 63 of a-z, 0-9, - and _, as in product-news", field="listKey")
     if list_key == GENERAL:
@@ -79,6 +82,10 @@ async def create(
     try:
         async with database.write() as tx:
             await tx.execute(insert(lists).values(tenant_id=tenant_id, **values))
+            if actor is not None:
+                await journal.note(
+                    tx, made.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
+                )
     except IntegrityError as error:
         raise ListExists(f"the list {list_key} exists already", field="listKey") from error
     return made

@@ -69,20 +69,26 @@ class OptingIn:
             if not await requires_confirmation(tx, tenant_id, list_key):
                 await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=source, now=now)
                 return False
-            if await _is_on(tx, joining):
-                return False
-            if await _wait(tx, joining, source, now):
-                await accept(tx, [await self._mail(tx, joining, now)], now)
+            return await self.ask(tx, joining, source=source)
+
+    async def ask(self, tx: Transaction, joining: Joining, *, source: str, locale: str | None = None) -> bool:
+        """Whatever the list says. Whether they have to confirm: whoever is on the list already is asked nothing."""
+        if await _is_on(tx, joining):
+            return False
+        now = self._clock.now()
+        if await _wait(tx, joining, source, now):
+            await prefer(tx, joining, locale)
+            await accept(tx, [await self._mail(tx, joining, now)], now)
         return True
 
     async def confirm(self, tenant_id: int, email: str, list_key: str) -> bool:
         """Whether the person is on the list now. An old mail does not put back whoever has confirmed and left since."""
         joining, now = Joining(tenant_id, standing.normal(email), list_key), self._clock.now()
         async with self._database.write() as tx:
-            waiting = and_(_membership(joining), subscriptions.c.is_pending.is_(True))
+            waiting = and_(membership(joining), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
                 await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
-                await tx.execute(update(subscriptions).where(_membership(joining)).values(confirmed_at=now))
+                await tx.execute(update(subscriptions).where(membership(joining)).values(confirmed_at=now))
             return await _is_on(tx, joining)
 
     async def _mail(self, tx: Transaction, joining: Joining, now: Instant) -> NewMessage:
@@ -113,11 +119,18 @@ async def requires_confirmation(tx: Transaction, tenant_id: int, list_key: str) 
     return bool(rows and rows[0].requires_confirmation)
 
 
+async def prefer(tx: Transaction, joining: Joining, locale: str | None) -> None:
+    """The language that a person used, where they have chosen none."""
+    if locale is not None:
+        mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
+        await tx.execute(update(contacts).where(mine, contacts.c.locale.is_(None)).values(locale=locale))
+
+
 async def _wait(tx: Transaction, joining: Joining, source: str, now: Instant) -> bool:
     """The subscription waits for its confirmation; whether it is time to ask for it."""
     known = {"tenant_id": joining.tenant_id, "email": joining.email}
     await tx.count(INSERT_CONTACTS, contacts=[{**known, "contact_id": uuid7(now), "name": None}], now=now)
-    found = await tx.execute(select(subscriptions).where(_membership(joining)).with_for_update())
+    found = await tx.execute(select(subscriptions).where(membership(joining)).with_for_update())
     values = {"is_pending": True, "confirmed_at": None, "subscribed_at": now, "source": source}
     if not found:
         mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
@@ -127,7 +140,7 @@ async def _wait(tx: Transaction, joining: Joining, source: str, now: Instant) ->
         return True
     was_asked = found[0].is_pending and now - (found[0].subscribed_at or 0) < ASK_AGAIN_AFTER
     if not was_asked:
-        await tx.execute(update(subscriptions).where(_membership(joining)).values(**values))
+        await tx.execute(update(subscriptions).where(membership(joining)).values(**values))
     return not was_asked
 
 
@@ -144,7 +157,7 @@ async def _about(tx: Transaction, joining: Joining) -> Row[Any]:
     return rows[0]
 
 
-def _membership(joining: Joining) -> ColumnElement[bool]:
+def membership(joining: Joining) -> ColumnElement[bool]:
     mine = (contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
     person = select(contacts.c.id).where(*mine).scalar_subquery()
     return and_(subscriptions.c.contact_key == person, subscriptions.c.list_key == joining.list_key)
@@ -153,7 +166,7 @@ def _membership(joining: Joining) -> ColumnElement[bool]:
 async def _is_on(tx: Transaction, joining: Joining) -> bool:
     rows = await tx.execute(
         select(subscriptions.c.id).where(
-            _membership(joining), subscriptions.c.unsubscribed_at.is_(None), subscriptions.c.is_pending.is_(False)
+            membership(joining), subscriptions.c.unsubscribed_at.is_(None), subscriptions.c.is_pending.is_(False)
         )
     )
     return bool(rows)

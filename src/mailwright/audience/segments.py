@@ -16,6 +16,7 @@ from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe import GENERAL
+from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import json_text
 from mailwright.storage.tables import contacts, segments, suppressions
@@ -84,8 +85,16 @@ def lacks(attribute: str) -> ColumnElement[bool]:
 
 
 async def create(
-    database: Database, clock: Clock, tenant_id: int, segment_key: str, *, filter_: Any, name: str | None = None
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    segment_key: str,
+    *,
+    filter_: Any,
+    name: str | None = None,
+    actor: str | None = None,
 ) -> Segment:
+    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
     if not _KEY.fullmatch(segment_key):
         raise InvalidInput("a segment's key has 1 to 63 of a-z, 0-9, - and _, as in big-spenders", field="segmentKey")
     filters.parse(filter_)
@@ -103,13 +112,21 @@ async def create(
                     updated_at=now,
                 )
             )
+            await _note(tx, now, tenant_id, segment_key, actor, "segment.create")
     except IntegrityError as error:
         raise SegmentExists(f"the segment {segment_key} exists already", field="segmentKey") from error
     return made
 
 
 async def change(
-    database: Database, clock: Clock, tenant_id: int, segment_key: str, *, filter_: Any = None, name: str | None = None
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    segment_key: str,
+    *,
+    filter_: Any = None,
+    name: str | None = None,
+    actor: str | None = None,
 ) -> Segment:
     """Campaigns that were started keep the question that they were started with."""
     values: dict[str, Any] = {"updated_at": clock.now()}
@@ -120,13 +137,19 @@ async def change(
         values["filter"] = orjson.dumps(filter_).decode()
     async with database.write() as tx:
         await tx.execute(update(segments).where(_mine(tenant_id, segment_key)).values(**values))
+        await _note(tx, values["updated_at"], tenant_id, segment_key, actor, "segment.edit")
     return await find(database, tenant_id, segment_key)
 
 
-async def forget(database: Database, tenant_id: int, segment_key: str) -> None:
+async def forget(
+    database: Database, tenant_id: int, segment_key: str, *, actor: str | None = None, clock: Clock | None = None
+) -> None:
+    """An `actor` is noted in the journal, by the `clock`."""
     await find(database, tenant_id, segment_key)
     async with database.write() as tx:
         await tx.execute(delete(segments).where(_mine(tenant_id, segment_key)))
+        if clock is not None:
+            await _note(tx, clock.now(), tenant_id, segment_key, actor, "segment.forget")
 
 
 async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
@@ -173,6 +196,13 @@ def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
         )
         .exists()
     )
+
+
+async def _note(
+    tx: Transaction, now: Instant, tenant_id: int, segment_key: str, actor: str | None, action: str
+) -> None:
+    if actor is not None:
+        await journal.note(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
 
 
 def _name(text: str) -> str:

@@ -17,8 +17,9 @@ from mailwright.domain import address
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.ids import uuid7s
+from mailwright.outbox import journal
 from mailwright.outbox.intake import INSERT_CONTACTS
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
@@ -253,17 +254,25 @@ class Standing:
         now = self._clock.now()
         await self._database.transact(lambda tx: come_back(tx, tenant_id, email, list_key, source=source, now=now))
 
-    async def subscribe(self, tenant_id: int, email: str, list_key: str, *, source: str) -> bool:
-        """Whether the person was not on the list before."""
+    async def subscribe(
+        self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
+    ) -> bool:
+        """Whether the person was not on the list before. An `actor` is noted in the journal."""
+        now = self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
-            return bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=self._clock.now()))
+            joined = bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=now))
+            await _note(tx, now, tenant_id, email, actor, "contact.subscribe", list_key)
+        return joined
 
-    async def unsubscribe(self, tenant_id: int, email: str, list_key: str, *, source: str) -> None:
+    async def unsubscribe(
+        self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
+    ) -> None:
         """What a caller asks for by name must exist; a link in an old mail is followed with `leave`."""
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             await leave(tx, tenant_id, email, list_key, source=source, now=self._clock.now())
+            await _note(tx, self._clock.now(), tenant_id, email, actor, "contact.unsubscribe", list_key)
 
     async def bounce(
         self,
@@ -299,6 +308,14 @@ def normal(email: str) -> str:
         return address.normal(email)
     except address.InvalidAddress as error:
         raise InvalidInput(f"is not an email address: {error}", field="email") from error
+
+
+async def _note(
+    tx: Transaction, now: Instant, tenant_id: int, email: str, actor: str | None, action: str, list_key: str
+) -> None:
+    if actor is not None:
+        subject, detail = normal(email), {"listKey": list_key}
+        await journal.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
 
 
 async def _ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:

@@ -14,6 +14,7 @@ from mailwright.audience import lists
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -47,8 +48,12 @@ async def add(
     reason: str,
     source: str,
     list_key: str = ALL_MAIL,
+    actor: str | None = None,
 ) -> tuple[Suppression, bool]:
-    """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays."""
+    """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays.
+
+    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    """
     wanted = _normal(email)
     async with database.write() as tx:
         if list_key != ALL_MAIL:
@@ -58,6 +63,8 @@ async def add(
         )
         entry = (suppressions.c.email == wanted, suppressions.c.list_key == list_key)
         rows = await tx.execute(_entries(tenant_id).where(*entry))
+        if is_new and actor is not None:
+            await _note(tx, clock.now(), tenant_id, wanted, actor=actor, action="suppression.add", list_key=list_key)
     return Suppression(**rows[0]._mapping), bool(is_new)
 
 
@@ -85,13 +92,32 @@ async def add_all(
     return {row.email for row in added}
 
 
-async def remove(database: Database, tenant_id: int, email: str, *, list_key: str | None = None) -> None:
-    """All entries of the address, or the one of that scope."""
-    condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == _normal(email)]
+async def remove(
+    database: Database,
+    tenant_id: int,
+    email: str,
+    *,
+    list_key: str | None = None,
+    actor: str | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """All entries of the address, or the one of that scope. An `actor` is noted in the journal, by the `clock`."""
+    wanted = _normal(email)
+    condition = [suppressions.c.tenant_id == tenant_id, suppressions.c.email == wanted]
     if list_key is not None:
         condition.append(suppressions.c.list_key == list_key)
     async with database.write() as tx:
         removed = await tx.execute(delete(suppressions).where(*condition).returning(suppressions.c.id))
+        if removed and actor is not None and clock is not None:
+            await _note(
+                tx,
+                clock.now(),
+                tenant_id,
+                wanted,
+                actor=actor,
+                action="suppression.lift",
+                list_key=list_key or ALL_MAIL,
+            )
     if not removed:
         raise NotFound("This address is not on the suppression list.")
 
@@ -125,6 +151,13 @@ async def suppressed_among(tx: Runner, tenant_id: int, emails: Iterable[str], li
         return set()
     found = await tx.run(SUPPRESSED_AMONG, tenant_id=tenant_id, emails=rows, list_key=list_key)
     return {row.email for row in found}
+
+
+async def _note(
+    tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str, action: str, list_key: str
+) -> None:
+    detail = {"listKey": list_key}
+    await journal.note(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
 
 
 def _entries(tenant_id: int) -> Select[Any]:

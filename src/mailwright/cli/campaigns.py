@@ -14,7 +14,17 @@ from rich.text import Text
 
 from mailwright.cli import campaigns_written as written
 from mailwright.cli.campaigns_shown import View, limits, picture, status, waiting
-from mailwright.cli.campaigns_written import Hours, PerDay, PerHour, PerSecond, ReadersTime, Warmup, Zone
+from mailwright.cli.campaigns_written import (
+    Alone,
+    Hours,
+    Interval,
+    PerDay,
+    PerHour,
+    PerSecond,
+    ReadersTime,
+    Warmup,
+    Zone,
+)
 from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
@@ -92,6 +102,8 @@ def create(
     timezone: Zone = None,
     warmup: Warmup = None,
     in_readers_time_zone: ReadersTime = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
     variants: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,6 +142,8 @@ def create(
         timezone=timezone,
         warmup=warmup,
         in_readers_time_zone=in_readers_time_zone,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
     )
     definition: dict[str, Any] = {
         "name": name,
@@ -315,6 +329,26 @@ def try_out(
         typer.echo(outbox_id)
 
 
+@app.command()
+def edit(
+    campaign_id: CampaignId,
+    definition: Annotated[
+        typer.FileText,
+        typer.Argument(
+            metavar="FILE", help="The definition as JSON; - reads stdin.", encoding="utf-8", show_default=False
+        ),
+    ],
+) -> None:
+    """Replace what a draft says, to whom and when. `campaign show --json` prints what there is, as `definition`."""
+    wanted = written.checked(CampaignRequest, written.json_object(definition.read(), "FILE"))
+
+    async def work(at: Installation) -> Campaign:
+        return await _campaigns(at).edit(ME, campaign_id, wanted)
+
+    changed = _run(work)
+    out.print(f"{changed.name} is changed; `mailwright campaign preflight {campaign_id}` says whether it can start.")
+
+
 @app.command("limits")
 def limits_command(
     campaign_id: CampaignId,
@@ -326,6 +360,8 @@ def limits_command(
     timezone: Zone = None,
     warmup: Warmup = None,
     in_readers_time_zone: ReadersTime = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
     as_json: Json = False,
 ) -> None:
     """Show a campaign's own limits, or change them: what is named changes, the rest stays. Workers soon follow."""
@@ -337,6 +373,8 @@ def limits_command(
         timezone=timezone,
         warmup=warmup,
         in_readers_time_zone=in_readers_time_zone,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
     )
 
     async def work(at: Installation) -> Campaign:

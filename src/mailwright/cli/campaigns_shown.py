@@ -12,7 +12,7 @@ from rich.text import Text
 from mailwright.cli.output import clock_time
 from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason
 from mailwright.outbox.explain import RULES, moment
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.progress import Counts, Place
@@ -33,6 +33,7 @@ OTHER_WAITS: Final = {
     SCHEDULED: "scheduled for {}",
     WAITS_FOR_WINNER: "its versions are tried until {}",
     QUOTA_EXHAUSTED: "the providers' quota is used up, at least until {}",
+    PROVIDER_RATE: "the providers take only so many in a second; goes on at {}",
     RETRY_SCHEDULED: "what failed for now is tried again at {}",
     DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
     DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
@@ -94,6 +95,7 @@ def limits(campaign: Campaign) -> Iterable[str]:
     own = campaign.definition.limits
     for words, value in (
         ("{} a second", own.rate_per_second),
+        ("{} ms apart", own.interval_ms),
         ("{} an hour", own.rate_per_hour),
         ("{} a day", own.daily_limit),
         ("{}", own.working_hours),
@@ -103,6 +105,8 @@ def limits(campaign: Campaign) -> Iterable[str]:
             yield words.format(value)
     if own.warmup:
         yield "warm-up"
+    if own.one_at_a_time:
+        yield "one at a time"
     if own.in_readers_time_zone:
         yield "in readers' own time"
 

@@ -22,6 +22,15 @@ Hours = Annotated[
 Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
 Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Few mails on its first day, more on each.")]
 ReadersTime = Annotated[bool | None, typer.Option("--readers-time/--senders-time", help="Whose clock the hours go by.")]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
+    ),
+]
+Alone = Annotated[
+    bool | None, typer.Option("--one-at-a-time/--side-by-side", help="The next begins when the one before has ended.")
+]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -73,6 +82,16 @@ def json_or_text(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
+
+
+def json_object(text: str, field: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"is not JSON: {error}", field=field) from error
+    if not isinstance(found, dict):
+        raise InvalidInput("must be an object, as `campaign show --json` prints it under definition", field=field)
+    return found
 
 
 def _limit(value: str | bool) -> Any:

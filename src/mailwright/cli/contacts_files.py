@@ -19,6 +19,7 @@ from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
 from mailwright.web.answers import importing as import_answer
 from mailwright.web.answers import previewing
 
@@ -121,7 +122,7 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, r
         # Whoever brings people for a list wants the list.
         await lists.create(at.database, at.clock, owner.id, purpose.list_key)
         aside.print(f"The list {purpose.list_key} is new.")
-    begun = done = await imports.begin(owner.id, file, purpose)
+    begun = done = await imports.begin(owner.id, file, purpose, actor=CONSOLE)
     if begun.records:
         aside.print(f"Goes on after {begun.records} rows.")
     for warning in begun.plan.form.warnings:

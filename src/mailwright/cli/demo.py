@@ -12,6 +12,7 @@ from rich.text import Text
 
 from mailwright.app.demo import Sample, load_sample, settle
 from mailwright.app.demo_campaigns import Shown, campaigns_of
+from mailwright.app.demo_entry import Entry, make_entry
 from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
@@ -74,6 +75,7 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
         with aside.status("Sending the sample mails …"):
             stories = await settle(engine, sample)
         await _print(engine, sample, stories, address_of(listener))
+        _print_entry(await make_entry(engine), address_of(listener))
         if once:
             shutdown.request()
         else:
@@ -84,6 +86,7 @@ def _settings(listener: socket.socket) -> Settings:
     """Neither the environment nor mailwright.toml is read: a demonstration never sends through a real provider."""
     return Settings.model_construct(
         database_url=f"sqlite:///{FOLDER}/mailwright.db",
+        notify_database_url=f"sqlite:///{FOLDER}/seats.db",
         mailbox=FOLDER / "mailbox",
         provider="mailbox",
         sender="Analytical Engines <shop@example.com>",
@@ -107,6 +110,13 @@ async def _print(engine: Engine, sample: Sample, stories: list[Explanation], add
     out.print("[bold]Try it[/]")
     out.print(Text(_curl(sample, address)), soft_wrap=True)
     out.print()
+
+
+def _print_entry(entry: Entry, address: str) -> None:
+    """The last line, where it is found: one click, and the password for later."""
+    out.print(Text.assemble(("Dashboard  ", "bold"), f"{address}/sign-in/link?token={entry.token}"), soft_wrap=True)
+    if entry.password is not None:
+        out.print(Text(f"           later, at {address}: {entry.login}, password {entry.password}"), soft_wrap=True)
 
 
 def _print_campaigns(found: list[Shown], now: Instant) -> None:
@@ -140,6 +150,11 @@ def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tu
             for one in (held or sent)[:1]
         ),
         ("Foresee", f"MAILWRIGHT_DATABASE_URL={database} mailwright forecast"),
+        (
+            "Notify",
+            f"MAILWRIGHT_DATABASE_URL={database} mailwright notify list"
+            f" --database {engine.settings.notify_database_url}",
+        ),
     ]
 
 

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from mailwright.access.keys import Key, Keys
+from mailwright.access.roles import EVERYTHING, Scope
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
-from mailwright.sources.api.keys import Key, Keys
 
 app = group("API keys.")
 
@@ -18,12 +19,15 @@ app = group("API keys.")
 def create(
     tenant: Tenant = tenants.DEFAULT,
     name: Annotated[str, typer.Option(help="What the key is for, as in shop-backend.")] = "",
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="What it may do; may be given several times.", show_default="everything")
+    ] = None,
 ) -> None:
     """Make a key and print it, alone, on stdout. It is shown this once: only its digest is stored."""
 
     async def work(at: Installation) -> str:
         owner = await tenants.find(at.database, tenant)
-        return await Keys(at.database, at.clock).create(owner.id, name)
+        return await Keys(at.database, at.clock).create(owner.id, name, frozenset(scope or EVERYTHING))
 
     typer.echo(run(work, creates=True))
 
@@ -41,11 +45,18 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         print_json([_described(key) for key in found])
         return
     rows = (
-        (key.id, f"…{key.hint}", key.name or "–", clock_time(key.created_at), clock_time(key.revoked_at))
+        (
+            key.id,
+            f"…{key.hint}",
+            key.name or "–",
+            ", ".join(_scopes(key)),
+            clock_time(key.created_at),
+            clock_time(key.revoked_at),
+        )
         for key in found
     )
     nothing = f"The tenant {tenant} has no key; `mailwright key create --tenant {tenant}` makes one."
-    print_rows(("Id#", "Key!", "Name", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
+    print_rows(("Id#", "Key!", "Name", "May", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
 
 
 @app.command()
@@ -63,12 +74,17 @@ def revoke(
     out.print(f"The key {key_id} opens nothing any more.")
 
 
+def _scopes(key: Key) -> list[str]:
+    return [scope for scope in Scope if scope in key.scopes]
+
+
 def _described(key: Key) -> dict[str, object]:
     return {
         "id": key.id,
         "tenant": key.tenant,
         "name": key.name,
         "hint": key.hint,
+        "scopes": _scopes(key),
         "createdAt": isoformat(key.created_at),
         "revokedAt": isoformat(key.revoked_at),
     }

@@ -14,6 +14,7 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.unsubscribe import UnsubscribeTokens
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.outbox.journal import CONSOLE
 from mailwright.web.answers import mailing_list
 
 app = group("Lists that readers join and leave.")
@@ -51,6 +52,7 @@ def create(
             description=description,
             is_public=public,
             requires_confirmation=confirm,
+            actor=CONSOLE,
         )
 
     out.print(f"The list {run(work, creates=True).list_key} is there.", markup=False)

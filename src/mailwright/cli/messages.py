@@ -14,6 +14,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Event, Source
+from mailwright.domain.permits import reason_told
 from mailwright.domain.states import Status
 from mailwright.outbox import records, tenants
 from mailwright.outbox.explain import Explanation
@@ -201,7 +202,7 @@ def _provider(message: Summary) -> str | None:
 def why(message: Summary) -> str:
     """The error in one line, or nothing where there is none."""
     if message.error_code is None:
-        return message.defer_reason or ""
+        return reason_told(message.defer_reason)[0] or ""
     return f"{message.error_code}: {message.error_reason}" if message.error_reason else message.error_code
 
 

@@ -14,6 +14,7 @@ from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
 from mailwright.web.answers import contact, segment
 
 app = group("Segments: saved questions about people.")
@@ -34,7 +35,9 @@ def create(
 
     async def work(at: Installation) -> tuple[Segment, int]:
         owner = await tenants.find(at.database, tenant)
-        made = await segments.create(at.database, at.clock, owner.id, key, filter_=_parsed(asked), name=name)
+        made = await segments.create(
+            at.database, at.clock, owner.id, key, filter_=_parsed(asked), name=name, actor=CONSOLE
+        )
         return made, await _count(at, owner.id, made.filter)
 
     made, number = run(work, creates=True)
@@ -84,7 +87,7 @@ def forget(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await segments.forget(at.database, owner.id, key)
+        await segments.forget(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
 
     run(work)
     out.print(f"The segment {key} is forgotten.", markup=False)

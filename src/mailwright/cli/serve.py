@@ -7,13 +7,19 @@ import typer
 import uvloop
 from fastapi import FastAPI
 
+from mailwright.access.guesses import Guesses
+from mailwright.access.set_up import SetUp
+from mailwright.access.users import Users
 from mailwright.app.carriers import providers_of
+from mailwright.app.notifying import desk_opener
 from mailwright.app.schema import prepare
-from mailwright.app.serving import Shutdown, listen
+from mailwright.app.sender_dns import check_sender
+from mailwright.app.serving import Shutdown, address_of, listen
 from mailwright.app.serving import serve as serve_until_stopped
-from mailwright.app.wiring import Engine, defaults_of, open_engine, sender_of
+from mailwright.app.wiring import Engine, defaults_of, looked_at_identity, open_engine, sender_of
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
+from mailwright.cli.output import aside
 from mailwright.ops.settings import Settings
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
@@ -45,7 +51,20 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
     async with open_engine(settings) as engine:
         await prepare(engine.database)
         listener = listen(settings.host, settings.port)
+        await _invite(engine, address_of(listener))
         await serve_until_stopped(engine, application, listener, shutdown, with_worker=with_worker)
+
+
+async def _invite(engine: Engine, address: str) -> None:
+    """Printed, and not logged: whoever has the link becomes the administrator."""
+    if engine.settings.admin_password is not None:
+        return
+    users = Users(engine.database, engine.clock, Guesses(engine.database, engine.clock))
+    token = await SetUp(engine.database, users).invite()
+    if token is not None:
+        aside.print(
+            f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True
+        )
 
 
 def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> FastAPI:
@@ -63,11 +82,19 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
             imports_folder=settings.imports,
             import_bytes=settings.import_bytes,
             postal_address=settings.postal_address,
+            check_sender=lambda: check_sender(settings),
+            mailbox_folder=settings.mailbox if "mailbox" in providers_of(settings) else None,
+            identity=looked_at_identity(settings),
+            webhook_private=settings.webhook_private,
+            mailouts=engine.mailouts,
+            open_notifications=desk_opener(settings, engine.database, engine.clock),
+            admin_password=password.get_secret_value() if (password := settings.admin_password) else None,
             public_pages=PublicPages(
                 secret=secret.get_secret_value() if (secret := settings.unsubscribe_secret) else None,
                 retired=tuple(each.get_secret_value() for each in settings.unsubscribe_retired_secrets),
                 asks_first=settings.unsubscribe_confirm,
                 sender=sender_of(settings).name,
+                unsubscribe_url=settings.unsubscribe_url,
             ),
         )
     )

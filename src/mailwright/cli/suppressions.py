@@ -11,6 +11,7 @@ from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
 
 app = group("Addresses that are not written to.")
 
@@ -47,7 +48,7 @@ def add(
     async def work(at: Installation) -> tuple[Suppression, bool]:
         owner = await tenants.find(at.database, tenant)
         return await suppressions.add(
-            at.database, at.clock, owner.id, email, reason=reason, source="cli", list_key=list_key
+            at.database, at.clock, owner.id, email, reason=reason, source="cli", list_key=list_key, actor=CONSOLE
         )
 
     entry, is_new = run(work, creates=True)
@@ -69,7 +70,7 @@ def remove(
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await suppressions.remove(at.database, owner.id, email, list_key=list_key)
+        await suppressions.remove(at.database, owner.id, email, list_key=list_key, actor=CONSOLE, clock=at.clock)
 
     run(work)
     out.print(f"{email} may be written to again.", markup=False)

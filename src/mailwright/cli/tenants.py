@@ -10,6 +10,7 @@ from mailwright.cli.options import Json, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, table
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
 from mailwright.outbox.tenants import Tenant, TenantChanges
 
 app = group("Tenants and their limits.")
@@ -36,8 +37,19 @@ Warmup = Annotated[
         metavar="DATE|none", help="Its first day, as 2027-01-15: its mail grows from then on.", show_default=False
     ),
 ]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
+    ),
+]
+Alone = Annotated[
+    str | None,
+    typer.Option(metavar="yes|no|none", help="The next begins when the one before has ended.", show_default=False),
+]
 
-_NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit")
+_NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
+_ANSWERS = {"yes": True, "no": False}
 
 
 @app.command()
@@ -52,6 +64,8 @@ def create(
     working_hours: Hours = None,
     timezone: Zone = None,
     warmup_since: Warmup = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -63,10 +77,12 @@ def create(
         working_hours=working_hours,
         timezone=timezone,
         warmup_since=warmup_since,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
     )
 
     async def work(at: Installation) -> Tenant:
-        return await tenants.create(at.database, at.clock, name, **given)
+        return await tenants.create(at.database, at.clock, name, actor=CONSOLE, **given)
 
     created = run(work, creates=True)
     out.print(f"The tenant {created.name} exists now; `mailwright key create --tenant {created.name}` makes its key.")
@@ -123,6 +139,8 @@ def set_command(
     working_hours: Hours = None,
     timezone: Zone = None,
     warmup_since: Warmup = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
 ) -> None:
     """Change a tenant's weight and limits: what is named changes, the rest stays. Workers follow within a second."""
     changes = _changes(
@@ -134,12 +152,14 @@ def set_command(
         working_hours=working_hours,
         timezone=timezone,
         warmup_since=warmup_since,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
     )
     if not changes:
         raise typer.BadParameter("name what to change, as in --rate-per-hour 500 or --rate-per-hour none")
 
     async def work(at: Installation) -> Tenant:
-        return await tenants.change(at.database, name, **changes)
+        return await tenants.change(at.database, name, actor=CONSOLE, clock=at.clock, **changes)
 
     _print(run(work), as_json=False)
 
@@ -157,6 +177,10 @@ def _value(name: str, value: Any) -> Any:
         except ValueError as error:
             option = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(f"{value!r} is neither a number nor none", param_hint=option) from error
+    if name == "one_at_a_time":
+        if value not in _ANSWERS:
+            raise typer.BadParameter(f"{value!r} is neither yes, no nor none", param_hint="--one-at-a-time")
+        return _ANSWERS[value]
     return value
 
 
@@ -171,6 +195,8 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
     for label, value in (
         ("mails in flight", tenant.max_in_flight),
         ("per second", tenant.rate_per_second),
+        ("ms apart", tenant.interval_ms),
+        ("one at a time", tenant.one_at_a_time),
         ("per hour", tenant.rate_per_hour),
         ("per day", tenant.daily_limit),
         ("working hours", tenant.working_hours),

@@ -65,6 +65,7 @@ class Layout:
 
     def __init__(self, template: Template, frame: Frame) -> None:
         self._template = template
+        self.variables = template.variables
         self._subject = template.subject.flat
         self._plan = _plan(template)
         self._mailto = frame.unsubscribe_mailto
@@ -75,10 +76,6 @@ class Layout:
     def compile(cls, frame: Frame, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
         """Everything that is wrong with a template is raised here, except what depends on a value."""
         return cls(Template(subject=subject, html=html, text=text), frame)
-
-    @property
-    def variables(self) -> frozenset[str]:
-        return self._template.variables
 
     @property
     def is_flat(self) -> bool:

@@ -19,6 +19,7 @@ from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.locales import EVERYONE
+from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
 
@@ -61,18 +62,18 @@ class StoredTemplate:
 
     def expects(self) -> tuple[Variable, ...]:
         """What was declared, or what is used where nothing was."""
-        return self.variables or expected(self._template())
+        return self.variables or expected(self.compiled())
 
     def render(self, values: Mapping[str, Any]) -> Rendered:
         """What a reader would get; samples stand in for what is not given. Everything that is missing is told."""
-        template = self._template()
+        template = self.compiled()
         samples = {each.name: each.sample for each in self.variables if each.sample is not None}
         given = {**STANDARD, **samples, **values}
         if lacking := missing(template, given):
             raise TemplateFailed(f"the template needs {', '.join(lacking)}: give values, or declare samples")
         return template.render(given)
 
-    def _template(self) -> Template:
+    def compiled(self) -> Template:
         return Template(subject=self.subject, html=self.html, text=self.text)
 
 
@@ -86,8 +87,10 @@ class TemplateStore:
         self._public_url = public_url
         self._known: OrderedDict[int, StoredTemplate] = OrderedDict()
 
-    async def write(self, tenant_id: int, template_id: str, draft: Draft) -> StoredTemplate:
-        """A new version, made from what its author wrote."""
+    async def write(
+        self, tenant_id: int, template_id: str, draft: Draft, *, actor: str | None = None
+    ) -> StoredTemplate:
+        """A new version, made from what its author wrote. Whoever has a name is named in the journal."""
         if RESERVED in template_id or "/" in template_id:
             raise InvalidInput("a template id has neither a colon nor a slash", field="templateId")
         locale = EVERYONE if draft.locale == EVERYONE else locales.normal(draft.locale)
@@ -104,7 +107,7 @@ class TemplateStore:
             "source": draft.body if html != draft.body else None,
             "variables": orjson.dumps(draft.variables).decode(),
         }
-        return await self._insert(tenant_id, template_id, stored)
+        return await self._insert(tenant_id, template_id, stored, actor)
 
     async def put(
         self, tenant_id: int, template_id: str, *, subject: str, html: str, text: str | None, locale: str = EVERYONE
@@ -187,7 +190,9 @@ class TemplateStore:
     def known(self, key: int) -> StoredTemplate | None:
         return self._known.get(key)
 
-    async def _insert(self, tenant_id: int, template_id: str, stored: Mapping[str, Any]) -> StoredTemplate:
+    async def _insert(
+        self, tenant_id: int, template_id: str, stored: Mapping[str, Any], actor: str | None = None
+    ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
             raise InvalidInput("a template id has 1 to 100 characters", field="templateId")
         frame = Frame(Mailbox("check@localhost"))
@@ -207,6 +212,10 @@ class TemplateStore:
                 "created_at": self._clock.now(),
             }
             rows = await tx.execute(insert(templates).values(**values).returning(templates))
+            if actor is not None:
+                detail = {"version": values["version"], "locale": stored["locale"]}
+                now, deed = values["created_at"], {"action": "template.write", "subject": template_id}
+                await journal.note(tx, now, actor=actor, tenant_id=tenant_id, detail=detail, **deed)
         return _stored(rows[0])
 
 

@@ -11,6 +11,8 @@ STANDARD: Mapping[str, str] = {
     "email": "reader@example.com",
     "name": "Jane Doe",
     "unsubscribe_url": "https://example.com/unsubscribe",
+    "preferences_url": "https://example.com/preferences",
+    "web_view_url": "https://example.com/view",
     "postal_address": "1 Example Street, 10115 Example Town",
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
+from mailwright.domain.permits import Paced
 from mailwright.domain.results import Category
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
@@ -98,6 +99,8 @@ class Claimed:
     provider: str | None = None  # who is to carry it; known before the mark
     domain_limit: int | None = None  # how many mails to its domain may be under way at once; known at the gate
     reader_zone: str | None = None  # where the reader of a campaign lives, as far as anybody told
+    paced: Paced | None = None  # where its beginning needs a moment of its own; known at the gate
+    lane_limit: int | None = None  # how many mails of its lane may be under way at once; known at the gate
 
     @property
     def attempt(self) -> int:

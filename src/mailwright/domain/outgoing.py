@@ -19,3 +19,5 @@ class Outgoing:
     is_canonical: bool = False
     # False where the request chose the envelope sender: should it be refused, nobody else's mail is to blame.
     is_own_sender: bool = True
+    # The same of the From in the mail itself, which SES and SendGrid look at.
+    is_own_from: bool = True

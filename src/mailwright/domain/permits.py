@@ -14,14 +14,24 @@ class DeferReason(StrEnum):
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     PROVIDER_THROTTLED = "provider_throttled"
     PROVIDER_MISSING = "provider_missing"  # only one provider may send it, and the route no longer has that one
-    DOMAIN_RATE = "domain_rate"
-    DOMAIN_CONCURRENCY = "domain_concurrency"
+    DOMAIN_RATE = "domain_limit:rate"
+    DOMAIN_CONCURRENCY = "domain_limit:concurrency"
     TENANT_CONCURRENCY = "max_in_flight"
+    ONE_AT_A_TIME = "one_at_a_time"
     RESEND_TURN = "resend_turn"  # mails that were in doubt go one at a time
     READERS_HOURS = "outside_hours"  # it is night where this reader lives; others of the campaign may go
 
 
+def reason_told(stored: str | None) -> tuple[str | None, str | None]:
+    """The reason's own name, and what it is more exactly: `domain_limit:rate` is a domain's limit, that of its rate."""
+    if stored is None:
+        return None, None
+    name, _, detail = stored.partition(":")
+    return name, detail or None
+
+
 QUOTA_EXHAUSTED = "quota_exhausted"
+PROVIDER_RATE = "provider_rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,32 @@ class Limits:
     warmup_start: int = 50
     warmup_factor: float = 2.0
     in_readers_zone: bool = False  # the hours are those of each reader's own clock
+    interval_ms: int | None = None  # at least so long between the beginnings of two sends, whoever sends them
+    one_at_a_time: bool = False  # the next begins when the one before has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """So many mails begin together, and the next not before the interval is over; `name` is every worker's."""
+
+    name: str
+    interval_us: int
+    reason: str
+    portion: int = 1
+    # One worker at a time keeps this pace: it alone knows when its last mail really began.
+    is_exact: bool = False
+
+    @property
+    def per_second(self) -> float:
+        return self.portion * 1_000_000 / self.interval_us
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """What the moment at which a mail begins depends on."""
+
+    paces: tuple[Pace, ...] = ()
+    alone: tuple[str, ...] = ()  # whose mails go one at a time: of each of these, none is under way when it begins
 
 
 @dataclass(frozen=True, slots=True)

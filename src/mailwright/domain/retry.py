@@ -24,10 +24,13 @@ class RetryPolicy:
 
 
 STANDARD = RetryPolicy("standard", 5, (SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE))
-ARTICLES = RetryPolicy("articles", 3, (SECOND, 4 * SECOND, 10 * SECOND))
+ARTICLES = RetryPolicy("articles", 4, (SECOND, 4 * SECOND, 10 * SECOND))  # one attempt after each delay
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
+# Somebody else's queue says when and how often: here a mail is never given up, and waits for what its provider asks
+# for only. The last delay is reached by no attempt; it bounds how long a throttled mail waits.
+OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND))
 
-POLICIES = {policy.name: policy for policy in (STANDARD, ARTICLES, NOTIFICATIONS)}
+POLICIES = {policy.name: policy for policy in (STANDARD, ARTICLES, NOTIFICATIONS, OUTSIDE)}
 
 
 def spread(message_id: str, attempts: int) -> float:

@@ -24,8 +24,7 @@ from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.doubt import Proof, prove
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
 from mailwright.providers.meanings import masked
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -178,7 +177,7 @@ class Reports:
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Old reports, but for those that may still be counted or that prove a mail; answers how many are gone."""
+    """Old reports, but for those that may still be counted; answers how many are gone."""
     return await database.transact(
         lambda tx: tx.count(
             FORGET_REPORTS,

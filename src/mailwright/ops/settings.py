@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -43,6 +43,13 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(alias="MAILWRIGHT_PORT", ge=0, le=65535, description="its port")] = 8025
     base_url: Annotated[
         str | None, Field(alias="MAILWRIGHT_BASE_URL", description="how readers reach it; links in mails begin with it")
+    ] = None
+    admin_password: Annotated[
+        SecretStr | None,
+        Field(
+            alias="ADMIN_PASSWORD",
+            description="of the first administrator, `admin`; as a bearer it opens what scripts trigger",
+        ),
     ] = None
     unsubscribe_secret: Annotated[
         SecretStr | None,
@@ -164,7 +171,11 @@ class Settings(BaseSettings):
     ] = 1024
 
     rate_per_second: Annotated[
-        PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_SECOND", description="per tenant; none if not set")
+        PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_SECOND", description="per tenant, in any second")
+    ] = None
+    interval_ms: Annotated[
+        PositiveInt | None,
+        Field(alias="MAILWRIGHT_INTERVAL_MS", description="per tenant: at least so long from one start to the next"),
     ] = None
     rate_per_hour: Annotated[
         PositiveInt | None, Field(alias="MAILWRIGHT_RATE_PER_HOUR", description="per tenant and clock hour")
@@ -237,6 +248,144 @@ class Settings(BaseSettings):
         PositiveInt, Field(alias="MAILWRIGHT_SOFT_BOUNCE_DAYS", description="within so many days")
     ] = 30
 
+    webhook_private: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_WEBHOOK_PRIVATE",
+            description="outgoing webhooks may go to private addresses and over plain http",
+        ),
+    ] = False
+
+    from_email: Annotated[
+        str | None,
+        Field(
+            alias="FROM_EMAIL",
+            validation_alias=AliasChoices("FROM_EMAIL", "SES_FROM_EMAIL"),
+            description="From address of mailouts; the one of MAILWRIGHT_FROM if not set",
+        ),
+    ] = None
+    from_name: Annotated[
+        str | None,
+        Field(alias="FROM_NAME", description="From name of mailouts to readers for whom Supabase has none"),
+    ] = None
+    reply_to_email: Annotated[
+        str | None, Field(alias="REPLY_TO_EMAIL", description="where answers to mailouts go")
+    ] = None
+    org_name: Annotated[str | None, Field(alias="ORG_NAME", description="who sends, in the footer of mailouts")] = None
+    org_address: Annotated[
+        str | None,
+        Field(
+            alias="ORG_ADDRESS",
+            max_length=500,
+            description="its postal address, in the same footer; MAILWRIGHT_POSTAL_ADDRESS if not set",
+        ),
+    ] = None
+    test_emails: Annotated[
+        str, Field(alias="TEST_EMAILS", description="who gets tests of mailouts, between commas, semicolons or spaces")
+    ] = ""
+    send_rate_per_sec: Annotated[
+        float,
+        Field(
+            alias="SEND_RATE_PER_SEC",
+            validation_alias=AliasChoices("SEND_RATE_PER_SEC", "RATE_LIMIT_PER_SEC"),
+            gt=0,
+            le=1000,
+            description="mails of a mailout in a second, evenly spaced",
+        ),
+    ] = 5.0
+    batch_size: Annotated[
+        int, Field(alias="BATCH_SIZE", gt=0, le=1000, description="readers of a mailout who are queued at once")
+    ] = 50
+    notion_token: Annotated[
+        SecretStr | None,
+        Field(
+            alias="NOTION_TOKEN",
+            validation_alias=AliasChoices("NOTION_TOKEN", "NOTION_API_TOKEN"),
+            description="the secret of the integration that mailouts are shared with",
+        ),
+    ] = None
+    notion_db_mailouts: Annotated[
+        str | None,
+        Field(
+            alias="NOTION_DB_MAILOUTS",
+            validation_alias=AliasChoices("NOTION_DB_MAILOUTS", "NOTION_DB_MAILOUTS_ID"),
+            description="the database of mailouts in Notion: its id or its address",
+        ),
+    ] = None
+    notion_db_errors: Annotated[
+        str | None,
+        Field(
+            alias="NOTION_DB_ERRORS",
+            validation_alias=AliasChoices("NOTION_DB_ERRORS", "NOTION_DB_ERRORS_ID"),
+            description="the database where their errors are written",
+        ),
+    ] = None
+    notion_url: Annotated[
+        str, Field(alias="MAILWRIGHT_NOTION_URL", description="another Notion, for a rehearsal")
+    ] = "https://api.notion.com"
+    notion_mailout_properties: Annotated[
+        dict[str, str],
+        NoDecode,
+        Field(
+            alias="NOTION_MAILOUT_PROPERTIES",
+            description="what columns of mailouts are called, where not as usual: `subject=Betreff, test=Probe`",
+        ),
+    ] = {}
+    notion_error_properties: Annotated[
+        dict[str, str],
+        NoDecode,
+        Field(alias="NOTION_ERROR_PROPERTIES", description="the same of errors: `name=Titel, error_code=Code`"),
+    ] = {}
+    notion_statuses: Annotated[
+        dict[str, str],
+        NoDecode,
+        Field(
+            alias="NOTION_STATUSES",
+            description="what the states of mailouts are called: `ready=Ready, send=Send, failed=Failed`",
+        ),
+    ] = {}
+    supabase_url: Annotated[
+        str | None,
+        Field(alias="SUPABASE_URL", description="whose subscribers get mailouts; contacts of ours if not set"),
+    ] = None
+    supabase_service_role_key: Annotated[
+        SecretStr | None,
+        Field(alias="SUPABASE_SERVICE_ROLE_KEY", description="a service_role or secret key of it"),
+    ] = None
+    mailout_tenant: Annotated[
+        str, Field(alias="MAILWRIGHT_MAILOUT_TENANT", description="the tenant whose mail mailouts are")
+    ] = "default"
+
+    notify_database_url: Annotated[
+        str | None,
+        Field(alias="MAILWRIGHT_NOTIFY_DATABASE_URL", description="where the queue of notifications is, yours or ours"),
+    ] = None
+    notify_schema: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_NOTIFY_SCHEMA",
+            pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
+            description="the PostgreSQL schema of its tables; the connection's own if not set",
+        ),
+    ] = None
+    notify_tenant: Annotated[
+        str, Field(alias="MAILWRIGHT_NOTIFY_TENANT", description="the tenant whose mail notifications are")
+    ] = "default"
+    notify_kinds: Annotated[
+        Path | None,
+        Field(alias="MAILWRIGHT_NOTIFY_KINDS", description="a TOML file that declares kinds of events"),
+    ] = None
+    notify_base_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_NOTIFY_BASE_URL",
+            description="where subscriptions are managed; MAILWRIGHT_BASE_URL if not set",
+        ),
+    ] = None
+    notify_locale: Annotated[
+        str, Field(alias="MAILWRIGHT_NOTIFY_LOCALE", description="of subscribers who name none")
+    ] = "en"
+
     lock_ttl_seconds: Annotated[
         PositiveInt,
         Field(alias="MAILWRIGHT_LOCK_TTL_SECONDS", description="how long a silent worker keeps its messages"),
@@ -257,7 +406,9 @@ class Settings(BaseSettings):
         Field(alias="MAILWRIGHT_METRICS_PORT", gt=0, le=65535, description="where a worker of its own shows metrics"),
     ] = None
     log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(alias="MAILWRIGHT_LOG_LEVEL", description="how much to log")
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"],
+        BeforeValidator(lambda level: level.upper() if isinstance(level, str) else level),
+        Field(alias="MAILWRIGHT_LOG_LEVEL", description="how much to log"),
     ] = "INFO"
     log_format: Annotated[
         Literal["json", "console"], Field(alias="MAILWRIGHT_LOG_FORMAT", description="JSON lines, or for people")
@@ -299,6 +450,16 @@ class Settings(BaseSettings):
     @classmethod
     def _with_commas(cls, value: Any) -> Any:
         return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
+
+    @field_validator("notion_mailout_properties", "notion_error_properties", "notion_statuses", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [each.partition("=") for each in value.split(",") if each.strip()]
+        if any(not name.strip() or not called.strip() for name, _, called in pairs):
+            raise ValueError("must look like `subject=Betreff, test=Probe`")
+        return {name.strip(): called.strip() for name, _, called in pairs}
 
     @field_validator("working_hours")
     @classmethod

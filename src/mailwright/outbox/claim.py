@@ -18,6 +18,7 @@ CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
 HAS_SUSPECTS = statement(__package__, "has_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
+LOOKED_AT_FACTS = statement(__package__, "looked_at_facts")
 APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
 RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
@@ -35,6 +36,7 @@ class Claims:
         self._worker = worker
         self._lock_ttl = lock_ttl
         self._last_lane = 0
+        self._left_to_others: dict[int, Instant] = {}  # lanes, and until when
 
     async def claim(self, limit: int) -> list[Claimed]:
         """Takes up to `limit` due messages: the best priority first, and among equals each lane its share."""
@@ -44,13 +46,17 @@ class Claims:
         """Takes messages whose last claim ended without a result, in small company, so that a killer is found."""
         return await self._database.transact(lambda tx: self._claim_suspects(tx, limit))
 
+    def leave(self, lane: int, until: Instant) -> None:
+        """Another worker sees to this lane: nothing is taken from it before then."""
+        self._left_to_others[lane] = until
+
     async def has_suspects(self) -> bool:
         async with self._database.read() as tx:
             return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now()))
 
-    async def release(self, claims: Iterable[tuple[Claimed, Instant]]) -> None:
-        """Gives back what was not started; none of it is due before the moment that stands beside it."""
-        rows = [{**_fence(claimed), "due_at": due_at} for claimed, due_at in claims]
+    async def release(self, claims: Iterable[Claimed]) -> None:
+        """Gives back what was not started: it is as due as it was before the claim."""
+        rows = [{**_fence(claimed), "only_provider": claimed.only_provider} for claimed in claims]
         if rows:
             await self._database.transact(lambda tx: self._release(tx, rows))
 
@@ -67,6 +73,9 @@ class Claims:
         now, name = self._clock.now(), token()
         left = limit
         lanes = await _due_lanes(tx, now)
+        if self._left_to_others:
+            self._left_to_others = {lane: until for lane, until in self._left_to_others.items() if until > now}
+            lanes = [lane for lane in lanes if lane.number not in self._left_to_others]
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
             asked = {lane for lane, _ in offered}
@@ -87,7 +96,7 @@ class Claims:
         await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
         return await self._taken(tx, name, now)
 
-    async def _release(self, tx: Runner, rows: list[dict[str, int]]) -> None:
+    async def _release(self, tx: Runner, rows: list[dict[str, Any]]) -> None:
         await tx.count(APPEND_WITHDRAWALS, claims=rows, now=self._clock.now())
         await tx.count(RELEASE, claims=rows)
 
@@ -98,6 +107,12 @@ class Claims:
         locked_until = now + self._lock_ttl
         rows = await tx.run(CLAIMED_FACTS, token=name, locked_until=locked_until)
         return [_claimed(row, claim_token=name, locked_until=locked_until, now=now) for row in rows]
+
+
+async def looked_at(tx: Runner, outbox_id: str, *, tenant_id: int, now: Instant) -> Claimed | None:
+    """A message as a worker would hold it, which nobody holds: to be looked at, and never to be sent."""
+    rows = await tx.run(LOOKED_AT_FACTS, outbox_id=outbox_id, tenant_id=tenant_id)
+    return _claimed(rows[0], claim_token=0, locked_until=now, now=now) if rows else None
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:

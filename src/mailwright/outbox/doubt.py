@@ -1,22 +1,19 @@
 """Doubt: a mail that may or may not have left is never silently sent again and never silently dropped."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, OnDoubt, Status
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
 from mailwright.storage.database import Database
-from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 DOUBT_EXPIRED = statement(__package__, "doubt_expired")
 DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
 DECIDE_DOUBTS = statement(__package__, "decide_doubts")
-PROVE_SENT = statement(__package__, "prove_sent")
-FORGET_DEAD_LETTERS = statement(__package__, "forget_dead_letters")
 
 # How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
 HOLD: Instant = DAY
@@ -33,16 +30,6 @@ class Decision:
     @property
     def is_resend(self) -> bool:
         return self.status is Status.RETRY_SCHEDULED
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A report that names the mail by its id: the provider has it, whatever became of it."""
-
-    message_key: int
-    tenant_id: int
-    settled_by: str = "report"
-    provider_message_id: str | None = None
 
 
 class Doubts:
@@ -95,19 +82,6 @@ class Doubts:
         return len(rows) - len(decisions) + len(changed)
 
 
-async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
-    """Ends, inside a transaction, the doubts about mails that a provider is known to have; answers how many."""
-    if not proofs:
-        return 0
-    by_key = {proof.message_key: proof for proof in proofs}
-    rows = [{"message_key": key, "provider_message_id": by_key[key].provider_message_id} for key in sorted(by_key)]
-    proven = [by_key[row.message_key] for row in await tx.run(PROVE_SENT, proofs=rows, now=now)]
-    if proven:
-        await tx.count(APPEND_EVENTS, events=[_proven(proof, now) for proof in proven])
-        await tx.count(FORGET_DEAD_LETTERS, proven=[{"message_key": proof.message_key} for proof in proven])
-    return len(proven)
-
-
 def decide(row: Any, now: Instant) -> Decision:
     """The rule, apart from the database: facts of one doubt in, a decision out."""
     may_resend = row.on_doubt == OnDoubt.RESEND and row.resends == 0
@@ -131,11 +105,6 @@ def decide(row: Any, now: Instant) -> Decision:
         return Decision(Status.IN_DOUBT, closes_at)
     metadata = {"heldHours": HOLD // 3_600_000, "message": "No report came; it is unknown whether the mail was sent."}
     return Decision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
-
-
-def _proven(proof: Proof, now: Instant) -> Mapping[str, Any]:
-    evidence = {"settledBy": proof.settled_by, "providerMessageId": proof.provider_message_id}
-    return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 
 
 def _lost(row: Any, now: Instant) -> tuple[Event, ...]:

@@ -13,7 +13,7 @@ from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_W
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, reason_told
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import OnDoubt, Status
 from mailwright.outbox.doubt import HOLD
@@ -62,6 +62,7 @@ class Explanation:
     reason: str | None = None  # the rule's or the error's own name, for programs
     until: Instant | None = None
     what_would_change: str | None = None
+    detail: str | None = None  # which of a reason's kinds it is, where it has several
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -69,6 +70,7 @@ class Explanation:
             "sentence": self.sentence,
             "state": self.state,
             "reason": self.reason,
+            "detail": self.detail,
             "until": isoformat(self.until),
             "whatWouldChange": self.what_would_change,
         }
@@ -336,6 +338,18 @@ def _resend_turn(facts: Facts) -> Explanation:
     )
 
 
+def _one_at_a_time(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.IN_LINE,
+        f"Its mails go one at a time, and another of them is under way; it is looked at again "
+        f"{facts.at(facts.message.claimable_at)}.",
+        reason=facts.message.defer_reason,
+        until=facts.message.claimable_at,
+        change="The end of the one before.",
+    )
+
+
 def _readers_hours(facts: Facts) -> Explanation:
     message = facts.message
     return _answer(
@@ -383,6 +397,7 @@ _DEFERRED: Mapping[str, Callable[[Facts], Explanation]] = {
     DeferReason.PROVIDER_MISSING: _provider_missing,
     DeferReason.DOMAIN_RATE: _domain_limit,
     DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
+    DeferReason.ONE_AT_A_TIME: _one_at_a_time,
     DeferReason.RESEND_TURN: _resend_turn,
     DeferReason.READERS_HOURS: _readers_hours,
 }
@@ -426,6 +441,8 @@ RULES: Mapping[str, str] = {
     "daily_limit": "the daily limit",
     "outside_hours": "the working hours",
     "warmup": "the warm-up",
+    "interval": "the interval between mails",
+    "one_at_a_time": "the rule that mails go one at a time",
 }
 # What a person changes to let mail of such a rule go, as an option of `tenant set` and `campaign limits`.
 OPTIONS: Mapping[str, str] = {
@@ -434,6 +451,8 @@ OPTIONS: Mapping[str, str] = {
     "daily_limit": "--daily-limit N",
     "outside_hours": "--working-hours 00:00-24:00",
     "warmup": "--warmup-since none",
+    "interval": "--interval-ms N",
+    "one_at_a_time": "--one-at-a-time no",
 }
 
 
@@ -465,6 +484,17 @@ def _quota_used_up(facts: Facts) -> Explanation:
         reason=facts.message.hold_reason,
         until=facts.message.held_until,
         change="More quota with the provider; `mailwright quota --sync` asks at once.",
+    )
+
+
+def _provider_rate(facts: Facts) -> Explanation:
+    return _answer(
+        facts,
+        State.HELD,
+        f"The providers take only so many in a second; it is looked at again {facts.at(facts.message.held_until)}.",
+        reason=facts.message.hold_reason,
+        until=facts.message.held_until,
+        change="Its turn; a higher rate with the provider brings it forward.",
     )
 
 
@@ -515,6 +545,7 @@ def _waits_for_winner(facts: Facts) -> Explanation:
 
 _HELD_BY_OTHERS: Mapping[str, Callable[[Facts], Explanation]] = {
     QUOTA_EXHAUSTED: _quota_used_up,
+    PROVIDER_RATE: _provider_rate,
     PAUSED: _campaign_paused,
     CANCELLED: _campaign_cancelled,
     SCHEDULED: _campaign_scheduled,
@@ -585,7 +616,8 @@ def _answer(
     until: Instant | None = None,
     change: str | None = None,
 ) -> Explanation:
-    return Explanation(facts.message.outbox_id, sentence, state, reason, until, change)
+    name, detail = reason_told(reason)
+    return Explanation(facts.message.outbox_id, sentence, state, name, until, change, detail)
 
 
 def _error(message: Any) -> str:

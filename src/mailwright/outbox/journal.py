@@ -13,6 +13,8 @@ from mailwright.storage.tables import audit_log
 
 # Who acts at the console of the machine itself.
 CONSOLE = "console"
+# Who acts with a key.
+API = "api"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from mailwright.domain.clock import HOUR, Clock, Instant
-from mailwright.domain.permits import Window
+from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
+from mailwright.domain.permits import Pace, Window
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -25,6 +25,7 @@ OPEN_COUNTERS = statement(__package__, "open_counters")
 READ_COUNTERS = statement(__package__, "read_counters")
 ADD_TO_COUNTERS = statement(__package__, "add_to_counters")
 LOOK_AT_COUNTERS = statement(__package__, "look_at_counters")
+SET_COUNTER = statement(__package__, "set_counter")
 FORGET_COUNTERS = statement(__package__, "forget_counters")
 
 log = logger(__name__)
@@ -33,12 +34,28 @@ log = logger(__name__)
 # set back finds what was sent in the hour that it comes to again.
 KEPT: Instant = 2 * HOUR
 NEVER: Instant = 2**62
+# A mail's moment lies so far ahead at least: until then its mark is on disk, and it can begin on time.
+LEAD: Instant = 60
+# Whoever keeps an exact pace and has not asked for so long is taken to be gone; being late by half of it is allowed.
+TAKE_OVER: Instant = SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     count: int
     blocked_by: Window | None = None  # the window that gave less than was asked
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """The moments at which mails may begin, in microseconds, and what the counters stand at for it.
+
+    No moments: another worker keeps an exact pace, and is left to it until `opens_at`.
+    """
+
+    moments: tuple[int, ...]
+    left_at: Mapping[str, int]
+    opens_at: Instant = 0
 
 
 class Ledger(Protocol):
@@ -49,6 +66,14 @@ class Ledger(Protocol):
         ...
 
     async def give_back(self, windows: Sequence[Window], count: int) -> None: ...
+
+    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+        """The next moments that every one of these paces allows; none of them is ever given to anybody else."""
+        ...
+
+    async def unbook(self, known: Mapping[str, "Known"]) -> None:
+        """Leaves these paces to whoever comes next, unless somebody has booked since."""
+        ...
 
 
 class DatabaseLedger:
@@ -91,6 +116,33 @@ class DatabaseLedger:
         async with self._database.write() as tx:
             await self._add(tx, windows, -count)
 
+    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+        """Each counter says when the next mail may begin, in half microseconds; an odd one is kept by a worker."""
+        ordered = sorted(paces, key=lambda pace: pace.name)
+        async with self._database.write() as tx:
+            lines = [_Line(pace, await self._next(tx, pace), known.get(pace.name)) for pace in ordered]
+            now = self._clock.now()
+            if (others := max(line.kept_until(now) for line in lines)) > now:
+                return Booking((), {}, others)
+            moments = _moments(lines, wanted, (now + LEAD) * 1_000)
+            left_at = {line.pace.name: line.encoded() for line in lines}
+            for line in lines:
+                expires_at = line.next_us // 1_000 + KEPT
+                await tx.run(SET_COUNTER, name=line.pace.name, used=left_at[line.pace.name], expires_at=expires_at)
+        return Booking(moments, left_at)
+
+    async def unbook(self, known: Mapping[str, "Known"]) -> None:
+        async with self._database.write() as tx:
+            for name in sorted(known):
+                rows = await tx.run(READ_COUNTER, name=name)
+                if rows and int(rows[0].used) == known[name].left_at:
+                    next_us = known[name].next_us
+                    await tx.run(SET_COUNTER, name=name, used=2 * next_us, expires_at=next_us // 1_000 + KEPT)
+
+    async def _next(self, tx: Transaction, pace: Pace) -> int:
+        await tx.run(OPEN_COUNTER, name=pace.name, expires_at=self._clock.now() + KEPT)
+        return int((await tx.run(READ_COUNTER, name=pace.name))[0].used)
+
     async def forget_expired(self) -> None:
         async with self._database.write() as tx:
             await tx.run(FORGET_COUNTERS, now=self._clock.now())
@@ -113,6 +165,70 @@ class DatabaseLedger:
     async def _add(self, tx: Transaction, windows: Sequence[Window], count: int) -> None:
         for window in _in_order(windows):
             await tx.run(ADD_TO_COUNTER, name=window.name, count=count)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a worker knows of a pace that it kept: how it left the counter, and when the next mail may really begin."""
+
+    left_at: int
+    next_us: int
+
+
+class _Line:
+    """One pace while moments are booked: the next free one, and how many mails begin at the last one."""
+
+    def __init__(self, pace: Pace, counter: int, known: Known | None) -> None:
+        self.pace = pace
+        self._is_ours = known is not None and known.left_at == counter
+        self._is_kept = counter % 2 == 1
+        self.next_us = counter // 2
+        if self._is_ours and known is not None:
+            self.next_us = max(self.next_us, known.next_us)
+        self._moment = 0
+        self._begun = 0
+
+    def kept_until(self, now: Instant) -> Instant:
+        """How long another worker's exact pace is left to it."""
+        if self._is_ours or not (self.pace.is_exact and self._is_kept) or self._is_of_another_time(now):
+            return 0
+        return self.next_us // 1_000 + TAKE_OVER
+
+    def earliest(self, moment: int) -> int:
+        """This moment, or the first one after it that has room."""
+        if moment == self._moment and self._begun < self.pace.portion:
+            return moment
+        return max(moment, self.next_us)
+
+    def take(self, moment: int) -> None:
+        self._begun = self._begun + 1 if moment == self._moment else 1
+        self._moment = moment
+        self.next_us = moment + self.pace.interval_us
+
+    def put_right(self, now: Instant) -> None:
+        """A clock that was set back must not hold the mail for as long: nobody books that far ahead."""
+        if self._is_of_another_time(now):
+            self.next_us = now * 1_000 + self.pace.interval_us
+
+    def encoded(self) -> int:
+        return 2 * self.next_us + (1 if self.pace.is_exact else 0)
+
+    def _is_of_another_time(self, now: Instant) -> bool:
+        return self.next_us > now * 1_000 + 2 * self.pace.interval_us + 10 * SECOND * 1_000
+
+
+def _moments(lines: Sequence[_Line], wanted: int, earliest: int) -> tuple[int, ...]:
+    found = []
+    moment = earliest
+    for line in lines:
+        line.put_right(earliest // 1_000)
+    for _ in range(wanted):
+        while (later := max(line.earliest(moment) for line in lines)) > moment:
+            moment = later
+        for line in lines:
+            line.take(moment)
+        found.append(moment)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +308,13 @@ class ValkeyLedger:
     async def give_back(self, windows: Sequence[Window], count: int) -> None:
         """Straight to the database: whoever is at the limit next finds them there."""
         await self._ground.give_back(windows, count)
+
+    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, Known]) -> Booking:
+        """Straight from the database: a moment that is lost with Valkey would be given to a second mail."""
+        return await self._ground.book(paces, wanted, known)
+
+    async def unbook(self, known: Mapping[str, Known]) -> None:
+        await self._ground.unbook(known)
 
     async def _from_block(self, name: str, wanted: int) -> int:
         try:

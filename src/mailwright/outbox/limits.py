@@ -13,11 +13,20 @@ from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_W
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import place_of
 from mailwright.domain.permits import Allowance, Level, Limits
-from mailwright.outbox.quotas import allowance
+from mailwright.outbox.quotas import allowance, told_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
 
-LIMITED = ("rate_per_second", "rate_per_hour", "daily_limit", "working_hours", "timezone", "warmup_since")
+LIMITED = (
+    "rate_per_second",
+    "rate_per_hour",
+    "daily_limit",
+    "working_hours",
+    "timezone",
+    "warmup_since",
+    "interval_ms",
+    "one_at_a_time",
+)
 # Why a lane is held where no limit holds it: these outlast whatever becomes of a limit.
 NO_LIMITS = (PAUSED, SCHEDULED, CANCELLED, WAITS_FOR_WINNER)
 
@@ -37,6 +46,8 @@ class Rules:
     tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
     campaigns: Mapping[int, Level] = field(default_factory=dict)  # by lane
     quota: Allowance | None = None
+    told_rate: int | None = None  # what the providers of the route said they take in a second
+    route: str = ""  # their names, as they stand in the name of a counter
 
     def levels(self, tenant_id: int, lane: int) -> tuple[Level, ...]:
         """Whose limits a mail of this lane must keep: its tenant's and, where it has one, its campaign's."""
@@ -55,7 +66,8 @@ async def rules_in_force(database: Database, defaults: Defaults, lanes: Collecti
     own = await limits_of_tenants(database, default)
     campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
     quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
-    rules = Rules(default, own, campaigns, quota)
+    rate = await told_rate(database, defaults.providers) if defaults.providers else None
+    rules = Rules(default, own, campaigns, quota, rate, "+".join(sorted(defaults.providers)))
     if not (ended := rules.unknown(lanes)):
         return rules
     places = queue_entries.c.id.in_({place_of(lane) for lane in ended})
@@ -110,6 +122,8 @@ def limits_of_campaign(text: str, tenant: Limits, started_at: Instant) -> Limits
         timezone=zone,
         warmup_since=since if own.get("warmup") else None,
         in_readers_zone=bool(own.get("in_readers_time_zone")),
+        interval_ms=own.get("interval_ms"),
+        one_at_a_time=bool(own.get("one_at_a_time")),
     )
 
 

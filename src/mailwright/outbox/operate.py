@@ -10,6 +10,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.states import CLAIMABLE, EventType, Status
 from mailwright.ops import metrics
+from mailwright.outbox import journal
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import Statement, statement
@@ -30,22 +31,26 @@ class Resolution(StrEnum):
 
 
 class Operations:
-    """`tenant_id` None is an operator at the console, who may reach every tenant's messages."""
+    """`tenant_id` None is an operator at the console, who may reach every tenant's messages.
+
+    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    """
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def cancel(self, outbox_id: str, *, tenant_id: int | None) -> Status:
+    async def cancel(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
         """As long as no provider has been called; a message that is being sent can no longer be held back."""
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status not in CLAIMABLE:
                 raise NotPossibleNow(f"The message is {row.status}; only one that waits to be sent can be cancelled.")
             await self._change(tx, row, CANCEL, EventType.CANCELLED, {"previousStatus": row.status})
+            await self._note(tx, row, actor, "message.cancel")
         return _reached(Status.CANCELLED)
 
-    async def requeue(self, outbox_id: str, *, tenant_id: int | None) -> Status:
+    async def requeue(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
         """A failed message gets all its attempts again, and is no dead letter any more."""
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
@@ -54,9 +59,12 @@ class Operations:
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
             await tx.run(FORGET_DEAD_LETTER, message_key=row.message_key)
+            await self._note(tx, row, actor, "message.retry")
         return Status.PENDING
 
-    async def resolve(self, outbox_id: str, resolution: Resolution, *, tenant_id: int | None) -> Status:
+    async def resolve(
+        self, outbox_id: str, resolution: Resolution, *, tenant_id: int | None, actor: str | None = None
+    ) -> Status:
         """Ends a doubt by an operator's word."""
         now = self._clock.now()
         async with self._database.write() as tx:
@@ -69,7 +77,17 @@ class Operations:
             sent_at = (row.attempted_at or now) if status is Status.SENT else None
             metadata = {"resolvedBy": "operator", "as": resolution}
             await self._change(tx, row, RESOLVE, event, metadata, status=status, sent_at=sent_at)
+            await self._note(tx, row, actor, "message.resolve", {"as": resolution})
         return _reached(status)
+
+    async def _note(
+        self, tx: Transaction, row: Any, actor: str | None, action: str, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        if actor is not None:
+            now, subject = self._clock.now(), row.outbox_id
+            await journal.note(
+                tx, now, actor=actor, action=action, subject=subject, tenant_id=row.tenant_id, detail=detail
+            )
 
     async def _change(
         self,

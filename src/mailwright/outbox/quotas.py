@@ -127,6 +127,14 @@ async def allowance(database: Database, providers: Collection[str], sync_every: 
     )
 
 
+async def told_rate(database: Database, providers: Collection[str]) -> int | None:
+    """What the providers of a route take in a second, together. None where one of them has not told."""
+    async with database.read() as tx:
+        rows = await tx.execute(select(quotas.c.rate_per_second).where(quotas.c.provider.in_(providers)))
+    rates = [row.rate_per_second for row in rows]
+    return sum(rates) if len(rates) == len(providers) and all(rates) else None
+
+
 async def _synced_at(tx: Transaction, providers: Collection[str]) -> Instant | None:
     """The last round of just these; None where they were not asked together yet."""
     rows = await tx.execute(select(quotas.c.synced_at).where(quotas.c.provider.in_(providers)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Select, TextClause, select, text
+from sqlalchemy import ColumnElement, Select, TextClause, literal, or_, select, text
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
@@ -13,6 +13,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
+from mailwright.storage.expressions import folded, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
 
@@ -84,6 +85,9 @@ class Search:
     since: Instant | None = None
     until: Instant | None = None
     before_key: int = NEWEST
+    words: str | None = None  # somewhere in the subject or the address
+    campaign_key: int | None = None
+    after_key: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,13 @@ def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
         yield messages.c.created_at >= wanted.since
     if wanted.until is not None:
         yield messages.c.created_at < wanted.until
+    if wanted.words is not None:
+        words = folded(literal(wanted.words))
+        yield or_(position(folded(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)
+    if wanted.campaign_key is not None:
+        yield messages.c.campaign_key == wanted.campaign_key
+    if wanted.after_key:
+        yield messages.c.id > wanted.after_key
 
 
 def _summary_columns() -> list[Any]:

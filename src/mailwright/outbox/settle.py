@@ -17,6 +17,7 @@ from mailwright.storage.statements import statement
 
 ATTEMPTS_UNDER_WAY = statement(__package__, "attempts_under_way")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
+ATTEMPTS_IN_LANES = statement(__package__, "attempts_in_lanes")
 ATTEMPTS_TO_DOMAINS = statement(__package__, "attempts_to_domains")
 LOCK_DOMAINS = statement(__package__, "lock_domains")
 COPIES_LEFT = statement(__package__, "copies_left")
@@ -27,6 +28,10 @@ APPEND_EVENTS = statement(__package__, "append_events")
 APPEND_SETTLED_EVENTS = statement(__package__, "append_settled_events")
 FIND_BEGUN = statement(__package__, "find_begun")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
+HOLD_ATTEMPTS = statement(__package__, "hold_attempts")
+REPORTED_MEANWHILE = statement(__package__, "reported_meanwhile")
+PROVE_SENT = statement(__package__, "prove_sent")
+FORGET_DEAD_LETTERS = statement(__package__, "forget_dead_letters")
 
 # As plain text: SQLite's driver looks for an adapter for everything else, which takes longer than writing the row.
 RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
@@ -42,6 +47,16 @@ class Begun:
     over_limit: frozenset[int]  # their tenant has as many under way as it may
     attempted_at: Instant
     over_domain_limit: frozenset[int] = frozenset()  # there are as many on their way to their domain as may be
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A report that names the mail by its id: the provider has it, whatever became of it."""
+
+    message_key: int
+    tenant_id: int
+    settled_by: str = "report"
+    provider_message_id: str | None = None
 
 
 # What follows, in the same transaction, where servers refuse an address: somebody above this box knows.
@@ -73,11 +88,12 @@ async def exchange(
         await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
     if settlements:
         await settle(tx, settlements, now)
+        await _prove_reported(tx, settlements, now)
     if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
         await consequences(tx, bounces, now)
     if not next_up:
         return Begun(frozenset(), frozenset(), now)
-    over_limit = await _over_limit(tx, next_up, now)
+    over_limit = await _over_limit(tx, next_up, now) | await _over_lane_limit(tx, next_up, now)
     within_limit = [claimed for claimed in next_up if claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)
     not_now = over_domain_limit | await _copies_left(tx, within_limit)
@@ -119,6 +135,33 @@ async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) ->
     return count
 
 
+async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
+    """Ends, inside a transaction, the doubts about mails that a provider is known to have; answers how many."""
+    if not proofs:
+        return 0
+    by_key = {proof.message_key: proof for proof in proofs}
+    rows = [{"message_key": key, "provider_message_id": by_key[key].provider_message_id} for key in sorted(by_key)]
+    await tx.run(HOLD_ATTEMPTS, proofs=rows)
+    proven = [by_key[row.message_key] for row in await tx.run(PROVE_SENT, proofs=rows, now=now)]
+    if proven:
+        await tx.count(APPEND_EVENTS, events=[_proven(proof, now) for proof in proven])
+        await tx.count(FORGET_DEAD_LETTERS, proven=[{"message_key": proof.message_key} for proof in proven])
+    return len(proven)
+
+
+async def _prove_reported(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> None:
+    """A report that came while a mail was sent once more proves the time before: it is not sent a third time."""
+    wanted = [
+        {"message_key": each.claimed.message_key}
+        for each in settlements
+        if each.claimed.resends or each.claimed.only_provider is not None or each.may_be_taken
+    ]
+    if not wanted:
+        return
+    rows = await tx.run(REPORTED_MEANWHILE, wanted=wanted)
+    await prove(tx, [Proof(row.message_key, row.tenant_id) for row in rows], now)
+
+
 async def _begin(tx: Runner, marks: list[dict[str, Any]], now: Instant) -> frozenset[int]:
     settlement = token()
     if await tx.count(BEGIN_ATTEMPTS, claims=marks, settlement=settlement, now=now) == len(marks):
@@ -141,6 +184,19 @@ async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> f
     under_way = {row.tenant_id: row.under_way for row in await tx.run(ATTEMPTS_UNDER_WAY, tenants=tenants, now=now)}
     room = {tenant_id: limit - under_way.get(tenant_id, 0) for tenant_id, limit in limits.items()}
     return _without_room([(claimed.message_key, claimed.tenant_id) for claimed in next_up], room)
+
+
+async def _over_lane_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
+    """Those of campaigns whose mails go one at a time, where one is under way, whichever worker has it."""
+    limits = {claimed.lane: claimed.lane_limit for claimed in next_up if claimed.lane_limit is not None}
+    if not limits:
+        return frozenset()
+    locks = [{"name": f"mailer:lane:{lane}"} for lane in limits]
+    await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
+    lanes = [{"lane": lane} for lane in limits]
+    under_way = {row.lane: row.under_way for row in await tx.run(ATTEMPTS_IN_LANES, lanes=lanes, now=now)}
+    room = {lane: limit - under_way.get(lane, 0) for lane, limit in limits.items()}
+    return _without_room([(claimed.message_key, claimed.lane) for claimed in next_up], room)
 
 
 async def _over_domain_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
@@ -186,6 +242,11 @@ def event_row(message_key: int, tenant_id: int, event: Event) -> dict[str, Any]:
         "created_at": event.at,
         "metadata": orjson.dumps(event.metadata).decode(),
     }
+
+
+def _proven(proof: Proof, now: Instant) -> Mapping[str, Any]:
+    evidence = {"settledBy": proof.settled_by, "providerMessageId": proof.provider_message_id}
+    return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 
 
 def _mark(claimed: Claimed) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.lanes import lane_number
+from mailwright.outbox import journal
 from mailwright.outbox.limits import NO_LIMITS
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import holds, tenants
@@ -49,6 +50,8 @@ class Tenant:
     timezone: str | None
     created_at: Instant
     warmup_since: str | None = None  # a date
+    interval_ms: int | None = None
+    one_at_a_time: bool | None = None
 
 
 class TenantChanges(TypedDict, total=False):
@@ -60,15 +63,24 @@ class TenantChanges(TypedDict, total=False):
     working_hours: str | None
     timezone: str | None
     warmup_since: str | None
+    interval_ms: int | None
+    one_at_a_time: bool | None
 
 
-async def create(database: Database, clock: Clock, name: str, **limits: Unpack[TenantChanges]) -> Tenant:
+async def create(
+    database: Database, clock: Clock, name: str, *, actor: str | None = None, **limits: Unpack[TenantChanges]
+) -> Tenant:
+    """Whoever acts under a name of their own, as `actor`, is noted in the journal."""
     if not _NAME.fullmatch(name):
         raise InvalidInput("a tenant's name has 1 to 63 of a-z, 0-9 and -, as in acme-shop", field="name")
     _check(limits)
     try:
         async with database.write() as tx:
-            await tx.execute(insert(tenants).values(name=name, created_at=clock.now(), **limits))
+            values = {"name": name, "created_at": clock.now(), **limits}
+            [made] = await tx.execute(insert(tenants).values(**values).returning(tenants.c.id))
+            if actor is not None:
+                said = {"actor": actor, "action": "tenant.create", "subject": name}
+                await journal.note(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
     except IntegrityError as error:
         raise TenantExists(f"the tenant {name} exists already", field="name") from error
     return await find(database, name)
@@ -86,10 +98,18 @@ async def list_all(database: Database) -> list[Tenant]:
     return [_tenant(row) for row in rows]
 
 
-async def change(database: Database, name: str, **changes: Unpack[TenantChanges]) -> Tenant:
+async def change(
+    database: Database,
+    name: str,
+    *,
+    actor: str | None = None,
+    clock: Clock | None = None,
+    **changes: Unpack[TenantChanges],
+) -> Tenant:
     """Changes what is named and leaves the rest; None takes a limit away.
 
-    What the old limits held is looked at anew, and held again where the new ones say so.
+    What the old limits held is looked at anew, and held again where the new ones say so. An `actor` is noted in
+    the journal, by the `clock`.
     """
     _check(changes)
     if not changes:
@@ -98,6 +118,9 @@ async def change(database: Database, name: str, **changes: Unpack[TenantChanges]
         rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
         changed = _only(rows, name)
         await _let_go_of_lanes(tx, changed.id)
+        if actor is not None and clock is not None:
+            said = {"actor": actor, "action": "tenant.change", "subject": name}
+            await journal.note(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
     return changed
 
 
@@ -121,7 +144,7 @@ def _tenant(row: Any) -> Tenant:
 def _check(changes: TenantChanges) -> None:
     if not 1 <= changes.get("weight", 1) <= _LARGEST_WEIGHT:
         raise InvalidInput(f"a weight is a number from 1 to {_LARGEST_WEIGHT}", field="weight")
-    numbers = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit")
+    numbers = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
     limits: dict[str, Any] = dict(changes)
     for name in numbers:
         if (limit := limits.get(name)) is not None and not 1 <= limit <= _LARGEST_LIMIT:

@@ -83,7 +83,7 @@ def concluded(
 
 def fair(ready: Ready, result: SendResult) -> SendResult:
     """A sender that the request chose and the server refuses is that message's fault, not the installation's."""
-    is_chosen = "from" in ready.claimed.payload
+    is_chosen = not ready.outgoing.is_own_from
     if result.code == SENDER_REFUSED and not ready.outgoing.is_own_sender:
         return replace(result, category=Category.PERMANENT, blames_provider=False)
     if result.code == "SMTP_SENDER_NOT_VERIFIED" and _names_readers_only(ready, result):

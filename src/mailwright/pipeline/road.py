@@ -20,6 +20,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Settlement
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.unsubscribe import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.viewing import ViewTokens
 from mailwright.ops.logs import logger
 from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
 from mailwright.pipeline.validate import Kind, Objection, objection
@@ -39,6 +40,37 @@ class Identity:
     unsubscribe_url: str
     tokens: UnsubscribeTokens
     postal_address: str = ""
+    # Where the pages for readers are, and what signs the links to a mail in the browser; None where there are none.
+    public_url: str = ""
+    views: ViewTokens | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLinks:
+    """What the standard variables of a bulk mail lead to."""
+
+    unsubscribe: str
+    preferences: str
+    web_view: str
+
+
+def standard_values(payload: Mapping[str, Any], postal_address: str, links: ReaderLinks | None) -> dict[str, Any]:
+    """What a template is filled with: the mail's own variables, and what every mail can say."""
+    values = {
+        "name": payload.get("toName") or "",
+        "unsubscribe_url": "",
+        "preferences_url": "",
+        "web_view_url": "",
+        "postal_address": postal_address,
+        **payload.get("variables", {}),
+        "email": payload["to"],
+    }
+    if links is not None:
+        # Whatever a reader's attributes are called, the links of a bulk mail are those that let them leave and choose.
+        values["unsubscribe_url"] = links.unsubscribe
+        values["preferences_url"] = links.preferences
+        values["web_view_url"] = links.web_view
+    return values
 
 
 class Road:
@@ -49,7 +81,7 @@ class Road:
         identity: Identity,
         *,
         signer: DkimSigner | None,
-        threads: Executor,
+        threads: Executor | None,
     ) -> None:
         self._database = database
         self._templates = templates
@@ -80,6 +112,14 @@ class Road:
             return self._prepared(claimed, now)
         finally:
             self._no_copies.pop(claimed.message_key, None)
+
+    async def once_more(self, claimed: Claimed, at: Instant) -> bytes:
+        """The mail as it would leave, unsigned and whatever validation says of it: for whoever looks at it."""
+        await self.look_up([claimed])
+        try:
+            return self._outgoing(claimed, at).content
+        finally:
+            self.forget([claimed])
 
     def _prepared(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
         if is_poison(claimed):
@@ -131,6 +171,7 @@ class Road:
             content,
             is_canonical=True,
             is_own_sender="from" not in payload or self._identity.bounce_address is not None,
+            is_own_from="from" not in payload,
         )
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
@@ -141,7 +182,8 @@ class Road:
 
     def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
         layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))
-        return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url))
+        shows_view = "web_view_url" in layout.variables
+        return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view))
 
     def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
@@ -182,25 +224,27 @@ class Road:
             raise TemplateFailed("The template of this message no longer exists.")
         return stored
 
-    def _values(self, claimed: Claimed, unsubscribe_url: str | None) -> dict[str, Any]:
-        payload = claimed.payload
-        values = {
-            "name": payload.get("toName") or "",
-            "unsubscribe_url": "",
-            "postal_address": self._identity.postal_address,
-            **payload.get("variables", {}),
-            "email": payload["to"],
-        }
+    def _values(self, claimed: Claimed, unsubscribe_url: str | None, *, shows_view: bool = True) -> dict[str, Any]:
+        identity, links = self._identity, None
         if unsubscribe_url is not None:
-            # Whatever a reader's attributes are called, the link of a bulk mail is the one that lets them leave.
-            values["unsubscribe_url"] = unsubscribe_url
-        return values
+            preferences = f"{identity.public_url}/preferences"
+            links = ReaderLinks(
+                unsubscribe_url,
+                # The same token: whoever may leave may choose.
+                preferences + unsubscribe_url.removeprefix(identity.unsubscribe_url),
+                view_link(identity.public_url, identity.views, claimed.outbox_id) if shows_view else "",
+            )
+        return standard_values(claimed.payload, identity.postal_address, links)
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
             return None
         token = self._identity.tokens.of_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
+
+
+def view_link(public_url: str, views: ViewTokens | None, outbox_id: str) -> str:
+    return "" if views is None else f"{public_url}/view/{views.make(outbox_id)}"
 
 
 def mailbox_of(value: Any) -> Mailbox:

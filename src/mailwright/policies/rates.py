@@ -1,10 +1,10 @@
-"""Rates: how many mails fit between now and the end of the second, the hour and the day."""
+"""Rates: how many mails fit between now and the end of the hour and the day. What is paced is in `pacing.py`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.clock import HOUR, MINUTE, Instant
 from mailwright.domain.permits import Allowance, Beside, Level, Limits, Window
 from mailwright.policies import quota as provider_quota
 from mailwright.policies import warmup
@@ -22,10 +22,6 @@ def windows(limits: Limits, owner: int | str, now: Instant, quota: Allowance | N
     Each owner, a tenant or a campaign, has counters of its own; `quota` is everybody's.
     """
     found = []
-    if limits.rate_per_second is not None:
-        ends = (now // SECOND + 1) * SECOND
-        name = f"mailer:rate:second:{owner}:{now // SECOND}"
-        found.append(Window(name, limits.rate_per_second, ends, "rate_per_second", ends))
     if limits.rate_per_hour is not None:
         hour = _sliding_hour if limits.sliding_hour else _clock_hour
         found.append(hour(limits.rate_per_hour, owner, now))

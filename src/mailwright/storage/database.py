@@ -29,9 +29,10 @@ SQLITE_BUSY_MILLISECONDS = 5_000
 POSTGRESQL_CONNECT_SECONDS = 5
 POSTGRESQL_COMMAND_SECONDS = 60
 
+WAL = "journal_mode = WAL"  # the only one that the file keeps
 SQLITE_PRAGMAS = (
     f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
-    "journal_mode = WAL",
+    WAL,
     "synchronous = FULL",  # NORMAL may lose accepted mail when the power fails
     "foreign_keys = ON",
     "cache_size = -65536",
@@ -76,12 +77,14 @@ class Transaction:
 class Database:
     """Holds the connections. Make one per process, and close it."""
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, pool_size: int = 10, is_ours: bool = True) -> None:
+        """One that is not ours is used as it is: nothing of its file's form is changed."""
         self.url = parse_url(url)
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
+        self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
         if self.dialect == "sqlite":
-            self._writer = _sqlite_engine(self.url, pool_size=1, immediate=True)
-            self._reader = _sqlite_engine(self.url, pool_size=4, immediate=False)
+            self._writer = _sqlite_engine(self.url, self._pragmas, pool_size=1, immediate=True)
+            self._reader = _sqlite_engine(self.url, self._pragmas, pool_size=4, immediate=False)
             self._hot: HotSqlite | HotPostgresql = HotSqlite(self._connect_sqlite)
             # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
             self._turn: asyncio.Lock | None = asyncio.Lock()
@@ -139,7 +142,7 @@ class Database:
         connection = sqlite3.connect(
             self.url.database or "", isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        for pragma in SQLITE_PRAGMAS:
+        for pragma in self._pragmas:
             connection.execute(f"PRAGMA {pragma}")
         return connection
 
@@ -178,7 +181,7 @@ def _sqlite_file(url: URL) -> str:
     return str(Path(url.database).expanduser())
 
 
-def _sqlite_engine(url: URL, *, pool_size: int, immediate: bool) -> AsyncEngine:
+def _sqlite_engine(url: URL, pragmas: Sequence[str], *, pool_size: int, immediate: bool) -> AsyncEngine:
     engine = create_async_engine(url, pool_size=pool_size, max_overflow=0, pool_reset_on_return="rollback")
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -186,7 +189,7 @@ def _sqlite_engine(url: URL, *, pool_size: int, immediate: bool) -> AsyncEngine:
         # Transactions are begun below, by name; the driver must not begin its own.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in SQLITE_PRAGMAS:
+        for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 

@@ -95,6 +95,23 @@ class position(FunctionElement[int]):  # noqa: N801 - reads as the function that
     inherit_cache = True
 
 
+class json_members(FunctionElement[Any]):  # noqa: N801 - a function of SQL
+    """The members of an object that is kept as text, a row for each with its `key`."""
+
+    name = "json_members"
+    inherit_cache = True
+
+
+@compiles(json_members, "postgresql")
+def _json_members_postgresql(element: Any, compiler: Any, **how: Any) -> str:
+    return f"jsonb_each(CAST({compiler.process(element.clauses, **how)} AS jsonb))"
+
+
+@compiles(json_members, "sqlite")
+def _json_members_sqlite(element: Any, compiler: Any, **how: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **how)})"
+
+
 @compiles(json_words, "postgresql")
 def _json_words_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     value, text = _value_postgresql(element, compiler, **how)

@@ -52,6 +52,8 @@ tenants = Table(
     Column("timezone", Text),
     Column("created_at", Moment, nullable=False),
     Column("warmup_since", Text),  # a date; the tenant's mail grows day by day from then on
+    Column("interval_ms", Integer),
+    Column("one_at_a_time", Boolean),
 )
 
 api_keys = Table(
@@ -64,7 +66,11 @@ api_keys = Table(
     Column("digest", Text, nullable=False, unique=True),
     Column("created_at", Moment, nullable=False),
     Column("revoked_at", Moment),
+    # What it may do, as words with spaces; keys from before there were scopes may do everything.
+    Column("scopes", Text, nullable=False, server_default=text("'send read manage'")),
 )
+
+_GONE = text("status <> 'active'")
 
 contacts = Table(
     "contacts",
@@ -86,6 +92,8 @@ contacts = Table(
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
+    # Those who bounced or left, to be told of elsewhere: few, and looked for often.
+    Index("ix_contacts_gone", "tenant_id", "id", sqlite_where=_GONE, postgresql_where=_GONE),
 )
 
 contact_tags = Table(
@@ -227,6 +235,7 @@ images = Table(
 )
 
 _OF_CAMPAIGN = text("campaign_key IS NOT NULL")
+_OF_ARTICLE = text("source = 'article'")
 
 messages = Table(
     "messages",
@@ -272,6 +281,15 @@ messages = Table(
         unique=True,
         sqlite_where=_OF_CAMPAIGN,
         postgresql_where=_OF_CAMPAIGN,
+    ),
+    # So does a run of an article, whose id is the request's.
+    Index(
+        "uq_messages_of_article_run",
+        "request_id",
+        "to_email",
+        unique=True,
+        sqlite_where=_OF_ARTICLE,
+        postgresql_where=_OF_ARTICLE,
     ),
 )
 
@@ -367,6 +385,7 @@ reports = Table(
     Column("is_proof", Boolean, nullable=False),
     UniqueConstraint("tenant_id", "key"),
     Index("ix_reports_message_key", "message_key"),
+    Index("ix_reports_received_at", "received_at"),
     # Only these are counted later.
     Index("ix_reports_soft", "tenant_id", "email", "at", sqlite_where=_SOFT, postgresql_where=_SOFT),
 )
@@ -446,6 +465,8 @@ campaigns = Table(
     Column("updated_at", Moment, nullable=False),
     Column("started_at", Moment),
     Column("finished_at", Moment),
+    # Since when everyone may read it in the archive; None where only its readers may.
+    Column("archived_at", Moment),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
 )
 
@@ -502,4 +523,329 @@ quotas = Table(
     # The last time that it did not tell, and why; None once it has told again.
     Column("failed_at", Moment),
     Column("failure", Text),
+)
+
+# People who sign in. One without a tenant belongs to the installation and may look at each of them.
+users = Table(
+    "users",
+    metadata,
+    key_column(),
+    Column("login", Text, nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("tenant_id", BigInteger),
+    Column("password_hash", Text, nullable=False),
+    Column("password_changed_at", Moment, nullable=False),
+    # Set while a second factor is being set up, and in force from `totp_since` on.
+    Column("totp_secret", Text),
+    Column("totp_since", Moment),
+    Column("totp_step", BigInteger, nullable=False),  # of the last code that was taken: none is taken twice
+    Column("created_at", Moment, nullable=False),
+    Column("seen_at", Moment),
+    Column("disabled_at", Moment),
+)
+
+# Each opens the door once, where the second factor is lost.
+recovery_codes = Table(
+    "recovery_codes",
+    metadata,
+    Column("user_key", Key, primary_key=True, autoincrement=False),
+    Column("digest", Text, primary_key=True),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    key_column(),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("user_key", BigInteger, nullable=False),
+    Column("tenant_id", BigInteger, nullable=False),  # whose data it looks at
+    Column("awaits_code", Boolean, nullable=False),  # the password was right, the second factor is still to come
+    Column("created_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("ends_at", Moment, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Index("ix_sessions_user_key", "user_key"),
+    Index("ix_sessions_ends_at", "ends_at"),
+)
+
+# Wrong passwords and codes, by the account that they were meant for and by the address that they came from.
+guesses = Table(
+    "guesses",
+    metadata,
+    Column("whom", Text, primary_key=True),
+    Column("wrong", Integer, nullable=False),
+    Column("last_at", Moment, nullable=False),
+    Column("blocked_until", Moment, nullable=False),
+)
+
+# How many events of each type a tenant's messages had in each minute: what charts are drawn from.
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Index("ix_tallies_minute", "minute"),
+)
+
+# Whom to tell what happens to a tenant's mail. Secrets are kept as they are: each request is signed with them.
+webhook_endpoints = Table(
+    "webhook_endpoints",
+    metadata,
+    key_column(),
+    Column("webhook_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("types", Text, nullable=False),  # of events, as JSON
+    Column("secrets", Text, nullable=False),  # the newest first, each with its end, as JSON
+    Column("is_active", Boolean, nullable=False),
+    Column("since_event", BigInteger, nullable=False),  # only later ones are told
+    Column("paused_at", Moment),
+    Column("pause_reason", Text),
+    Column("failing_since", Moment),
+    Column("failures", Integer, nullable=False),  # in a row
+    Column("held_until", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Index("ix_webhook_endpoints_tenant_id", "tenant_id", "id"),
+)
+
+_TO_DELIVER = text("status = 'PENDING'")
+
+# What is told to an endpoint. The words are read from the event and its message when they are sent: nothing of a person
+# is copied here.
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    key_column(),
+    Column("delivery_id", Text, nullable=False, unique=True),
+    Column("endpoint_key", BigInteger, nullable=False),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("event_key", BigInteger),  # None for a test
+    Column("event_at", Moment, nullable=False),
+    Column("message_key", BigInteger),
+    Column("type", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("due_at", Moment, nullable=False),  # the next attempt, or the end of the claim that is under way
+    Column("claim_token", BigInteger),
+    Column("attempts", Integer, nullable=False),
+    Column("log", Text, nullable=False),  # what came of each attempt, as JSON
+    Column("created_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    UniqueConstraint("endpoint_key", "event_key"),
+    Index("ix_webhook_deliveries_of_endpoint", "endpoint_key", "id"),
+    Index(
+        "ix_webhook_deliveries_due",
+        "endpoint_key",
+        "due_at",
+        sqlite_where=_TO_DELIVER,
+        postgresql_where=_TO_DELIVER,
+    ),
+    Index("ix_webhook_deliveries_ended_at", "ended_at"),
+)
+
+# How far the events have been looked through for webhooks: one row.
+webhook_cursor = Table(
+    "webhook_cursor",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    # The newest event at some moment, and what must have ended before all events up to it can be seen.
+    Column("seen", BigInteger, nullable=False),
+    Column("seen_before", BigInteger, nullable=False),
+)
+
+# Pieces of articles. Which readers get which of them is decided by `scope_ocd_id` alone; `""` is everyone, so that the
+# key below holds for those, too.
+slices = Table(
+    "slices",
+    metadata,
+    key_column(),
+    Column("slice_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("article_key", Text, nullable=False),
+    Column("section_order", Integer, nullable=False),
+    Column("sort_index", Integer, nullable=False),
+    Column("scope_ocd_id", Text, nullable=False),
+    Column("is_headline", Boolean, nullable=False),
+    Column("title", Text),
+    Column("dek", Text),
+    Column("body_md", Text, nullable=False),
+    Column("link_url", Text),
+    Column("tags", Text, nullable=False),  # as JSON
+    Column("publish_status", Text, nullable=False),
+    Column("publish_at", Moment),
+    Column("expires_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    UniqueConstraint(
+        "tenant_id", "article_key", "section_order", "scope_ocd_id", "sort_index", name="uq_slices_place"
+    ),
+)
+
+_BEING_WALKED = text("walk_ended_at IS NULL")
+
+# One row for each sending of an article. Its slices are frozen in it: whoever takes it up goes on with the same.
+campaign_runs = Table(
+    "campaign_runs",
+    metadata,
+    key_column(),
+    Column("run_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("campaign_tag", Text, nullable=False),
+    Column("article_key", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("send_batch_id", Text, nullable=False),
+    Column("audience_filter", Text, nullable=False),  # as JSON
+    Column("list_key", Text, nullable=False),
+    Column("content", Text, nullable=False),  # the slices, as JSON
+    Column("recipients", Integer, nullable=False),  # how many became messages
+    Column("skipped", Integer, nullable=False),  # how many of the audience get none of the slices
+    Column("walked_to", Text, nullable=False),  # the last address that the walk has met
+    Column("started_at", Moment, nullable=False),
+    Column("walk_ended_at", Moment),
+    Column("failure", Text),  # why the walk could not go on
+    UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
+    Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
+    Index("ix_campaign_runs_open", "id", sqlite_where=_BEING_WALKED, postgresql_where=_BEING_WALKED),
+)
+
+# What the readers of a run get: one row for each set of slices, whatever the number of its readers.
+run_variants = Table(
+    "run_variants",
+    metadata,
+    Column("run_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("slices", Text, primary_key=True),  # their ids in the order of the body, as JSON
+    Column("template_key", BigInteger, nullable=False),
+    Column("recipients", Integer, nullable=False),
+)
+
+_UNDONE = text("due_at IS NOT NULL")
+
+# Runs of mailouts: a page of Notion on its way to its readers, and what of it is still to be told there.
+mailouts = Table(
+    "mailouts",
+    metadata,
+    key_column(),
+    Column("mailout_id", Text, nullable=False, unique=True),  # its campaign has the same id, once there is one
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("page_id", Text, nullable=False),
+    # The page again, in the one run that sends it to everybody; None in tests and before that is known.
+    Column("sent_page", Text, unique=True),
+    Column("actor", Text, nullable=False),
+    Column("fingerprint", Text),  # of what the page said of itself, where it was found by looking
+    Column("is_test", Boolean),
+    Column("subject", Text),
+    Column("status", Text, nullable=False),
+    Column("template_key", BigInteger),
+    Column("campaign_key", BigInteger),
+    Column("planned", Integer),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("finished_at", Moment),  # when every mail of it had left or failed
+    Column("figures", Text, nullable=False, server_default=text("'{}'")),  # as Notion has them, as JSON
+    Column("reported_at", Moment),
+    # When somebody is to look at it next; None when nothing is left to do.
+    Column("due_at", Moment),
+    Column("failures", Integer, nullable=False),  # in a row, of whatever it needs from elsewhere
+    Column("held_by", BigInteger),
+    Column("held_until", Moment, nullable=False),
+    Index("ix_mailouts_due_at", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
+    Index("ix_mailouts_tenant_id_id", "tenant_id", "id"),
+    Index("ix_mailouts_page_id", "page_id"),
+)
+
+# Who is to get a mailout and has no message yet. A row becomes a message and is gone.
+mailout_recipients = Table(
+    "mailout_recipients",
+    metadata,
+    Column("mailout_key", Key, primary_key=True, autoincrement=False),
+    Column("email", Text, primary_key=True),
+    Column("from_name", Text),
+)
+
+_UNWRITTEN = text("written_at IS NULL")
+
+# What went wrong with a mailout, on its way into the table of errors in Notion.
+mailout_errors = Table(
+    "mailout_errors",
+    metadata,
+    key_column(),
+    Column("mailout_key", BigInteger, nullable=False),
+    Column("key", Text, nullable=False),  # the same for the same error, however often it is found
+    Column("stage", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("email", Text),  # forgotten once Notion has it
+    Column("provider", Text),
+    Column("retry_count", Integer, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it although it did not say so
+    Column("written_at", Moment),
+    UniqueConstraint("mailout_key", "key"),
+    Index(
+        "ix_mailout_errors_unwritten", "mailout_key", "id", sqlite_where=_UNWRITTEN, postgresql_where=_UNWRITTEN
+    ),
+)
+
+# What Supabase's `send_logs` was told of each mail.
+mailout_logs = Table(
+    "mailout_logs",
+    metadata,
+    Column("message_key", Key, primary_key=True, autoincrement=False),
+    Column("mailout_key", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("is_certain", Boolean, nullable=False),  # false from before it is told until it was answered
+    Index("ix_mailout_logs_mailout_key", "mailout_key"),
+)
+
+# What Supabase's `subscribers` was told of each person who bounced, left or came back.
+told_standings = Table(
+    "told_standings",
+    metadata,
+    Column("contact_key", Key, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("status_at", Moment),
+    Column("told_at", Moment, nullable=False),
+)
+
+_UNDER_WAY = text("state = 'sending'")
+
+# Which row of somebody else's queue became which message, and how far its result has been told there.
+notification_links = Table(
+    "notification_links",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("queue_schema", Text),  # where the queue's tables are in this very database; None where they are elsewhere
+    Column("notification_id", BigInteger, nullable=False),
+    Column("row_key", Text, nullable=False),  # the row, also where its number was given to another one later
+    Column("generation", Integer, nullable=False),  # a row that was requeued after its end becomes another message
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("outbox_id", Text, nullable=False, unique=True),
+    Column("state", Text, nullable=False),  # sending, waiting for the row's next try, or closed
+    Column("locked_by", Text, nullable=False),  # as the row says, while it is sent: only this lock's holder may write
+    Column("locked_at", Text, nullable=False),
+    Column("attempts_before", Integer, nullable=False),  # what the row said when it was locked
+    Column("max_attempts", Integer, nullable=False),
+    Column("told", Text, nullable=False),  # what the row's timeline is told when the mail is sent, as JSON
+    # Of the message's attempts, those that ended in a try again later: none is told twice.
+    Column("concluded", Integer, nullable=False),
+    Column("result_at", Moment),
+    Column("retry_after", BigInteger),  # milliseconds, as the provider asked
+    Column("created_at", Moment, nullable=False),
+    UniqueConstraint("queue", "row_key", "generation"),
+    Index("ix_notification_links_sending", "queue", "id", sqlite_where=_UNDER_WAY, postgresql_where=_UNDER_WAY),
+    Index(
+        "ix_notification_links_under_way",
+        "queue",
+        "subscription_id",
+        sqlite_where=_UNDER_WAY,
+        postgresql_where=_UNDER_WAY,
+    ),
 )

@@ -15,6 +15,7 @@ from mailwright.audience.segments import Segment
 from mailwright.audience.suppressions import Suppression
 from mailwright.domain.clock import isoformat
 from mailwright.domain.message import Accepted
+from mailwright.domain.permits import reason_told
 from mailwright.domain.states import Status
 from mailwright.outbox.records import DeadLetter, Record, Summary
 from mailwright.sources.api.mail import Refused
@@ -68,6 +69,7 @@ class ExplanationAnswer(Answer):
     sentence: str
     state: str
     reason: str | None
+    detail: str | None
     until: str | None
     what_would_change: str | None
 
@@ -300,7 +302,7 @@ def line(message: Summary) -> dict[str, Any]:
         "sentAt": isoformat(message.sent_at),
         "failedAt": isoformat(message.failed_at),
         "processedAt": isoformat(message.processed_at),
-        "deferReason": message.defer_reason,
+        "deferReason": reason_told(message.defer_reason)[0],
     }
 
 

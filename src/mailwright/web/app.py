@@ -3,9 +3,10 @@
 from importlib.metadata import version
 
 from fastapi import FastAPI
-from starlette.responses import Response
 
 from mailwright.web import (
+    archive,
+    articles,
     campaigns,
     contacts,
     dead_letters,
@@ -17,13 +18,16 @@ from mailwright.web import (
     inbound,
     journal,
     lists,
+    mailouts,
+    notifications,
     progress,
     public,
     segments,
     suppressions,
     templates,
+    webhooks,
 )
-from mailwright.web.bodies import json_response
+from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.describe import describe
 from mailwright.web.parts import ApiParts
 from mailwright.web.problems import handle_problems
@@ -58,20 +62,22 @@ def create_app(parts: ApiParts) -> FastAPI:
         images,
         forecast,
         campaigns,
+        archive,
+        articles,
+        mailouts,
+        notifications,
         progress,
         journal,
+        webhooks,
         inbound,
         health,
     ):
         app.include_router(routes.router)
     for router in public.ROUTERS:
         app.include_router(router)
-    app.add_api_route("/", _landing, include_in_schema=False)
+    for router in dashboard_pages.ROUTERS:
+        app.include_router(router)
     handle_problems(app)
     app.add_middleware(RequestIds, clock=parts.clock)
     describe(app, server=parts.public_url)
     return app
-
-
-async def _landing() -> Response:
-    return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})

@@ -15,6 +15,8 @@ LARGEST_BATCH = 64 * 1024 * 1024
 
 async def read_json(request: Request, largest: int = LARGEST) -> Any:
     """Read by a strict parser: what it takes in can be written again, without infinities and broken characters."""
+    if not request.headers.get("content-type") and request.headers.get("content-length", "0") == "0":
+        raise InvalidJson("There is no body: send {} as application/json where there is nothing to say.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise NotJson

@@ -1,4 +1,4 @@
-"""The caller: who asks, known by the key before anything else of a request is looked at.
+"""The caller: who asks, known by the key, or by the session of a person, before anything else is looked at.
 
 Plain functions: the routes that take most of the traffic call them directly, because the framework's way of resolving
 dependencies costs more than all the rest of a request.
@@ -9,9 +9,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from mailwright.sources.api.keys import Caller
+from mailwright.access.keys import Caller
+from mailwright.access.roles import Scope
+from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.mail import Asking
 from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.web.dashboard.entry import SAFE_METHODS, CodeNeeded, SignInNeeded, session_token, visitor_of
 from mailwright.web.parts import parts_of
 from mailwright.web.request_ids import request_id_of
 
@@ -19,12 +22,33 @@ KEY_NAME = "Idempotency-Key"
 KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
+_SENDING = frozenset({"/v1/email/send", "/v1/email/batch"})
 
 
 async def caller_of(request: Request) -> Caller:
-    caller = await parts_of(request).keys.authenticate(request.headers.get("authorization"))
+    authorization = request.headers.get("authorization")
+    if authorization is None and session_token(request) is not None:
+        caller = await _signed_in(request)
+    else:
+        caller = await parts_of(request).keys.authenticate(authorization)
+    caller.require(_scope_of(request))
     request_id_of(request)
     return caller
+
+
+async def _signed_in(request: Request) -> Caller:
+    """A person asks as their role may; what changes something must come from a page of ours, as everywhere."""
+    try:
+        visitor = await visitor_of(request)
+    except (SignInNeeded, CodeNeeded) as error:
+        raise Unauthorized from error
+    return Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
+
+
+def _scope_of(request: Request) -> Scope:
+    if request.method in SAFE_METHODS:
+        return Scope.READ
+    return Scope.SEND if request.scope["path"] in _SENDING else Scope.MANAGE
 
 
 async def asking_of(request: Request) -> Asking:

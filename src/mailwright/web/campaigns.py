@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.keys import Caller
 from mailwright.content.preflight import Facts
-from mailwright.sources.api.keys import Caller
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Acting, Campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
@@ -103,10 +103,9 @@ async def preflight(campaignId: str, parts: Parts, caller: Calling) -> Response:
 async def start(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Freezes the content and takes a place in line; a worker then writes to everyone in the audience. It is refused
     with every reason at once."""
-    examined = await _examined(parts, await _found(parts, caller, campaignId))
     with _told():
-        started = await parts.campaigns.start(_acting(caller), campaignId)
-    return json_response({**await _shown(parts, started), "warnings": answers.warnings(examined.warnings)})
+        started, warnings = await parts.campaigns.start_and_warn(_acting(caller), campaignId, _facts(parts))
+    return json_response({**await _shown(parts, started), "warnings": answers.warnings(warnings)})
 
 
 @router.post("/{campaignId}/pause", responses=_ACTED)
@@ -257,8 +256,12 @@ async def _examined(parts: ApiParts, campaign: Campaign) -> Examined:
         campaign.definition,
         tenant_id=campaign.tenant_id,
         now=parts.clock.now(),
-        facts=Facts(postal_address=parts.postal_address),
+        facts=_facts(parts),
     )
+
+
+def _facts(parts: ApiParts) -> Facts:
+    return Facts(postal_address=parts.postal_address)
 
 
 @contextmanager

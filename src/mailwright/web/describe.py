@@ -10,12 +10,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from mailwright.sources.api.requests import BatchRequest, SendRequest
-from mailwright.web import caller, request_ids
+from mailwright.web import administrator, caller, request_ids
 from mailwright.web.problems import MEDIA_TYPE, Problem
 
 _COMPONENTS = "#/components/schemas/"
 
 _API_KEY = {"type": "http", "scheme": "bearer", "description": "A key, as `mailwright key create` prints it."}
+_ADMINISTRATOR = {"type": "http", "scheme": "bearer", "description": "The password in `ADMIN_PASSWORD`."}
 _REQUEST_ID = {
     "name": request_ids.NAME,
     "in": "header",
@@ -40,8 +41,13 @@ def accepting(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[st
 
 
 def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus) -> dict[int | str, Any]:
-    """What a route of a caller answers. Each may also say 401 and 422, and 503 while the database is out of reach."""
-    always = (HTTPStatus.UNAUTHORIZED, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
+    """What a route of a caller answers. Each may also say 401, 403, 422, and 503 while the database is out of reach."""
+    always = (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    )
     content = {MEDIA_TYPE: {"schema": _reference(Problem)}}
     described: dict[int | str, Any] = {
         problem.value: {"description": problem.phrase, "content": content} for problem in (*problems, *always)
@@ -78,11 +84,12 @@ def describe(app: FastAPI, *, server: str) -> None:
                 servers=[{"url": server}],
             )
             components = schema.setdefault("components", {})
-            components["securitySchemes"] = {"apiKey": _API_KEY}
+            components["securitySchemes"] = {"apiKey": _API_KEY, administrator.SECURITY_SCHEME: _ADMINISTRATOR}
             components.setdefault("schemas", {}).update(_schemas())
             for path, operations in schema["paths"].items():
                 if path.startswith("/v1/"):
                     _add_caller(operations.values())
+                _add_guessing(operations.values())
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -92,8 +99,17 @@ def describe(app: FastAPI, *, server: str) -> None:
 def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
     """What holds for every route that knows its caller."""
     for operation in operations:
-        operation["security"] = [{"apiKey": []}]
+        operation.setdefault("security", [{"apiKey": []}])
         operation.setdefault("parameters", []).append(_REQUEST_ID)
+
+
+def _add_guessing(operations: Iterable[dict[str, Any]]) -> None:
+    """Passwords can be guessed, and so guesses are counted; keys cannot."""
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    for operation in operations:
+        if operation.get("security") == administrator.ADMINISTRATORS_ONLY["security"]:
+            content = {MEDIA_TYPE: {"schema": _reference(Problem)}}
+            operation["responses"][str(status.value)] = {"description": status.phrase, "content": content}
 
 
 def _reference(model: type[BaseModel]) -> dict[str, str]:

@@ -55,6 +55,7 @@ class CampaignExplanationAnswer(Answer):
     sentence: str
     state: str
     reason: str | None
+    detail: str | None
     until: Time | None
     what_would_change: str | None
     then: str | None

@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience.importing.plans import Purpose
+from mailwright.outbox.journal import API
 from mailwright.sources.api.requests import FieldError, RequestInvalid, Wire
 from mailwright.web import answers
 from mailwright.web.bodies import json_response
@@ -57,7 +58,7 @@ Wanted = Annotated[ImportQuery, Query()]
 async def begin(request: Request, parts: Parts, caller: Calling, wanted: Wanted) -> Response:
     """The body is the file. It is stored whole and its columns are understood before the answer; the rows follow."""
     begun = await parts.import_desk.receive(
-        caller.tenant_id, request.stream(), wanted.purpose(), file_name=wanted.file_name
+        caller.tenant_id, request.stream(), wanted.purpose(), file_name=wanted.file_name, actor=API
     )
     return json_response(answers.importing(begun), HTTPStatus.ACCEPTED)
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
 from mailwright.audience.standing import Standing
+from mailwright.outbox.journal import API
 from mailwright.sources.api.requests import JoiningRequest, ListRequest, MembershipRequest, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
@@ -49,6 +50,7 @@ async def create(request: Request, parts: Parts, caller: Calling) -> Response:
         description=wanted.description,
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
+        actor=API,
     )
     return json_response(answers.mailing_list(made), HTTPStatus.CREATED)
 

@@ -1,12 +1,20 @@
 """What the HTTP API is made of, and how a route gets at it."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from mailwright.access.guesses import Guesses
+from mailwright.access.keys import Keys
+from mailwright.access.sessions import Sessions
+from mailwright.access.set_up import SetUp
+from mailwright.access.users import Users
+from mailwright.app.findings import Finding
+from mailwright.app.mailouts import MailoutDesk
 from mailwright.audience.importing.desk import ImportDesk
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plans import LARGEST_FILE
@@ -16,15 +24,21 @@ from mailwright.content.store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.events.outgoing.endpoints import Endpoints
 from mailwright.events.webhooks import Webhooks
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.intake import Intake
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operate import Operations
 from mailwright.outbox.queue import QueueGauges
-from mailwright.sources.api.keys import Keys
+from mailwright.pipeline.road import Identity
 from mailwright.sources.api.mail import Mail
+from mailwright.sources.articles.looking import Looking
+from mailwright.sources.articles.runs import Runs
+from mailwright.sources.articles.store import Slices
 from mailwright.sources.campaigns.campaigns import Campaigns
+from mailwright.sources.mailouts.runs import Runs as MailoutRuns
+from mailwright.sources.notifications.desk import Desk
 from mailwright.storage.database import Database
 from mailwright.web.live import Live
 
@@ -38,6 +52,7 @@ class PublicPages:
     retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # signed links that still work
     asks_first: bool = False  # opening a link to leave shows a button, and only the button acts
     sender: str | None = None  # whose pages they are, in the words of the first tenant's mails
+    unsubscribe_url: str | None = None  # where links to leave lead to; our own page where it is not set
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,24 @@ class ApiParts:
     # Where files of contacts are handed in, and how large they may be.
     imports_folder: Path = Path("var/imports")
     import_bytes: int = LARGEST_FILE
+    # Whether outgoing webhooks may go to private addresses and over plain http.
+    webhook_private: bool = False
+    # Where the mailbox provider puts mail, for whoever reads it in the browser; None where it carries none.
+    mailbox_folder: Path | None = None
+    # Who we are in mails that are looked at once more; None where nobody looks.
+    identity: Identity | None = None
+    # What opens the routes that scripts of the administrator call; None keeps them shut for everyone.
+    admin_password: str | None = field(default=None, repr=False)
+    # Pages of Notion on their way to readers; None where nobody sends any.
+    mailouts: MailoutDesk | None = None
+    # Opens the queue of notifications for one request; None where none is configured.
+    open_notifications: Callable[[], AbstractAsyncContextManager[Desk]] | None = None
+    # Looks the sender's domain up in DNS, and asks the providers; None where nobody can.
+    check_sender: Callable[[], AsyncIterator[Finding]] | None = None
+    guesses: Guesses = field(init=False)
+    users: Users = field(init=False)
+    sessions: Sessions = field(init=False)
+    set_up: SetUp = field(init=False)
     import_desk: ImportDesk = field(init=False)
     images: ImageStore = field(init=False)
     templates: TemplateStore = field(init=False)
@@ -69,6 +102,11 @@ class ApiParts:
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
     campaigns: Campaigns = field(init=False)
+    slices: Slices = field(init=False)
+    looking: Looking = field(init=False)
+    article_runs: Runs = field(init=False)
+    outgoing: Endpoints = field(init=False)
+    mailout_runs: MailoutRuns = field(init=False)
     live: Live = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +114,10 @@ class ApiParts:
         imports = Imports(self.database, self.clock, largest=self.import_bytes)
         desk = ImportDesk(imports, self.clock, self.imports_folder, largest=self.import_bytes)
         object.__setattr__(self, "import_desk", desk)
+        object.__setattr__(self, "guesses", Guesses(self.database, self.clock))
+        object.__setattr__(self, "users", Users(self.database, self.clock, self.guesses, self.admin_password))
+        object.__setattr__(self, "sessions", Sessions(self.database, self.clock))
+        object.__setattr__(self, "set_up", SetUp(self.database, self.users))
         object.__setattr__(self, "images", images)
         object.__setattr__(self, "templates", TemplateStore(self.database, self.clock, images, self.public_url))
         object.__setattr__(self, "keys", Keys(self.database, self.clock))
@@ -83,6 +125,12 @@ class ApiParts:
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
         object.__setattr__(self, "campaigns", Campaigns(self.database, self.clock, self.templates))
+        object.__setattr__(self, "slices", Slices(self.database, self.clock, self.templates))
+        object.__setattr__(self, "looking", Looking(self.database, self.clock, self.templates))
+        object.__setattr__(self, "article_runs", Runs(self.database, self.clock, self.templates))
+        endpoints = Endpoints(self.database, self.clock, allows_private=self.webhook_private)
+        object.__setattr__(self, "outgoing", endpoints)
+        object.__setattr__(self, "mailout_runs", MailoutRuns(self.database, self.clock))
         object.__setattr__(self, "live", Live(self.database, self.clock))
 
     async def opting_in(self) -> OptingIn:

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mailwright.access.guesses import TooManyGuesses
+from mailwright.access.roles import Forbidden
 from mailwright.domain.errors import (
     IdempotencyConflict,
     InvalidInput,
@@ -51,12 +53,14 @@ class NotJson(MailwrightError):
 STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     InvalidJson: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,
     NotPossibleNow: HTTPStatus.CONFLICT,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TooManyGuesses: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = {
@@ -146,7 +150,8 @@ async def _known(request: Request, error: Exception) -> Response:
         # The database's own words may name hosts and users: they are for the log, not for the caller.
         log.warning("not_durable", path=request.url.path, reason=detail)
         detail = str(NotDurable())
-    return problem(status, error.code, detail, errors=_errors(error))
+    headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyGuesses) else None
+    return problem(status, error.code, detail, errors=_errors(error), headers=headers)
 
 
 async def _invalid_parameters(_request: Request, error: Exception) -> Response:

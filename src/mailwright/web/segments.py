@@ -10,6 +10,7 @@ from starlette.responses import Response
 from mailwright.audience import segments
 from mailwright.audience.segments import Segment
 from mailwright.audience.wording import describe
+from mailwright.outbox.journal import API
 from mailwright.sources.api.requests import Wire, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
@@ -63,7 +64,13 @@ async def create(request: Request, parts: Parts, caller: Calling) -> Response:
     """A segment is asked anew each time: whoever answers to it now is in it now."""
     wanted = parse(SegmentRequest, await read_json(request))
     made = await segments.create(
-        parts.database, parts.clock, caller.tenant_id, wanted.segment_key, filter_=wanted.filter, name=wanted.name
+        parts.database,
+        parts.clock,
+        caller.tenant_id,
+        wanted.segment_key,
+        filter_=wanted.filter,
+        name=wanted.name,
+        actor=API,
     )
     return json_response(_shown(made), HTTPStatus.CREATED)
 
@@ -117,7 +124,13 @@ async def change(request: Request, segmentKey: str, parts: Parts, caller: Callin
     """Campaigns that were started keep the question that they were started with."""
     wanted = parse(SegmentChange, await read_json(request))
     changed = await segments.change(
-        parts.database, parts.clock, caller.tenant_id, segmentKey, filter_=wanted.filter, name=wanted.name
+        parts.database,
+        parts.clock,
+        caller.tenant_id,
+        segmentKey,
+        filter_=wanted.filter,
+        name=wanted.name,
+        actor=API,
     )
     return json_response(_shown(changed))
 
@@ -129,7 +142,7 @@ async def change(request: Request, segmentKey: str, parts: Parts, caller: Callin
 )
 async def forget(segmentKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """The people stay."""
-    await segments.forget(parts.database, caller.tenant_id, segmentKey)
+    await segments.forget(parts.database, caller.tenant_id, segmentKey, actor=API, clock=parts.clock)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

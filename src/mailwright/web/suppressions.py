@@ -8,6 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.audience import suppressions
+from mailwright.outbox.journal import API
 from mailwright.sources.api.requests import Scope, SuppressRequest, Wire, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
@@ -51,6 +52,7 @@ async def add(request: Request, parts: Parts, caller: Calling) -> Response:
         reason=wanted.reason,
         source="api",
         list_key=wanted.list_key,
+        actor=API,
     )
     return json_response(answers.suppression(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
@@ -72,5 +74,7 @@ async def list_suppressions(parts: Parts, caller: Calling, page: PageQuery) -> R
 )
 async def remove(email: str, parts: Parts, caller: Calling, only: ScopeQuery) -> Response:
     """The address may be written to again: altogether, or by what its `listKey` names."""
-    await suppressions.remove(parts.database, caller.tenant_id, email, list_key=only.list_key)
+    await suppressions.remove(
+        parts.database, caller.tenant_id, email, list_key=only.list_key, actor=API, clock=parts.clock
+    )
     return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -6,17 +6,19 @@ from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Held, Window
+from mailwright.domain.permits import Held, Level, Window
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.defer import defer, hold_lane, let_go
 from mailwright.outbox.ledger import Ledger
 from mailwright.outbox.limits import NO_LIMITS, Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import present
+from mailwright.policies import pacing
 from mailwright.policies.hours import lane_outside_hours, reader_outside_hours
 from mailwright.policies.rates import windows_of
 from mailwright.storage.database import Database
 from mailwright.worker.destinations import Destinations
+from mailwright.worker.pacing import held_for, room_for
 
 log = logger(__name__)
 
@@ -52,6 +54,7 @@ class Gate:
         self._permits: dict[int, tuple[Window, ...]] = {}  # of messages that were admitted and not yet sent
         self._used_up: dict[int, _UsedUp] = {}  # by lane
         self._destinations = destinations  # None where no domain has a limit
+        self._ready: dict[int, int] = {}  # lanes of paced mails that were admitted and have not begun; by message
         self.has_put_off = False  # some of the last batch wait by themselves, so there may be more behind them
 
     async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Claimed]:
@@ -80,7 +83,7 @@ class Gate:
                 await hold_lane(self._database, lane, held.reason, held.until)
                 if self._used_up.get(lane) is not used_up:
                     await self._open(lane)  # permits came back while the hold was written
-                await claims.release((claimed, 0) for claimed in waiting)
+                await claims.release(waiting)
                 log.info("lane_held", companyId=waiting[0].company, reason=held.reason, until=isoformat(held.until))
         if self._destinations is not None:
             admitted = await self._admit_to(self._destinations, admitted, closed)
@@ -98,6 +101,7 @@ class Gate:
 
     def spend(self, claimed: Claimed) -> None:
         self._permits.pop(claimed.message_key, None)
+        self._ready.pop(claimed.message_key, None)
         if self._destinations is not None and claimed.domain_limit is not None:
             self._destinations.has_begun(claimed)
 
@@ -108,11 +112,19 @@ class Gate:
 
     async def give_back(self, unsent: Iterable[Claimed]) -> None:
         """Permits of messages that were not sent go back to where they came from, and lanes that lacked them go on."""
+        unsent = list(unsent)
+        for claimed in unsent:
+            self._ready.pop(claimed.message_key, None)
         taken = [permits for claimed in unsent if (permits := self._permits.pop(claimed.message_key, None))]
         for permits in set(taken):
             await self._ledger.give_back(permits, taken.count(permits))
         if taken and self._used_up:
             await self._reopen({window.name for permits in taken for window in permits})
+
+    async def leave_for_now(self, lane: int, held: Held) -> None:
+        """A lane whose mails wait for a moment that this worker cannot give them yet."""
+        self.held_until = max(self.held_until, held.until)
+        await hold_lane(self._database, lane, held.reason, held.until)
 
     async def _reopen(self, counters: Collection[str]) -> None:
         """Lanes that this gate has held for want of one of these go on now, and not when the window ends."""
@@ -148,9 +160,41 @@ class Gate:
         held = lane_outside_hours(levels, is_bulk=first.is_bulk, now=now)
         if held is not None:
             return [], waiting, held
-        needed = windows_of(levels, now, self._rules.quota)
+        going, waiting, held = self._at_its_pace(waiting, levels, now)
+        needed = windows_of(levels, now, self._rules.quota) if going else ()
         if not needed:
+            return going, waiting, held
+        going, refused, used_up = await self._reserve_windows(going, needed, now)
+        for claimed in refused:
+            self._ready.pop(claimed.message_key, None)
+        return going, refused + waiting, used_up or held
+
+    def _at_its_pace(
+        self, waiting: list[Claimed], levels: tuple[Level, ...], now: Instant
+    ) -> tuple[list[Claimed], list[Claimed], Held | None]:
+        """Of a lane that is paced, no more than about a second of mails is held ready."""
+        paced = pacing.paced(levels, self._rules.told_rate, self._rules.route)
+        if paced is None:
             return waiting, [], None
+        lane = waiting[0].lane
+        ready = sum(other == lane for other in self._ready.values())
+        room = room_for(paced, ready)
+        going = waiting[:room]
+        for claimed in going:
+            claimed.paced = paced
+            self._ready[claimed.message_key] = lane
+            if levels[0].limits.one_at_a_time:
+                claimed.tenant_limit = 1
+            if levels[-1].limits.one_at_a_time:
+                claimed.lane_limit = 1
+        if len(going) == len(waiting):
+            return going, [], None
+        return going, waiting[room:], held_for(paced, ready + len(going), now)
+
+    async def _reserve_windows(
+        self, waiting: list[Claimed], needed: tuple[Window, ...], now: Instant
+    ) -> tuple[list[Claimed], list[Claimed], Held | None]:
+        first = waiting[0]
         grant = await self._ledger.reserve(needed, len(waiting))
         going = waiting[: grant.count]
         for claimed in going:

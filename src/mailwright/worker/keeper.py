@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from mailwright.audience.standing import SoftBounces
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
+from mailwright.events.reports import MOST_FORGOTTEN, forget
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.ledger import DatabaseLedger
@@ -15,6 +17,8 @@ from mailwright.storage.partitions import ensure_event_partitions
 
 PRESENCE_EVERY: Instant = 5 * SECOND
 TIDY_EVERY: Instant = 10 * MINUTE
+# Old reports go in portions; after so many of them the rest waits for the next time.
+MOST_PORTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Duties:
     doubts: Doubts
     ledger: DatabaseLedger
     roster: Roster
+    soft: SoftBounces
 
 
 class Keeper:
@@ -50,6 +55,7 @@ class Keeper:
         if self._is_time("tidy", TIDY_EVERY):
             await self._duties.ledger.forget_expired()
             await self._duties.roster.forget_lost()
+            await self._forget_reports()
             await ensure_event_partitions(self._duties.database, self._clock.now())
 
     async def look_after_the_dead(self) -> None:
@@ -65,6 +71,12 @@ class Keeper:
             # First thing when the database is back: nobody must take over from a worker that is alive.
             self._last["renew"] -= self._renew_every
             raise
+
+    async def _forget_reports(self) -> None:
+        """Also where no more reports come in: whoever adds them takes old ones away only then."""
+        for _ in range(MOST_PORTIONS):
+            if await forget(self._duties.database, self._duties.soft, self._clock.now()) < MOST_FORGOTTEN:
+                return
 
     async def leave(self) -> None:
         await self._duties.roster.leave()

@@ -27,10 +27,11 @@ from mailwright.pipeline.conclude import Ready, concluded, fair
 from mailwright.pipeline.road import Road
 from mailwright.providers.protocol import Carrier
 from mailwright.providers.route import Member, Route
-from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.worker.announce import announce
+from mailwright.worker.conducting import Conducting
 from mailwright.worker.gate import Gate
 from mailwright.worker.keeper import Keeper
+from mailwright.worker.pacing import Pacing
 from mailwright.worker.wake import Wake
 
 log = logger(__name__)
@@ -76,8 +77,9 @@ class Parts:
     gate: Gate
     route: Route
     keeper: Keeper
-    conductor: Conductor
+    conductor: Conducting
     wake: Wake
+    pacing: Pacing
 
 
 class Worker:
@@ -255,7 +257,9 @@ class Worker:
                     self._done.append(refusal)
                     refused.append(claimed)
         for built in await self._parts.road.sign(ready, now):
-            if not built.claimed.resends:
+            if built.claimed.paced is not None:
+                self._parts.pacing.add(built)
+            elif not built.claimed.resends:
                 self._stock.append(built)
             elif len(self._resends) < self._pace.window:
                 self._resends.append(built)
@@ -277,7 +281,7 @@ class Worker:
             if not self._has_work():
                 if self._is_over(leave_at):
                     return
-                await _next(self._pump_event, leave_at)
+                await _next(self._pump_event, self._look_again_at(leave_at))
                 continue
             try:
                 await self._turn()
@@ -288,6 +292,12 @@ class Worker:
                     return
                 await backoff.wait(error)
 
+    def _look_again_at(self, leave_at: float | None) -> float | None:
+        """When the next mail that waits for its moment wants to be marked, or this worker leaves."""
+        pause = self._parts.pacing.pause_seconds()
+        moments = [] if pause is None else [asyncio.get_running_loop().time() + pause]
+        return min([*moments, *([] if leave_at is None else [leave_at])], default=None)
+
     async def _gather(self) -> None:
         for _ in range(GATHER_MILLISECONDS):
             if len(self._in_flight) * 2 <= self._pace.window or self._stopping:
@@ -295,6 +305,8 @@ class Worker:
             await asyncio.sleep(0.001)
 
     async def _turn(self) -> None:
+        if self._parts.pacing:
+            await self._book()
         if self._to_release or self._to_defer:
             await self._release()
         outcomes, self._done = self._done, []
@@ -316,6 +328,15 @@ class Worker:
         for ready, member in next_up:
             self._launch(ready, member, begun)
 
+    async def _book(self) -> None:
+        """Moments for the mails that need one. Where there are none to be had for now, their lane is left alone."""
+        for stranded in await self._parts.pacing.book():
+            self._give_back(ready.claimed for ready in stranded.mails)
+            if stranded.is_others:
+                self._parts.claims.leave(stranded.lane, stranded.held.until)
+            else:
+                await self._parts.gate.leave_for_now(stranded.lane, stranded.held)
+
     def _next_up(self) -> list[tuple[Ready, Member]]:
         """Each with its provider: the mark tells which, so that a doubt knows who may have the mail."""
         now = self._parts.clock.now()
@@ -323,6 +344,7 @@ class Worker:
         chosen: list[tuple[Ready, Member]] = []
         if self._can_resend():
             self._stock.appendleft(self._resends.popleft())
+        self._stock.extendleft(self._parts.pacing.due())
         while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
             ready = self._stock.popleft()
             if not self._parts.gate.is_still_open(ready.claimed, now):
@@ -346,7 +368,9 @@ class Worker:
     def _launch(self, ready: Ready, member: Member, begun: Begun) -> None:
         claimed = ready.claimed
         if claimed.message_key in begun.over_limit:
-            self._put_off(claimed, Held(begun.attempted_at + OVER_LIMIT_PAUSE, DeferReason.TENANT_CONCURRENCY))
+            is_alone = claimed.paced is not None and claimed.paced.alone
+            reason = DeferReason.ONE_AT_A_TIME if is_alone else DeferReason.TENANT_CONCURRENCY
+            self._put_off(claimed, Held(begun.attempted_at + OVER_LIMIT_PAUSE, reason))
             return
         if claimed.message_key in begun.over_domain_limit:
             self._put_off(claimed, self._parts.gate.next_place(claimed))
@@ -357,9 +381,22 @@ class Worker:
             self._give_back([claimed])
             return
         self._parts.gate.spend(claimed)
-        locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
-        ready.begin(begun.attempted_at, locked_until)
         self._in_flight[claimed.message_key] = ready
+        if claimed.paced is None:
+            self._hand_over(ready, member, begun.attempted_at)
+        else:
+            self._parts.pacing.begin(
+                ready, partial(self._hand_over, ready, member), partial(self._missed_its_moment, ready)
+            )
+
+    def _missed_its_moment(self, ready: Ready) -> None:
+        del self._in_flight[ready.claimed.message_key]
+        self._give_back([ready.claimed])
+
+    def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> None:
+        claimed = ready.claimed
+        locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
+        ready.begin(self._parts.clock.now() if attempted_at is None else attempted_at, locked_until)
         carrier = self._carriers.get(member.name)
         if carrier is not None:
             ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
@@ -375,6 +412,7 @@ class Worker:
 
     def _answered(self, ready: Ready, result: SendResult) -> None:
         del self._in_flight[ready.claimed.message_key]
+        self._parts.pacing.ended(ready.claimed)
         ready.sending = None  # it leads back to us: the mail would stay in memory until somebody looks for such circles
         self._pump_event.set()
         result = self._told(ready, result)
@@ -435,26 +473,29 @@ class Worker:
     def _give_back(self, claims: Iterable[Claimed]) -> None:
         given = list(claims)
         if given:
+            for claimed in given:
+                self._parts.pacing.drop(claimed)
             self._parts.road.forget(given)
             self._to_release += given
             self._pump_event.set()
 
     def _put_off(self, claimed: Claimed, held: Held) -> None:
         """This message alone waits; the rest of its lane goes on."""
+        self._parts.pacing.drop(claimed)
         self._paused_until = max(self._paused_until, held.until)
         self._to_defer.append((claimed, held))
         self._pump_event.set()
 
     def _put_back_what_was_not_started(self) -> None:
         self._give_back(self._backlog)
-        self._give_back(ready.claimed for ready in (*self._stock, *self._resends))
+        self._give_back(ready.claimed for ready in (*self._stock, *self._resends, *self._parts.pacing.clear()))
         self._backlog.clear()
         self._stock.clear()
         self._resends.clear()
 
     async def _release(self) -> None:
         releasing, deferring = list(self._to_release), list(self._to_defer)
-        await self._parts.claims.release((claimed, 0) for claimed in releasing)
+        await self._parts.claims.release(releasing)
         await self._parts.gate.defer(deferring)
         del self._to_release[: len(releasing)]
         del self._to_defer[: len(deferring)]
@@ -505,7 +546,8 @@ class Worker:
 
     def _held(self) -> list[Claimed]:
         """What a lock must be kept on; an answer that could not be written yet is one of them."""
-        built = [ready.claimed for ready in (*self._stock, *self._resends, *self._in_flight.values())]
+        unmarked = (*self._stock, *self._resends, *self._parts.pacing.waiting())
+        built = [ready.claimed for ready in (*unmarked, *self._in_flight.values())]
         done = [outcome.claimed for outcome in self._done]
         put_off = [claimed for claimed, _ in self._to_defer]
         return [*self._backlog, *self._building, *built, *self._exchanging, *done, *self._to_release, *put_off]
@@ -528,10 +570,12 @@ class Worker:
 
     def _has_work(self) -> bool:
         can_begin = self._stock and len(self._in_flight) < self._pace.window
-        return bool(self._done or self._to_release or self._to_defer or can_begin or self._can_resend())
+        has_results = self._done or self._to_release or self._to_defer
+        return bool(has_results or can_begin or self._can_resend() or self._parts.pacing.has_work())
 
     def _is_idle(self) -> bool:
-        waiting = self._backlog or self._building or self._stock or self._resends or self._exchanging
+        built = self._stock or self._resends or self._parts.pacing
+        waiting = self._backlog or self._building or built or self._exchanging
         return not (waiting or self._in_flight or self._done or self._to_release or self._to_defer)
 
     def _is_over(self, leave_at: float | None) -> bool:

@@ -22,8 +22,10 @@ def a_mail(
     sender: str = SENDER,
     send_before: Instant | None = None,
     is_own_sender: bool = True,
+    is_own_from: bool = True,
 ) -> Outgoing:
-    return Outgoing(OUTBOX_ID, sender, recipients or (READER,), content, send_before, is_own_sender=is_own_sender)
+    own = {"is_own_sender": is_own_sender, "is_own_from": is_own_from}
+    return Outgoing(OUTBOX_ID, sender, recipients or (READER,), content, send_before, **own)
 
 
 def keys_found(secret: str = SECRET_KEY, token: str | None = None) -> Callable[[], Callable[[], Keys]]:

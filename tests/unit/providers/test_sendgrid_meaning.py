@@ -157,17 +157,17 @@ async def test_no_address_stands_in_an_explanation() -> None:
     ("sender", "is_own", "category", "blames"),
     [
         ("News@example.com", True, Category.CONFIGURATION, True),
-        ("bounces@example.com", True, Category.PERMANENT, True),
-        ("news@example.com", False, Category.PERMANENT, False),
+        ("bounces@example.com", True, Category.CONFIGURATION, True),
+        ("bounces@example.com", False, Category.PERMANENT, False),
     ],
-    ids=["ours", "only the envelope is ours", "chosen by the request"],
+    ids=["ours", "ours beside another envelope", "chosen by the request"],
 )
 async def test_a_refused_from_is_the_fault_of_whoever_chose_it(
     sender: str, is_own: bool, category: Category, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(403, UNVERIFIED, "from"))
-        mail = replace(a_mail(), sender=sender, is_own_sender=is_own)
+        mail = replace(a_mail(), sender=sender, is_own_from=is_own)
         result = await sendgrid.send(mail)
         assert (result.kind, result.code) == (FAILED, "SENDGRID_SENDER_REFUSED")
         assert (result.category, result.blames_provider) == (category, blames)

@@ -246,15 +246,18 @@ async def test_our_own_sender_that_is_not_verified_stops_everybody() -> None:
 async def test_a_sender_that_a_request_chose_harms_that_mail_only() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"example.net"}
-        result = await ses.send(a_mail(is_own_sender=False))
+        result = await ses.send(a_mail(is_own_sender=False, is_own_from=False))
     assert (result.code, result.category, result.blames_provider) == ("SES_SENDER_NOT_VERIFIED", PERMANENT, False)
 
 
-async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_stops_nobody_at_once() -> None:
+@pytest.mark.parametrize(("is_own", "category"), [(True, CONFIGURATION), (False, PERMANENT)])
+async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_is_the_fault_of_whoever_chose_it(
+    is_own: bool, category: Category
+) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"bounces.example.net"}
-        result = await ses.send(a_mail(sender="us@bounces.example.net"))
-    assert (result.category, result.blames_provider) == (PERMANENT, True)
+        result = await ses.send(a_mail(sender="us@bounces.example.net", is_own_from=is_own))
+    assert (result.category, result.blames_provider) == (category, is_own)
 
 
 async def test_a_reader_whom_the_sandbox_bars_is_refused_alone() -> None:

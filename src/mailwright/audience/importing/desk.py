@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 import secrets
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,10 @@ from mailwright.ops.logs import logger
 
 # Whoever works on an import tells so with every portion. One of which nothing is heard for so long was cut off.
 SILENT_AFTER: Final[Instant] = MINUTE
+# A file that somebody handed in to look at first is kept for so long; then nobody comes back for it.
+KEPT_SECONDS: Final = 6 * 3600
+
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 log = logger(__name__)
 
@@ -30,11 +36,19 @@ class ImportDesk:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def receive(
-        self, tenant_id: int, content: AsyncIterator[bytes], purpose: Purpose, *, file_name: str
+        self,
+        tenant_id: int,
+        content: AsyncIterator[bytes],
+        purpose: Purpose,
+        *,
+        file_name: str,
+        actor: str | None = None,
     ) -> Import:
         """The file is whole and can be read, or nothing is kept of it. The work is done after the answer."""
         async with self._handed_in(content) as path:
-            begun = await self._imports.begin(tenant_id, path, purpose, file_name=file_name, continues=False)
+            begun = await self._imports.begin(
+                tenant_id, path, purpose, file_name=file_name, continues=False, actor=actor
+            )
             await asyncio.to_thread(path.rename, self._file(begun))
         self._work_on(begun)
         return begun
@@ -42,6 +56,25 @@ class ImportDesk:
     async def preview(self, tenant_id: int, content: AsyncIterator[bytes], purpose: Purpose) -> Preview:
         async with self._handed_in(content) as path:
             return await self._imports.preview(tenant_id, path, purpose)
+
+    async def keep(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
+        """Keeps a file to be looked at before anything is done with it; answers what it is asked for by."""
+        await asyncio.to_thread(self._forget_kept)
+        token = secrets.token_hex(16)
+        async with self._handed_in(content) as path:
+            await asyncio.to_thread(path.rename, self._kept(tenant_id, token))
+        return token
+
+    async def preview_kept(self, tenant_id: int, token: str, purpose: Purpose) -> Preview:
+        return await self._imports.preview(tenant_id, await self._known(tenant_id, token), purpose)
+
+    async def receive_kept(self, tenant_id: int, token: str, purpose: Purpose, *, file_name: str) -> Import:
+        """As if it were handed in now."""
+        path = await self._known(tenant_id, token)
+        begun = await self._imports.begin(tenant_id, path, purpose, file_name=file_name, continues=False)
+        await asyncio.to_thread(path.rename, self._file(begun))
+        self._work_on(begun)
+        return begun
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
         await self.take_up_again()
@@ -104,6 +137,22 @@ class ImportDesk:
                     limit = self._largest // 1024**2
                     raise FileUnreadable(f"is larger than {limit} MB, the most that is taken", field="file")
                 await asyncio.to_thread(file.write, chunk)
+
+    async def _known(self, tenant_id: int, token: str) -> Path:
+        path = self._kept(tenant_id, token) if _TOKEN.fullmatch(token) else None
+        if path is None or not await asyncio.to_thread(path.exists):
+            raise NotFound("The file is no longer here. Choose it once more.")
+        return path
+
+    def _forget_kept(self) -> None:
+        """By the clock of the file system, which is the one that their times are of."""
+        for path in self._folder.glob("*.kept") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                    path.unlink()
+
+    def _kept(self, tenant_id: int, token: str) -> Path:
+        return self._folder / f"{tenant_id}-{token}.kept"
 
     def _file(self, begun: Import) -> Path:
         return self._folder / f"{begun.import_id}.csv"

@@ -36,6 +36,7 @@ from mailwright.audience.people import InvalidPerson
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
+from mailwright.outbox import journal
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -108,9 +109,19 @@ class Imports:
         return await asyncio.to_thread(preview_of, path, plan)
 
     async def begin(
-        self, tenant_id: int, path: Path, purpose: Purpose, *, file_name: str | None = None, continues: bool = True
+        self,
+        tenant_id: int,
+        path: Path,
+        purpose: Purpose,
+        *,
+        file_name: str | None = None,
+        continues: bool = True,
+        actor: str | None = None,
     ) -> Import:
-        """The same file for the same purpose goes on where it was cut off."""
+        """The same file for the same purpose goes on where it was cut off.
+
+        Whoever acts under a name of their own, as `actor`, is noted in the journal.
+        """
         await self._check(tenant_id, purpose)
         plan = await asyncio.to_thread(plan_of, path, purpose, largest=self._largest)
         print_, size = await asyncio.to_thread(fingerprint, path)
@@ -131,6 +142,12 @@ class Imports:
         }
         async with self._database.write() as tx:
             await tx.execute(insert(imports).values(**values))
+            if actor is not None:
+                subject = str(values["import_id"])
+                detail = {"file": values["file_name"]}
+                await journal.note(
+                    tx, now, actor=actor, action="import.begin", subject=subject, tenant_id=tenant_id, detail=detail
+                )
         return await self.find(tenant_id, str(values["import_id"]))
 
     async def run(self, begun: Import, path: Path, report: Path | None = None) -> AsyncGenerator[Import, None]:

@@ -1,5 +1,5 @@
 -- The message as it stands, held until the end of the transaction, so that nobody changes it under the decision.
-SELECT d.message_key, d.tenant_id, d.status, d.attempts, d.error_code, d.attempted_at, m.expires_at
+SELECT m.outbox_id, d.message_key, d.tenant_id, d.status, d.attempts, d.error_code, d.attempted_at, m.expires_at
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 WHERE m.outbox_id = :outbox_id

@@ -8,22 +8,20 @@ SET status = CASE
     END,
     -- A doubt may have been put off for a day; what was never sent is as due as it was.
     next_attempt_at = CASE WHEN status = 'IN_DOUBT' THEN attempted_at ELSE next_attempt_at END,
-    claimable_at = CASE
-      WHEN status = 'IN_DOUBT' THEN attempted_at
-      WHEN held.due_at > next_attempt_at THEN held.due_at
-      ELSE next_attempt_at
-    END,
+    claimable_at = CASE WHEN status = 'IN_DOUBT' THEN attempted_at ELSE next_attempt_at END,
     error_code = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_code END,
     error_category = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_category END,
     error_reason = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_reason END,
-    doubted_at = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE doubted_at END,
+    -- Whoever may have had it before this claim may still have it, and no other is handed it.
+    doubted_at = CASE WHEN status = 'IN_DOUBT' AND held.only_provider IS NULL THEN NULL ELSE doubted_at END,
     -- The provider that the mark named was not handed it; one that was handed it before may still have it.
     provider = CASE
+      WHEN held.only_provider IS NOT NULL THEN held.only_provider
       WHEN resends = 0 AND (status = 'IN_DOUBT' OR (status = 'SENT_ATTEMPT' AND doubted_at IS NULL)) THEN NULL
       ELSE provider
     END,
     claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, claim_token = NULL, locked_by = NULL, locked_at = NULL
-FROM rows(:claims: message_key bigint, claim_token bigint, due_at bigint) AS held
+FROM rows(:claims: message_key bigint, claim_token bigint, only_provider text) AS held
 WHERE deliveries.message_key = held.message_key
   AND deliveries.claim_token = held.claim_token
   AND (deliveries.status = 'IN_DOUBT'

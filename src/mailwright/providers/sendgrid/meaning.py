@@ -90,17 +90,11 @@ def answered(reply: Reply, now: Instant) -> SendResult:
     return unknown.result(f"unknown answer: {reply.status} {text}", str(reply.status), pause)
 
 
-def fair(result: SendResult, message: Outgoing, author: str) -> SendResult:
+def fair(result: SendResult, message: Outgoing) -> SendResult:
     """SendGrid looks at the From. One that a request chose is that mail's own fault; ours is the installation's."""
-    if result.code != SENDER_REFUSED:
+    if result.code != SENDER_REFUSED or message.is_own_from:
         return result
-    if not message.is_own_sender:
-        return replace(result, category=Category.PERMANENT, blames_provider=False)
-    if author.lower() != message.sender.lower():
-        # Only the envelope is known to be ours. Nobody else's mail waits because of one such mail; when nothing else
-        # comes through either, the circuit finds that out.
-        return replace(result, category=Category.PERMANENT)
-    return result
+    return replace(result, category=Category.PERMANENT, blames_provider=False)
 
 
 def cut(cause: Cut) -> SendResult:

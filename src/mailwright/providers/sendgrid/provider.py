@@ -68,7 +68,7 @@ class SendGrid:
         )
         match reply:
             case Reply():
-                return meaning.fair(meaning.answered(reply, self._clock.now()), message, mail.sender.address)
+                return meaning.fair(meaning.answered(reply, self._clock.now()), message)
             case Cut() if not reply.is_in_doubt and self._is_late(message):
                 return meaning.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
             case Cut():

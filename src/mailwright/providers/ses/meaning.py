@@ -159,13 +159,9 @@ def fair(result: SendResult, text: str, message: Outgoing) -> SendResult:
     named = addresses_in(text)
     if named and named <= {recipient.lower() for recipient in message.recipients}:
         return replace(result, code="SES_MESSAGE_REJECTED", category=Category.PERMANENT, blames_provider=False)
-    if not message.is_own_sender:
-        return replace(result, category=Category.PERMANENT, blames_provider=False)
-    if named and message.sender.lower() not in named:
-        # The From, and it may be one that a request chose. Nobody else's mail waits because of one such mail; when
-        # nothing else comes through either, the circuit finds that out.
-        return replace(result, category=Category.PERMANENT)
-    return result
+    if message.is_own_from or (message.is_own_sender and named == {message.sender.lower()}):
+        return result
+    return replace(result, category=Category.PERMANENT, blames_provider=False)
 
 
 def error_name(reply: Reply) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from mailwright.access.keys import Caller
 from mailwright.audience import lists
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
@@ -15,7 +16,6 @@ from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.outbox.intake import Intake
-from mailwright.sources.api.keys import Caller
 from mailwright.sources.api.requests import (
     BatchRequest,
     FieldError,

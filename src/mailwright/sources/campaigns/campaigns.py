@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import insert, select, update
 
+from mailwright.content.preflight import Facts, Finding
 from mailwright.content.store import TemplateStore
 from mailwright.domain.campaign import (
     CANCELLED,
@@ -29,7 +30,7 @@ from mailwright.outbox.intake import accept
 from mailwright.sources.campaigns import failures, winner
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
 from mailwright.sources.campaigns.entries import Entry, change_entry, entry_of
-from mailwright.sources.campaigns.freeze import freeze, with_segment
+from mailwright.sources.campaigns.freeze import NO_FACTS, freeze, with_segment
 from mailwright.sources.campaigns.trial import Trial, trial_mails
 from mailwright.sources.campaigns.walk import count_newcomers
 from mailwright.storage.database import Database, Transaction
@@ -122,6 +123,12 @@ class Campaigns:
 
     async def start(self, acting: Acting, campaign_id: str) -> Campaign:
         """Freezes the content and takes a place in line, or refuses with every reason at once."""
+        return (await self.start_and_warn(acting, campaign_id, NO_FACTS))[0]
+
+    async def start_and_warn(
+        self, acting: Acting, campaign_id: str, facts: Facts
+    ) -> tuple[Campaign, tuple[Finding, ...]]:
+        """The same, with what readers would mind all the same."""
         read = await self.find(campaign_id, tenant_id=acting.tenant_id)
         _check(read, Action.START)
         now = self._clock.now()
@@ -132,6 +139,7 @@ class Campaigns:
             tenant_id=read.tenant_id,
             campaign_id=campaign_id,
             now=now,
+            facts=facts,
         )
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, Action.START)
@@ -145,7 +153,7 @@ class Campaigns:
                 await defer.hold(tx, lane, SCHEDULED, begins_at)
             await self._change(tx, campaign, status=CampaignStatus.READY, started_at=now)
             await self._note(tx, acting, Action.START, campaign, planned=frozen.planned)
-            return await _find(tx, campaign_id, acting.tenant_id)
+            return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
 
     async def pause(self, acting: Acting, campaign_id: str) -> Campaign:
         """Nothing more is claimed; what a worker has already taken up may still leave. It keeps its place."""

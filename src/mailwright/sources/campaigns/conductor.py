@@ -13,7 +13,7 @@ from mailwright.domain.campaign import WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event
-from mailwright.domain.states import EventType
+from mailwright.domain.states import CLAIMABLE, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.progress import LANE_COUNTS
 from mailwright.sources.campaigns.walk import walk_on
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, holds, queue_entries
+from mailwright.storage.tables import campaigns, deliveries, holds, queue_entries
 
 CANCEL_LANE = statement(__package__, "cancel_lane")
 LANE_IS_MOVING = statement(__package__, "lane_is_moving")
@@ -67,10 +67,10 @@ class Conductor:
         return has_done
 
     async def _step(self, each: InLine) -> bool:
-        if each.completed_at is not None:
-            return await self._look_again(each)
         if each.status == CampaignStatus.CANCELLED:
             return await self._empty(each)
+        if each.completed_at is not None:
+            return await self._look_again(each)
         if each.walk_ended_at is None:
             return await walk_on(self._database, self._clock, each.campaign_key) is not None
         return await self._complete(each)
@@ -91,7 +91,14 @@ class Conductor:
             return []
         self._looked_back_at = now
         is_sending = campaigns.c.status == CampaignStatus.SENDING
-        return await self._those(queue_entries.c.completed_at.is_not(None) & is_sending)
+        # A doubt that was decided to be sent again after the campaign was cancelled: it is not sent any more.
+        waits = select(deliveries.c.message_key).where(
+            deliveries.c.locked_by.is_(None),
+            deliveries.c.status.in_(CLAIMABLE),
+            deliveries.c.lane == queue_entries.c.lane,
+        )
+        is_refilled = (campaigns.c.status == CampaignStatus.CANCELLED) & waits.exists()
+        return await self._those(queue_entries.c.completed_at.is_not(None) & (is_sending | is_refilled))
 
     async def _those(self, condition: ColumnElement[bool]) -> list[InLine]:
         columns = (

@@ -66,6 +66,7 @@ class Content(Part):
     body: Annotated[str, Field(max_length=512 * 1024)] | None = None
     text: Annotated[str, Field(max_length=512 * 1024)] | None = None
     template_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    preheader: Line | None = None  # what inboxes show beside the subject, and the mail itself does not
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Content":
@@ -86,6 +87,8 @@ class CampaignLimits(Part):
     timezone: Zone | None = None
     warmup: bool = False
     in_readers_time_zone: bool = False  # the hours are those of each reader's own clock
+    interval_ms: Positive | None = None  # at least so long between the beginnings of two sends
+    one_at_a_time: bool = False  # the next begins when the one before has ended
 
 
 class Variant(Part):

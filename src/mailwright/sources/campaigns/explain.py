@@ -13,12 +13,13 @@ from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, Camp
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason, Held, Level
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held, Level, reason_told
 from mailwright.outbox.explain import OPTIONS, RULES, at_moment, moment
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, rules_in_force
 from mailwright.outbox.workers import Presence, present
-from mailwright.policies.hours import outside_hours
+from mailwright.policies.hours import ALWAYS, outside_hours
+from mailwright.policies.pacing import ONE_AT_A_TIME, paces
 from mailwright.policies.rates import windows
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.simulation import Course
@@ -39,6 +40,7 @@ class CampaignExplanation:
     until: Instant | None = None
     what_would_change: str | None = None
     then: str | None = None  # what it does once it may
+    detail: str | None = None  # which of a reason's kinds it is, where it has several
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -46,6 +48,7 @@ class CampaignExplanation:
             "sentence": self.sentence,
             "state": self.state,
             "reason": self.reason,
+            "detail": self.detail,
             "until": isoformat(self.until),
             "whatWouldChange": self.what_would_change,
             "then": self.then,
@@ -105,8 +108,7 @@ def explanation(facts: Facts) -> CampaignExplanation:
             when = f" It ended {at_moment(campaign.finished_at, facts.now)}." if campaign.finished_at else ""
             return _answer(facts, "sent", f"It is not waiting: it was sent.{when}")
         case CampaignStatus.CANCELLED:
-            sentence = "It is not waiting: it was cancelled, and what had not been sent is not sent any more."
-            return _answer(facts, "cancelled", sentence)
+            return _cancelled(facts)
         case CampaignStatus.READY | CampaignStatus.SENDING | CampaignStatus.PAUSED:
             return _unfinished(facts)
 
@@ -160,9 +162,24 @@ def _through(facts: Facts) -> CampaignExplanation:
     )
 
 
+def _cancelled(facts: Facts) -> CampaignExplanation:
+    sentence = "It is not waiting: it was cancelled, and what had not been sent is not sent any more."
+    if facts.counts is None or not facts.counts.in_doubt:
+        return _answer(facts, "cancelled", sentence)
+    return _answer(
+        facts,
+        "cancelled",
+        f"{sentence} Of {_mails(facts.counts.in_doubt)} nobody knows yet whether the provider has them.",
+        reason="in_doubt",
+        change="The provider's reports, or your own word: `mailwright message resolve ID --as sent|close`.",
+    )
+
+
 def _held(facts: Facts) -> CampaignExplanation:
     campaign, reason = facts.campaign, facts.campaign.defer_reason
-    is_own = facts.holder is not None and facts.holder.owner.startswith("campaign-")
+    if facts.holder is None:
+        return _held_by_the_past(facts)
+    is_own = facts.holder.owner.startswith("campaign-")
     whose = "its own" if is_own else f"the tenant {campaign.tenant}'s"
     rule = RULES.get(reason, reason).removeprefix("the ")
     option = OPTIONS.get(reason, "…")
@@ -177,6 +194,19 @@ def _held(facts: Facts) -> CampaignExplanation:
     )
 
 
+def _held_by_the_past(facts: Facts) -> CampaignExplanation:
+    campaign, reason = facts.campaign, facts.campaign.defer_reason
+    return _answer(
+        facts,
+        "held",
+        f"It was held by {RULES.get(reason, reason)}, which is in force no more; it waits until "
+        f"{moment(campaign.deferred_until, facts.now)} all the same.",
+        reason=reason,
+        until=campaign.deferred_until,
+        change=f"That moment; `mailwright campaign pause {campaign.campaign_id}` and then `resume` ends the wait.",
+    )
+
+
 def _quota_used_up(facts: Facts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     return _answer(
@@ -186,6 +216,19 @@ def _quota_used_up(facts: Facts) -> CampaignExplanation:
         reason=QUOTA_EXHAUSTED,
         until=until,
         change="More quota with the provider; `mailwright quota --sync` asks at once.",
+    )
+
+
+def _provider_rate(facts: Facts) -> CampaignExplanation:
+    until = facts.campaign.deferred_until
+    return _answer(
+        facts,
+        "held",
+        f"The providers take only so many mails in a second: {_mails(facts.left)} left, the next are looked at "
+        f"{at_moment(until, facts.now)}.",
+        reason=PROVIDER_RATE,
+        until=until,
+        change="A higher rate with the provider; `mailwright quota` tells what it says.",
     )
 
 
@@ -216,6 +259,7 @@ _HELD: Mapping[str, Callable[[Facts], CampaignExplanation]] = {
     SCHEDULED: _scheduled,
     WAITS_FOR_WINNER: _waits_for_winner,
     QUOTA_EXHAUSTED: _quota_used_up,
+    PROVIDER_RATE: _provider_rate,
 }
 
 
@@ -245,6 +289,7 @@ _MAILS_WAIT: Mapping[str, tuple[str, str]] = {
         "Its tenant has as many mails under way as it may have at once",
         "That moment, or another limit of the tenant.",
     ),
+    DeferReason.ONE_AT_A_TIME: ("Its mails go one at a time, and one of them is under way", "The end of that one."),
     DeferReason.RESEND_TURN: ("Its mails were in doubt and go once more, one at a time", "That moment."),
     DeferReason.READERS_HOURS: (
         "It is outside working hours by the clocks of all readers who are left",
@@ -306,9 +351,13 @@ async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[
 
 
 async def _holder(tx: Transaction, levels: tuple[Level, ...], reason: str, now: Instant) -> Level | None:
-    """Whose rule of this name is used up or closed; the campaign's own where it is both's."""
+    """Whose rule of this name is used up or closed; the campaign's own where it is both's. None: the rule is gone."""
     for level in reversed(levels):
         if reason == "outside_hours" and outside_hours(level.limits, is_bulk=True, now=now) is not None:
+            return level
+        if any(pace.reason == reason for pace in paces(level.limits, level.owner)):
+            return level
+        if reason == ONE_AT_A_TIME and level.limits.one_at_a_time:
             return level
         for window in windows(level.limits, level.owner, now):
             if window.reason == reason:
@@ -316,7 +365,13 @@ async def _holder(tx: Transaction, levels: tuple[Level, ...], reason: str, now: 
                 used = sum(int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names))
                 if used >= window.limit:
                     return level
-    return levels[0]
+    return next((level for level in levels if _has_rule(level, reason, now)), None)
+
+
+def _has_rule(level: Level, reason: str, now: Instant) -> bool:
+    if reason == "outside_hours":
+        return level.limits.working_hours != ALWAYS
+    return any(window.reason == reason for window in windows(level.limits, level.owner, now))
 
 
 # Words.
@@ -331,7 +386,8 @@ def _answer(
     until: Instant | None = None,
     change: str | None = None,
 ) -> CampaignExplanation:
-    return CampaignExplanation(facts.campaign.campaign_id, sentence, state, reason, until, change, _then(facts))
+    name, detail = reason_told(reason)
+    return CampaignExplanation(facts.campaign.campaign_id, sentence, state, name, until, change, _then(facts), detail)
 
 
 def _then(facts: Facts) -> str | None:
@@ -339,7 +395,8 @@ def _then(facts: Facts) -> str | None:
     course = facts.course
     if course is None or course.starts_at is None:
         return None
-    begins = "It goes on" if course.starts_at <= facts.now else f"It goes on {at_moment(course.starts_at, facts.now)}"
+    later = f"It continues {at_moment(course.starts_at, facts.now)}"
+    begins = "It goes on" if course.starts_at <= facts.now else later
     if course.finishes_at is None:
         return f"{begins} and does not end within a year."
     return f"{begins} and ends {at_moment(course.finishes_at, facts.now)}, with {_mails(course.remaining)} to send."

@@ -1,12 +1,14 @@
 """Failed recipients: whose mail of a campaign did not leave, and why, page by page."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mailwright.domain.clock import Instant
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 
 FAILED_OF_LANE = statement(__package__, "failed_of_lane")
+DOUBTFUL_OF_LANE = statement(__package__, "doubtful_of_lane")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +24,15 @@ class FailedRecipient:
 
 async def failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
     """In the order in which the audience was met; `after` is the last `message_key` of the page before."""
-    rows = await tx.run(FAILED_OF_LANE, lane=lane, after=after, limit=limit)
-    return [
-        FailedRecipient(
-            row.message_key,
-            row.to_email,
-            row.outbox_id,
-            row.error_code,
-            row.error_reason,
-            row.attempts,
-            row.failed_at,
-        )
-        for row in rows
-    ]
+    return [_recipient(row) for row in await tx.run(FAILED_OF_LANE, lane=lane, after=after, limit=limit)]
+
+
+async def in_doubt(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
+    """Those of whom nobody knows whether they have it, in the same order."""
+    return [_recipient(row) for row in await tx.run(DOUBTFUL_OF_LANE, lane=lane, after=after, limit=limit)]
+
+
+def _recipient(row: Any) -> FailedRecipient:
+    return FailedRecipient(
+        row.message_key, row.to_email, row.outbox_id, row.error_code, row.error_reason, row.attempts, row.failed_at
+    )

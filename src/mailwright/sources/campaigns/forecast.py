@@ -6,25 +6,29 @@ What waits, the counters, the limits and the quota are read as they are now; the
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
-from mailwright.domain.permits import Held, Level
+from mailwright.domain.permits import Held, Level, reason_told
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import sending_rate
+from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.simulation import (
     YEAR,
     Conditions,
     Course,
     Queued,
     Span,
+    Trial,
     in_short,
     needed_counters,
     simulate,
 )
 from mailwright.sources.campaigns.waits import waits
+from mailwright.sources.campaigns.walk import tried
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
@@ -73,6 +77,8 @@ async def forecast(
         names = [{"name": name} for name in sorted(needed_counters(line, rules.quota, now))]
         used = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
     rate = measured if measured > 0 else ASSUMED_RATE
+    if rules.told_rate is not None:
+        rate = min(rate, rules.told_rate)
     outlook = simulate(line, Conditions(now, rate, used, rules.quota, horizon))
     return Forecast(
         computed_at=now,
@@ -110,8 +116,7 @@ async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[Queued]:
 
 
 def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> Queued:
-    # Whoever the walk has not met yet is still to come.
-    coming = max(0, row.planned - row.walked) if row.walk_ended_at is None else 0
+    coming, trial = _to_come(row, left)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     return Queued(
         campaign_id=row.campaign_id,
@@ -121,8 +126,29 @@ def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> Queued:
         tenant=tenant,
         own=_by_the_senders_clock(own[0]) if own else None,
         weight=row.weight,
-        held=wait if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
+        held=_held(wait) if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
+        trial=trial,
     )
+
+
+def _held(wait: Held | None) -> Held | None:
+    return None if wait is None else Held(wait.until, reason_told(wait.reason)[0] or wait.reason)
+
+
+def _to_come(row: Any, left: int) -> tuple[int, Trial | None]:
+    """How many have no message yet, and who of all that are left tries the versions before the others go on."""
+    coming = max(0, row.planned - row.recipients)
+    # Most campaigns try nothing: only those that do are read as a whole.
+    if not orjson.loads(row.content).get("contest"):
+        return (coming if row.walk_ended_at is None else 0), None
+    content = Frozen.read(row.content)
+    contest = content.contest
+    assert contest is not None
+    if contest.decides_at is not None:
+        return coming, None
+    share = sum(version.share for version in content.versions)
+    untried = max(0, tried(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
+    return coming, Trial(left + untried, contest.wait)
 
 
 def _by_the_senders_clock(level: Level) -> Level:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 
 from mailwright.audience.segments import audience, lacks
 from mailwright.content.preflight import Facts, Finding, Level, preflight
+from mailwright.content.preheader import with_preheader
 from mailwright.content.store import TemplateStore, latest_by_locale
 from mailwright.content.template import Template, TemplateFailed
 from mailwright.content.variables import STANDARD
@@ -128,19 +129,36 @@ async def examine(
             found = preflight(subject=text.subject, html=text.html, text=text.text, facts=facts)
             problems += [_problem(each) for each in found if each.level is Level.BLOCKS]
             warnings.update(dict.fromkeys(each for each in found if each.level is Level.WARNS))
-            readers = people & _reads(locale) if locale else people
+            # Where nobody is in the audience, what none of the tenant's people has is missing all the same.
+            asked = people if planned else audience(tenant_id, (), None, now)
+            readers = asked & _reads(locale) if locale else asked
             problems += await _missing_variables(tx, text, definition.variables, people=readers, planned=planned)
     return Examined(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
 
 
-async def with_segment(
-    tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str
-) -> dict[str, Any] | None:
-    """A campaign's own filter, widened by a segment. Where it has none, everyone is in its audience already."""
+async def drafts_of(
+    database: Database, store: TemplateStore, definition: Definition, *, tenant_id: int
+) -> tuple[list[Draft], list[Problem]]:
+    """What it says, whoever gets it, and what keeps it from being said. Nobody is counted for that."""
+    problems: list[Problem] = []
+    bodies = await _bodies(store, tenant_id, definition, problems)
+    async with database.read() as tx:
+        drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
+    return drafts, problems
+
+
+async def with_segment(tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str) -> dict[str, Any]:
+    """A campaign's own filter, widened by a segment. Where it has none, there is nothing that could be widened."""
     saved = await _saved(tx, tenant_id, segment)
     if saved is None:
         raise InvalidInput(f"there is no segment {segment}", field="segment")
-    return None if filter_ is None else {"any": [filter_, saved]}
+    if filter_ is None:
+        raise InvalidInput(
+            "the campaign has no filter: everyone on its lists is in its audience already, in the segment or not; "
+            "extend it without one, or start another campaign for the segment",
+            field="segment",
+        )
+    return {"any": [filter_, saved]}
 
 
 def _payload(campaign_id: str, definition: Definition) -> dict[str, Any]:
@@ -245,6 +263,9 @@ async def _drafts(
     base = await _base(tx, tenant_id, definition, bodies, problems)
     if not base:
         return []
+    preheader = definition.content.preheader
+    if preheader is not None:
+        base = _with_preheader(base, preheader)
     experiment = definition.experiment
     if experiment is None:
         return [Draft("", base, 100)]
@@ -253,8 +274,8 @@ async def _drafts(
     for number, variant in enumerate(experiment.variants):
         texts = base if variant.subject is None else _with_subject(base, variant.subject)
         if html := bodies.get(_variant_body(number)):
-            everyone = texts[EVERYONE]
-            texts = {EVERYONE: Text(everyone.subject, html, everyone.text)}
+            everyone = Text(texts[EVERYONE].subject, html, texts[EVERYONE].text)
+            texts = {EVERYONE: everyone} if preheader is None else _with_preheader({EVERYONE: everyone}, preheader)
         drafts.append(Draft(variant.name, texts, share + (number < rest)))
     return drafts
 
@@ -284,6 +305,12 @@ def _with_subject(texts: Mapping[str, Text], subject: str) -> dict[str, Text]:
     return {locale: replace(text, subject=subject, key=None) for locale, text in texts.items()}
 
 
+def _with_preheader(texts: Mapping[str, Text], preheader: str) -> dict[str, Text]:
+    return {
+        locale: replace(text, html=with_preheader(text.html, preheader), key=None) for locale, text in texts.items()
+    }
+
+
 def _variant_body(number: int) -> str:
     return f"experiment.variants[{number}].body"
 
@@ -311,6 +338,12 @@ async def _missing_variables(
         return []  # told already
     problems = []
     for variable in sorted(template.required_variables - STANDARD.keys() - given.keys()):
+        if not planned:
+            has_it = select(contacts.c.id).where(people, ~lacks(variable)).limit(1)
+            if not await tx.execute(has_it):
+                message = f"{{{{ {variable} }}}} is used, and nobody has such an attribute"
+                problems.append(Problem("variables", "MISSING_VARIABLE", message))
+            continue
         rows = await tx.execute(select(func.count()).select_from(contacts).where(people, lacks(variable)))
         if missing := int(rows[0][0]):
             message = f"{{{{ {variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"

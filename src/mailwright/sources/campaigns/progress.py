@@ -1,20 +1,25 @@
 """Progress: how far a campaign is, straight from the queue. Nobody computes a reason of their own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, select
 
 from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.permits import Held
-from mailwright.outbox.workers import sending_rate
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.permits import Held, reason_told
 from mailwright.sources.campaigns.waits import waits
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries
 
 LANE_COUNTS = statement(__package__, "lane_counts")
+SENT_LATELY = statement(__package__, "sent_lately")
+
+# How far back a campaign's own rate looks, and how many of its mails at the most.
+LATELY: Instant = 10 * SECOND
+MOST_LOOKED_AT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Poll:
 
     active: Place | None
     counts: Counts | None
-    rate: float
+    rate: float  # of the active campaign, in mails per second
     eta: Instant | None
     queued: int
     next_campaign_at: Instant | None
@@ -86,6 +91,13 @@ async def place_of_campaign(tx: Transaction, campaign_key: int, now: Instant) ->
     return _place(rows[0], (await waits(tx, now)).get(rows[0].lane)) if rows else None
 
 
+async def places_of(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[Place]:
+    """Of these campaigns, also of those that have ended."""
+    waiting = await waits(tx, now)
+    rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
+    return [_place(row, waiting.get(row.lane)) for row in rows]
+
+
 async def counts(tx: Transaction, place: Place) -> Counts:
     [row] = await tx.run(LANE_COUNTS, lane=place.lane)
     elsewhere = sum(row)
@@ -98,7 +110,7 @@ async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Po
         line = await places(tx, now, tenant_id=tenant_id)
         active = _active(line)
         found = await counts(tx, active) if active is not None else None
-    rate = await sending_rate(database, now)
+        rate = await own_rate(tx, active, now) if active is not None else 0.0
     waiting = [each for each in line if each is not active]
     upcoming = [until for each in waiting if (until := _known_end(each)) is not None]
     left = found.waiting + found.sending if found is not None else 0
@@ -113,6 +125,12 @@ async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Po
         reason=active.defer_reason if active else None,
         next_run_at=_known_end(active) if active else None,
     )
+
+
+async def own_rate(tx: Transaction, place: Place, now: Instant) -> float:
+    """Mails per second that the campaign itself has sent of late, whatever else the workers send."""
+    [row] = await tx.run(SENT_LATELY, lane=place.lane, since=now - LATELY, now=now, most=MOST_LOOKED_AT)
+    return float(row.mails) * SECOND / LATELY
 
 
 def _known_end(place: Place) -> Instant | None:
@@ -154,7 +172,7 @@ def _place(row: Any, wait: Held | None = None) -> Place:
         lane=row.lane,
         campaign_status=CampaignStatus(row.campaign_status),
         status=_status(row.completed_at, until),
-        defer_reason=reason,
+        defer_reason=reason_told(reason)[0],
         deferred_until=until,
         is_walked=row.walk_ended_at is not None,
         planned=row.planned,

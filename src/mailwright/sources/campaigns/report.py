@@ -37,6 +37,15 @@ async def rows(database: Database, campaign_key: int, *, status: str | None = No
         last = (found[-1].to_email, found[-1].id)
 
 
+async def some(database: Database, campaign_key: int, *, limit: int, after: str = "") -> list[Row]:
+    """A page of it; `after` is the last address of the page before."""
+    # A campaign writes to an address once, so that an address is a place.
+    query = _page(campaign_key, (after, 2**63 - 1), None).limit(limit)
+    async with database.read() as tx:
+        found = await tx.execute(query)
+    return [Row(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at) for row in found]
+
+
 def _page(campaign_key: int, last: tuple[str, int], status: str | None) -> Select[Any]:
     m, d = messages.c, deliveries.c
     after = tuple_(m.to_email, m.id) > last

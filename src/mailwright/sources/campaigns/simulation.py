@@ -12,11 +12,13 @@ from itertools import count
 from math import ceil
 from zoneinfo import ZoneInfo
 
+from mailwright.domain.campaign import WAITS_FOR_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, instant_of
 from mailwright.domain.permits import Allowance, Beside, Held, Level, Window
 from mailwright.outbox.ledger import state_of
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import ALWAYS, closes_at, outside_hours
+from mailwright.policies.pacing import INTERVAL, PER_SECOND, slowest_pace
 from mailwright.policies.rates import windows
 
 IN_LINE = "in_line"  # another campaign of the tenant goes first
@@ -44,11 +46,20 @@ class Queued:
     own: Level | None = None
     weight: int = 1
     held: Held | None = None
+    trial: "Trial | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """So many get the versions of an experiment, then everyone else waits for the winner."""
+
+    mails: int
+    wait: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Sends without a limit (`reason` is None), waits (nothing is sent), or sends in portions because of the reason."""
+    """Sends without a limit (`reason` is None), waits (nothing is sent), or sends slower because of the reason."""
 
     begins_at: Instant
     ends_at: Instant
@@ -140,6 +151,7 @@ class _Run:
         self.number = number
         self.queued = queued
         self.remaining = float(queued.remaining)
+        self.after_trial = None if queued.trial is None else float(queued.remaining - queued.trial.mails)
         self.held_until: Instant = 0
         self.sent = 0.0
         self.starts_at: Instant | None = None
@@ -153,6 +165,11 @@ class _Run:
     def levels(self) -> tuple[Level, ...]:
         queued = self.queued
         return (queued.tenant,) if queued.own is None else (queued.tenant, queued.own)
+
+    @property
+    def until_pause(self) -> float:
+        """How many go before it stops by itself: all, or those who try the versions."""
+        return self.remaining if self.after_trial is None else max(0.0, self.remaining - self.after_trial)
 
     def turn_to(self, reason: str | None, now: Instant) -> None:
         if reason == self._reason:
@@ -235,7 +252,6 @@ class _Round:
 @dataclass(slots=True)
 class _Cached:
     windows: tuple[Window, ...] = ()
-    rate: int | None = None
     valid_until: Instant = -1
     closes_at: Instant | None = -1
 
@@ -282,6 +298,7 @@ class _Simulation:
         while self.steps < MOST_STEPS:
             self._let_go()
             self._finish_empty()
+            self._wait_for_winners()
             sending = self._choose()
             if not any(tenant.line for tenant in self._tenants) or self.now >= self._ends:
                 break
@@ -319,7 +336,8 @@ class _Simulation:
             if own is not None and (held := self._objection(own)) is not None:
                 self._hold(run, held)
                 continue
-            run.turn_to(None, self.now)
+            slowest = slowest_pace(run.levels)
+            run.turn_to(slowest.reason if slowest is not None and slowest.per_second < self._rate else None, self.now)
             if run.starts_at is None:
                 run.starts_at = self.now
                 self._begun[run.number] = run
@@ -345,19 +363,18 @@ class _Simulation:
 
     def _sending(self, tenant: _Tenant, run: _Run, quota: tuple[Window, ...]) -> _Sending:
         known = [self._known(level) for level in (tenant.level, run.queued.own) if level is not None]
-        rates = [each.rate for each in known if each.rate is not None]
         closing = [each.closes_at for each in known if each.closes_at is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
-        return _Sending(run, tenant.weight, min(rates, default=None), needed, min(closing, default=None))
+        # Mail by mail, a year would take a year: a pace is a rate here.
+        slowest = slowest_pace(run.levels)
+        cap = None if slowest is None else slowest.per_second
+        return _Sending(run, tenant.weight, cap, needed, min(closing, default=None))
 
     def _known(self, level: Level) -> _Cached:
         """Windows stay the same until one of them ends: making them anew for each step would cost the most."""
         known = self._cached.setdefault(level.owner, _Cached())
         if self.now >= known.valid_until:
-            # A limit per second is a rate here: second by second, a year would take a year.
-            made = windows(level.limits, level.owner, self.now)
-            known.rate = next((window.limit for window in made if window.reason == "rate_per_second"), None)
-            known.windows = tuple(window for window in made if window.reason != "rate_per_second")
+            known.windows = windows(level.limits, level.owner, self.now)
             known.valid_until = min([self._ends, *(window.ends_at for window in known.windows)])
         if known.closes_at is not None and self.now >= known.closes_at:
             known.closes_at = closes_at(level.limits, self.now)
@@ -370,7 +387,7 @@ class _Simulation:
         until = self._next_event(sending, rates)
         for each, rate in zip(sending, rates, strict=True):
             room = [self._counters.free(window) for window in each.windows]
-            number = max(0.0, min([each.run.remaining, rate * (until - self.now) / SECOND, *room]))
+            number = max(0.0, min([each.run.until_pause, rate * (until - self.now) / SECOND, *room]))
             each.run.sent += number
             each.run.remaining -= number
             self._counters.add(each.windows, number)
@@ -383,7 +400,7 @@ class _Simulation:
             moments.append(self._holds[0][0])
         together: dict[str, float] = {}
         for each, rate in zip(sending, rates, strict=True):
-            moments.append(self.now + ceil(each.run.remaining / rate * SECOND))
+            moments.append(self.now + ceil(each.run.until_pause / rate * SECOND))
             if each.closes_at is not None:
                 moments.append(each.closes_at)
             for window in each.windows:
@@ -403,6 +420,16 @@ class _Simulation:
                 tenant.line.remove(run)
                 tenant.current = None
                 self._begin_anew()
+
+    def _wait_for_winners(self) -> None:
+        for tenant in self._tenants:
+            for run in tenant.line:
+                trial = run.queued.trial
+                if trial is not None and run.after_trial is not None and run.until_pause < _NOTHING:
+                    run.after_trial = None
+                    tenant.current = None if tenant.current is run else tenant.current
+                    self._hold(run, Held(self.now + trial.wait, WAITS_FOR_WINNER))
+                    self._begin_anew()
 
     def _hold(self, run: _Run, held: Held) -> None:
         run.held_until = held.until
@@ -457,7 +484,7 @@ class _Simulation:
             return 0  # the two that were compared did not both come after it
         most = (self._ends - self.now) // period
         for number, amount in this.sent.items():
-            most = min(most, int(self.runs[number].remaining / amount) - 1)
+            most = min(most, int(self.runs[number].until_pause / amount) - 1)
         later = [until for until, _, _ in self._holds]
         later += [tenant.blocked_until for tenant in self._tenants]
         later = [moment for moment in later if moment > self.now + period]
@@ -593,6 +620,8 @@ def _changes(line: Iterable[Queued], now: Instant, ends: Instant) -> list[Instan
 
 
 _MOST_IN_DETAIL = 6
+# The reasons of a span in which mail goes.
+_GOES = (None, INTERVAL, PER_SECOND)
 
 
 def in_short(spans: Sequence[Span]) -> list[Span]:
@@ -602,7 +631,7 @@ def in_short(spans: Sequence[Span]) -> list[Span]:
     while index < len(spans):
         end = _end_of_pairs(spans, index)
         if end - index > _MOST_IN_DETAIL:
-            reason = next(span.reason for span in spans[index:end] if span.reason not in (None, IN_LINE))
+            reason = next(span.reason for span in spans[index:end] if span.reason not in (*_GOES, IN_LINE))
             sent = sum(span.sent for span in spans[index:end])
             found.append(Span(spans[index].begins_at, spans[end - 1].ends_at, sent, reason))
             index = end
@@ -619,7 +648,7 @@ def _end_of_pairs(spans: Sequence[Span], start: int) -> int:
         its, length = spans[index].reason, spans[index].ends_at - spans[index].begins_at
         if its == IN_LINE and index > start and length < _FLICKER:
             continue
-        if its == IN_LINE or (its is not None and reason is not None and its != reason):
+        if its == IN_LINE or (its not in _GOES and reason is not None and its != reason):
             return index
-        reason = its if its is not None else reason
+        reason = its if its not in _GOES else reason
     return len(spans) if reason is not None else start

@@ -10,13 +10,14 @@ from sqlalchemy import select
 from mailwright.content.store import TemplateStore
 from mailwright.content.template import Rendered, Template
 from mailwright.content.variables import STANDARD
+from mailwright.content.way_out import has_way_out, with_way_out
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
 from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.freeze import Draft, Refused, examine
+from mailwright.sources.campaigns.freeze import Draft, Refused, drafts_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 
@@ -42,12 +43,17 @@ class Reader:
 async def trial_mails(database: Database, store: TemplateStore, trial: Trial, now: Instant) -> list[NewMessage]:
     """One for each version and address. An audience that is not yet right keeps nobody from looking at the mail."""
     addresses = _addresses(trial.addresses)
-    examined = await examine(database, store, trial.definition, tenant_id=trial.tenant_id, now=now)
-    if not examined.drafts:
-        raise Refused(list(examined.problems))
+    shown = await looked_at(database, store, trial)
+    return [_mail(trial, each, to, now) for each in shown.values() for to in addresses]
+
+
+async def looked_at(database: Database, store: TemplateStore, trial: Trial) -> dict[str, Rendered]:
+    """Each version by its name, `""` where there is but one, as the reader would see it. Nothing is sent."""
+    drafts, problems = await drafts_of(database, store, trial.definition, tenant_id=trial.tenant_id)
+    if not drafts:
+        raise Refused(problems)
     reader = await _reader(database, trial)
-    rendered = [_rendered(draft, trial.definition, reader) for draft in examined.drafts]
-    return [_mail(trial, each, to, now) for each in rendered for to in addresses]
+    return {draft.name: _rendered(draft, trial.definition, reader) for draft in drafts}
 
 
 def _addresses(given: Sequence[str]) -> list[str]:
@@ -75,7 +81,8 @@ async def _reader(database: Database, trial: Trial) -> Reader:
 
 def _rendered(draft: Draft, definition: Definition, reader: Reader) -> Rendered:
     text = locales.best(draft.texts, reader.locale)
-    template = Template(subject=text.subject, html=text.html, text=text.text)
+    html = text.html if has_way_out(text.html) else with_way_out(text.html, reader.locale or "")
+    template = Template(subject=text.subject, html=html, text=text.text)
     given = {**STANDARD, **definition.variables, **reader.values}
     samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
     return template.render({**samples, **given})

@@ -1,24 +1,19 @@
 """The preference centre: which lists a reader gets and in which language, on one plain form."""
 
-from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qs
+from collections.abc import Sequence
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
+from mailwright.audience.choices import Choice, Outcome, choose, has_left_everything, is_blocked, lists_on
 from mailwright.audience.standing import Preferences, Standing
 from mailwright.web.parts import ApiParts, Parts
-from mailwright.web.problems import BodyTooLarge
-from mailwright.web.public.choices import Choice, Outcome, choose, has_left_everything, is_blocked, lists_on
+from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, spoken, usual_language
 from mailwright.web.public.pages import filled
-from mailwright.web.public.readers import Reader, ReaderRoute, reader_of, reader_page
+from mailwright.web.public.readers import SOURCE, Reader, ReaderRoute, reader_of, reader_page
 from mailwright.web.public.texts import LANGUAGES
-
-# A form of a thousand lists is far smaller.
-LARGEST_FORM = 256 * 1024
-MOST_FIELDS = 4_000
 
 router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
 
@@ -34,7 +29,7 @@ async def show(request: Request, parts: Parts) -> Response:
 async def save(request: Request, parts: Parts) -> Response:
     """The answer says what changed, and shows the form again as things are now."""
     reader = await reader_of(request, parts)
-    form = await _form(request)
+    form = await read_form(request)
     about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
     language = spoken(form.get("language", [""])[0])
     choice = Choice(
@@ -44,7 +39,7 @@ async def save(request: Request, parts: Parts) -> Response:
         locale=language if language != usual_language(request, about.locale) else None,
         leaves_everything="everything" in form,
     )
-    outcome = await choose(parts.database, parts.clock, reader, choice)
+    outcome = await choose(parts.database, parts.clock, reader.tenant_id, reader.email, choice, source=SOURCE)
     language = language or language_of(request, about.locale)
     changes = _told(outcome, language)
     return preferences_page(request, parts, reader, outcome.after, language=language, changes=changes)
@@ -84,16 +79,3 @@ def _told(outcome: Outcome, language: str) -> list[Markup]:
     if outcome.after.locale != outcome.before.locale:
         changes.append(filled(texts.language_changed, language=texts.name))
     return changes
-
-
-async def _form(request: Request) -> Mapping[str, list[str]]:
-    """As a browser sends it. Any other body names no list, and so changes nothing."""
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > LARGEST_FORM:
-            raise BodyTooLarge("The form is larger than any of ours.")
-    try:
-        return parse_qs(content.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
-    except ValueError as error:
-        raise BodyTooLarge("The form has more fields than any of ours.") from error

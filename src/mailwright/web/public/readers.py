@@ -58,8 +58,8 @@ class Reader:
 async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False) -> Reader:
     """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
-    tenant_id = await _tenant_id(parts, name)
-    tokens = (await _tokens(parts)).of_tenant(tenant_id)
+    tenant_id = await tenant_named(parts, name)
+    tokens = UnsubscribeTokens(*await link_secrets(parts)).of_tenant(tenant_id)
     leaving = (tokens.to_return() if returns else tokens.to_confirm() if confirms else tokens).parse(token)
     try:
         email = address.normal(leaving.email)
@@ -98,7 +98,7 @@ def reader_page(
     )
 
 
-async def _tenant_id(parts: ApiParts, name: str) -> int:
+async def tenant_named(parts: ApiParts, name: str) -> int:
     if not name.isascii() or not name.isprintable():
         raise InvalidToken  # no name of a tenant; some databases stumble over such text
     try:
@@ -107,13 +107,16 @@ async def _tenant_id(parts: ApiParts, name: str) -> int:
         raise InvalidToken from error
 
 
-async def _tokens(parts: ApiParts) -> UnsubscribeTokens:
-    """Links in old mails keep working: also those from before a secret was set, which our own one signed."""
+async def link_secrets(parts: ApiParts) -> list[str]:
+    """What signs links now, and what signed them before.
+
+    Links in old mails keep working: also those from before a secret was set, which our own one signed.
+    """
     pages = parts.public_pages
     if pages.secret is None:
-        return UnsubscribeTokens(await kept_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired)
+        return [await kept_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired]
     ours = await found_secret(parts.database, UNSUBSCRIBE_SECRET)
-    return UnsubscribeTokens(pages.secret, *pages.retired, *([ours] if ours else []))
+    return [pages.secret, *pages.retired, *([ours] if ours else [])]
 
 
 def wants_json(request: Request) -> bool:
@@ -133,6 +136,8 @@ class ReaderRoute(APIRoute):
                 return await handle(request)
             except InvalidToken as error:
                 return _told(request, "invalid", HTTPStatus.BAD_REQUEST, error.code, str(error))
+            except NotFound as error:
+                return _told(request, "absent", HTTPStatus.NOT_FOUND, error.code, str(error))
             except NotDurable as error:
                 # The database's own words are for the log only, as everywhere.
                 log.warning("not_durable", path=request.url.path, reason=str(error))
@@ -145,5 +150,5 @@ def _told(request: Request, template: str, status: HTTPStatus, code: str, detail
     if wants_json(request):
         return problem(status, code, detail)
     # A page about a bad link can be read in any language; a page about a choice that was not stored is left alone.
-    here = "?token=" if status is HTTPStatus.BAD_REQUEST else None
+    here = "?token=" if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) else None
     return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)

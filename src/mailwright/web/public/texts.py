@@ -69,6 +69,29 @@ class Texts:
     unavailable_title: str
     unavailable: str
 
+    sign_up_title: str
+    sign_up_list: str
+    sign_up_email: str
+    sign_up_asks: str
+    sign_up_button: str
+    sign_up_trap: str
+    sign_up_no_address: str
+    asked_title: str
+    asked: str
+    signed_up_title: str
+    signed_up: str
+    too_many_title: str
+    too_many: str
+
+    archive_title: str
+    archive_empty: str
+    archive_older: str
+    archive_back: str
+    archive_feed: str
+    archive_join: str
+    absent_title: str
+    absent: str
+
 
 ENGLISH = Texts(
     name="English",
@@ -127,6 +150,30 @@ ENGLISH = Texts(
     invalid_advice="Please open the mail again and follow the link in it, or answer the mail and ask us to stop.",
     unavailable_title="Please try again in a minute",
     unavailable="Your choice could not be stored just now. Nothing was changed.",
+    sign_up_title="Subscribe",
+    sign_up_list="You will get mail from {list}.",
+    sign_up_email="Your email address",
+    sign_up_asks="First we send you a mail with a link. Nothing else comes before you follow it.",
+    sign_up_button="Subscribe",
+    sign_up_trap="Please leave this field empty",
+    sign_up_no_address="This does not look like an email address. Please check it.",
+    asked_title="Please look into your mailbox",
+    asked="We have sent you a mail with a link. Once you follow it, you get mail from {list}.",
+    signed_up_title="Thank you",
+    signed_up=(
+        "You get mail from {list} from now on. If you had unsubscribed before, please follow the link in the mail that "
+        "we have sent you."
+    ),
+    too_many_title="Please try again later",
+    too_many="Too many subscriptions have come from your network within an hour. Nothing was changed.",
+    archive_title="Archive",
+    archive_empty="There is nothing to read here yet.",
+    archive_older="Older mails",
+    archive_back="All mails",
+    archive_feed="Follow with a feed reader",
+    archive_join="Subscribe",
+    absent_title="There is nothing here",
+    absent="This page does not exist, or it is no longer open to everyone.",
 )
 
 RUSSIAN = Texts(
@@ -189,6 +236,30 @@ RUSSIAN = Texts(
     ),
     unavailable_title="Попробуйте ещё раз через минуту",
     unavailable="Сейчас не удалось сохранить ваш выбор. Ничего не изменилось.",
+    sign_up_title="Подписаться",
+    sign_up_list="Вы будете получать письма рассылки {list}.",
+    sign_up_email="Ваш адрес электронной почты",
+    sign_up_asks="Сначала мы пришлём вам письмо со ссылкой. Пока вы не перейдёте по ней, других писем не будет.",
+    sign_up_button="Подписаться",
+    sign_up_trap="Пожалуйста, оставьте это поле пустым",
+    sign_up_no_address="Это не похоже на адрес электронной почты. Пожалуйста, проверьте его.",
+    asked_title="Пожалуйста, проверьте почту",
+    asked="Мы отправили вам письмо со ссылкой. Перейдите по ней, и вы начнёте получать письма рассылки {list}.",
+    signed_up_title="Спасибо",
+    signed_up=(
+        "Теперь вы получаете письма рассылки {list}. Если раньше вы отписывались, перейдите, пожалуйста, по ссылке из "
+        "письма, которое мы вам отправили."
+    ),
+    too_many_title="Пожалуйста, попробуйте позже",
+    too_many="За час из вашей сети пришло слишком много подписок. Ничего не изменилось.",
+    archive_title="Архив",
+    archive_empty="Здесь пока нечего читать.",
+    archive_older="Более ранние письма",
+    archive_back="Все письма",
+    archive_feed="Читать через ленту новостей",
+    archive_join="Подписаться",
+    absent_title="Здесь ничего нет",
+    absent="Такой страницы не существует, или она больше не открыта для всех.",
 )
 
 PORTUGUESE = Texts(
@@ -248,6 +319,30 @@ PORTUGUESE = Texts(
     invalid_advice="Abra a mensagem de novo e siga o link que está nela, ou responda pedindo que deixemos de escrever.",
     unavailable_title="Tente de novo daqui a um minuto",
     unavailable="Não foi possível guardar a sua escolha agora. Nada foi alterado.",
+    sign_up_title="Inscrever-se",
+    sign_up_list="Você receberá mensagens de {list}.",
+    sign_up_email="O seu endereço de e-mail",
+    sign_up_asks="Primeiro enviamos uma mensagem com um link. Antes de você abri-lo, não enviamos mais nada.",
+    sign_up_button="Inscrever-me",
+    sign_up_trap="Deixe este campo vazio, por favor",
+    sign_up_no_address="Isto não parece um endereço de e-mail. Verifique-o, por favor.",
+    asked_title="Veja a sua caixa de entrada",
+    asked="Enviamos uma mensagem com um link. Depois de abri-lo, você recebe mensagens de {list}.",
+    signed_up_title="Obrigado",
+    signed_up=(
+        "A partir de agora você recebe mensagens de {list}. Se tinha cancelado a inscrição antes, abra o link da "
+        "mensagem que enviamos."
+    ),
+    too_many_title="Tente de novo mais tarde",
+    too_many="Vieram inscrições demais da sua rede em uma hora. Nada foi alterado.",
+    archive_title="Arquivo",
+    archive_empty="Ainda não há nada para ler aqui.",
+    archive_older="Mensagens mais antigas",
+    archive_back="Todas as mensagens",
+    archive_feed="Acompanhar com um leitor de feeds",
+    archive_join="Inscrever-se",
+    absent_title="Não há nada aqui",
+    absent="Esta página não existe ou já não está aberta a todos.",
 )
 
 # The first one is spoken where a reader's own is not among them.

@@ -1,4 +1,4 @@
-"""API keys: each opens one tenant and nothing else. Shown once, stored as a digest, revoked within seconds."""
+"""API keys: each opens one tenant, for what its scopes say. Shown once, stored as a digest, revoked within seconds."""
 
 import hashlib
 import re
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select, update
 
+from mailwright.access.roles import EVERYTHING, Forbidden, Scope
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, Unauthorized
 from mailwright.storage.database import Database
@@ -29,6 +30,12 @@ class Caller:
 
     tenant_id: int
     tenant: str
+    scopes: frozenset[Scope] = EVERYTHING
+    actor: str | None = None  # of a person who is signed in; a key is known by its tenant alone
+
+    def require(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            raise Forbidden(f"This key may {_listed(self.scopes)}, and not {scope}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,7 @@ class Key:
     tenant: str
     name: str
     hint: str
+    scopes: frozenset[Scope]
     created_at: Instant
     revoked_at: Instant | None
 
@@ -49,7 +57,7 @@ class Keys:
         self._clock = clock
         self._remembered: dict[str, tuple[Caller, Instant]] = {}
 
-    async def create(self, tenant_id: int, name: str = "") -> str:
+    async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = EVERYTHING) -> str:
         """The key itself: it is shown now and can never be read again."""
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("a key's name has at most 100 printable characters", field="name")
@@ -59,6 +67,7 @@ class Keys:
             "name": name,
             "hint": key[-4:],
             "digest": _digest(key),
+            "scopes": _stored(scopes),
             "created_at": self._clock.now(),
         }
         async with self._database.write() as tx:
@@ -68,13 +77,14 @@ class Keys:
     async def list_all(self, tenant_id: int) -> list[Key]:
         k = api_keys.c
         query = (
-            select(k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.created_at, k.revoked_at)
+            select(k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.scopes, k.created_at, k.revoked_at)
             .select_from(api_keys.join(tenants, tenants.c.id == k.tenant_id))
             .where(k.tenant_id == tenant_id)
             .order_by(k.id)
         )
         async with self._database.read() as tx:
-            return [Key(**row._mapping) for row in await tx.execute(query)]
+            rows = await tx.execute(query)
+        return [Key(**{**row._mapping, "scopes": _scopes(row.scopes)}) for row in rows]
 
     async def revoke(self, tenant_id: int, key_id: int) -> None:
         """Revoking again is no error and keeps the first moment."""
@@ -100,7 +110,7 @@ class Keys:
 
     async def _look_up(self, digest: str) -> Caller:
         query = (
-            select(tenants.c.id, tenants.c.name)
+            select(tenants.c.id, tenants.c.name, api_keys.c.scopes)
             .select_from(api_keys.join(tenants, tenants.c.id == api_keys.c.tenant_id))
             .where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None))
         )
@@ -109,12 +119,24 @@ class Keys:
         if not rows:
             self._remembered.pop(digest, None)
             raise Unauthorized
-        return Caller(rows[0].id, rows[0].name)
+        return Caller(rows[0].id, rows[0].name, _scopes(rows[0].scopes))
 
     def _remember(self, digest: str, caller: Caller, until: Instant) -> None:
         if len(self._remembered) >= _MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[digest] = (caller, until)
+
+
+def _stored(scopes: frozenset[Scope]) -> str:
+    return " ".join(scope for scope in Scope if scope in scopes)
+
+
+def _scopes(stored: str) -> frozenset[Scope]:
+    return frozenset(Scope(word) for word in stored.split())
+
+
+def _listed(scopes: frozenset[Scope]) -> str:
+    return " and ".join(scope for scope in Scope if scope in scopes) or "do nothing"
 
 
 def _digest(key: str) -> str:

@@ -10,7 +10,6 @@ from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.domain.clock import Clock, Instant
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
-from mailwright.web.public.readers import SOURCE, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +40,20 @@ class Outcome:
         return has_left_everything(self.after) and not has_left_everything(self.before)
 
 
-async def choose(database: Database, clock: Clock, reader: Reader, choice: Choice) -> Outcome:
+async def choose(
+    database: Database, clock: Clock, tenant_id: int, email: str, choice: Choice, *, source: str
+) -> Outcome:
+    """`email` in normal form; `source` says who says so, where a contact's status and lists are shown."""
     async with database.write() as tx:
-        before = await preferences(tx, reader.tenant_id, reader.email)
+        before = await preferences(tx, tenant_id, email)
         if choice.leaves_everything:
-            await leave(tx, reader.tenant_id, reader.email, GENERAL, source=SOURCE, now=clock.now())
+            await leave(tx, tenant_id, email, GENERAL, source=source, now=clock.now())
         else:
-            await _change_lists(tx, reader, choice, before, clock.now())
+            await _change_lists(tx, _Choosing(tenant_id, email, source, clock.now()), choice, before)
         if choice.locale is not None:
-            person = (contacts.c.tenant_id == reader.tenant_id, contacts.c.email == reader.email)
+            person = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
             await tx.execute(update(contacts).where(*person).values(locale=choice.locale))
-        return Outcome(before, await preferences(tx, reader.tenant_id, reader.email))
+        return Outcome(before, await preferences(tx, tenant_id, email))
 
 
 def has_left_everything(about: Preferences) -> bool:
@@ -70,20 +72,28 @@ def lists_on(about: Preferences) -> dict[str, str]:
     return {each.list_key: each.name for each in about.lists if each.is_subscribed}
 
 
-async def _change_lists(tx: Transaction, reader: Reader, choice: Choice, before: Preferences, now: Instant) -> None:
+@dataclass(frozen=True, slots=True)
+class _Choosing:
+    tenant_id: int
+    email: str
+    source: str
+    now: Instant
+
+
+async def _change_lists(tx: Transaction, who: _Choosing, choice: Choice, before: Preferences) -> None:
     """Only lists that this reader may see: what else a form names does not count."""
-    person = (reader.tenant_id, reader.email)
+    person = (who.tenant_id, who.email)
     choosable = {each.list_key: each.is_subscribed for each in before.lists if each.list_key in choice.shown}
     ticked = choosable.keys() & choice.ticked
     if has_left_everything(before):
         if not ticked:
             return
-        await come_back(tx, *person, GENERAL, source=SOURCE, now=now)
+        await come_back(tx, *person, GENERAL, source=who.source, now=who.now)
     for list_key, is_on in choosable.items():
         if list_key in ticked and not is_on:
-            await subscribe(tx, reader.tenant_id, [reader.email], list_key, source=SOURCE, now=now)
+            await subscribe(tx, who.tenant_id, [who.email], list_key, source=who.source, now=who.now)
         elif list_key not in ticked and is_on:
-            await leave(tx, *person, list_key, source=SOURCE, now=now)
+            await leave(tx, *person, list_key, source=who.source, now=who.now)
 
 
 def _more(fewer: Preferences, more: Preferences) -> list[str]:

@@ -1,0 +1,135 @@
+"""Guesses: wrong passwords and codes are counted, by account and by address, and soon cost more than they are worth.
+
+The counts are in the database: another process, or a restart, is no second chance. Within a process the guesses at one
+account, and those from one address, are judged one after the other, so that a thousand at once count as a thousand.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+from sqlalchemy import delete, select, update
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
+from mailwright.domain.errors import MailwrightError
+from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import guesses
+
+COUNT_GUESS = statement(__package__, "count_guess")
+
+T = TypeVar("T")
+
+
+class TooManyGuesses(MailwrightError):
+    """Too many wrong passwords or codes came from here, or were meant for this account. Wait, then try again."""
+
+    code = "TOO_MANY_GUESSES"
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__()
+        self.retry_after_seconds = retry_after_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """So many wrong ones are free. Each further one closes the door, at first briefly, then twice as long each time."""
+
+    free: int
+    first: Instant
+    longest: Instant
+    forgotten_after: Instant
+
+    def block(self, wrong: int) -> Instant:
+        if wrong < self.free:
+            return 0
+        # Any exponent beyond this is longer than the longest; the number stays small.
+        return min(self.longest, self.first << min(wrong - self.free, 20))
+
+
+# An address that guesses is shut out for long: nobody else suffers from that.
+ADDRESS: Final = Patience(free=10, first=30 * SECOND, longest=HOUR, forgotten_after=HOUR)
+# An account that is guessed at is shut for a short while only, or anybody could keep its owner out.
+ACCOUNT: Final = Patience(free=20, first=5 * SECOND, longest=MINUTE, forgotten_after=DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    name: str
+    patience: Patience
+
+
+def account(name: str) -> Whom:
+    return Whom(f"account:{name}", ACCOUNT)
+
+
+def address(host: str | None) -> Whom:
+    """One household has a whole /64 of IPv6: counting each of its addresses alone would count nothing."""
+    try:
+        found = ip_address(host or "")
+    except ValueError:
+        return Whom(f"address:{(host or 'unknown')[:100]}", ADDRESS)
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return Whom(f"address:{found.ipv4_mapped}", ADDRESS)
+        return Whom(f"address:{IPv6Address(int(found) >> 64 << 64)}/64", ADDRESS)
+    return Whom(f"address:{found}", ADDRESS)
+
+
+class Guesses:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def judge(self, whom: Sequence[Whom], verify: Callable[[], Awaitable[T | None]]) -> T | None:
+        """What `verify` finds, or None, which counts as a wrong guess. While the door is closed nothing is verified.
+
+        A right guess opens the account's door at once. What came from the address before stays counted: whoever has an
+        account of their own could begin anew with it after each handful of guesses at another.
+        """
+        async with AsyncExitStack() as turns:
+            for name in sorted(each.name for each in whom):
+                await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
+            has_guessed = await self._require_open(whom)
+            found = await verify()
+            if found is None:
+                await self._count(whom)
+            elif has_guessed:
+                await self._forgive(whom)
+            return found
+
+    async def forget_old(self) -> None:
+        async with self._database.write() as tx:
+            longest = max(ADDRESS.forgotten_after, ACCOUNT.forgotten_after)
+            await tx.execute(delete(guesses).where(guesses.c.last_at < self._clock.now() - longest))
+
+    async def _require_open(self, whom: Sequence[Whom]) -> bool:
+        """Whether anything wrong is counted at all."""
+        names = [each.name for each in whom]
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(guesses.c.blocked_until).where(guesses.c.whom.in_(names)))
+        now = self._clock.now()
+        until = max((row.blocked_until for row in rows), default=0)
+        if until > now:
+            raise TooManyGuesses(-(-(until - now) // SECOND))
+        return bool(rows)
+
+    async def _count(self, whom: Sequence[Whom]) -> None:
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            # In one order everywhere: two processes that count the same names never wait for each other.
+            for each in sorted(whom, key=lambda each: each.name):
+                before = now - each.patience.forgotten_after
+                [row] = await tx.run(COUNT_GUESS, whom=each.name, now=now, forgotten_before=before)
+                until = now + each.patience.block(row.wrong)
+                await tx.execute(update(guesses).where(guesses.c.whom == each.name).values(blocked_until=until))
+
+    async def _forgive(self, whom: Sequence[Whom]) -> None:
+        names = [each.name for each in whom if each.patience is ACCOUNT]
+        async with self._database.write() as tx:
+            await tx.execute(delete(guesses).where(guesses.c.whom.in_(names)))

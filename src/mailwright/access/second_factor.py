@@ -1,0 +1,61 @@
+"""The second factor: a code of six digits that is true for half a minute and taken once, and a few for a rainy day."""
+
+import base64
+import hashlib
+import secrets
+from typing import Final
+
+import pyotp
+import segno
+
+from mailwright.domain.clock import SECOND, Instant
+
+ISSUER: Final = "Mailwright"
+RECOVERY_CODES: Final = 10
+_STEP: Final = 30 * SECOND
+# A clock may be so many steps off, and the person as slow.
+_TOLERANCE: Final = 1
+
+
+def new_secret() -> str:
+    return pyotp.random_base32()
+
+
+def enrolment_address(secret: str, login: str) -> str:
+    return pyotp.TOTP(secret).provisioning_uri(name=login, issuer_name=ISSUER)
+
+
+def enrolment_picture(secret: str, login: str) -> str:
+    """A QR code as SVG that takes the colour of the text around it."""
+    code = segno.make(enrolment_address(secret, login), error="m")
+    picture = code.svg_inline(border=0, dark="#000", light="#fff", svgclass="qr", lineclass=None, omitsize=True)
+    return str(picture)
+
+
+def step_of(secret: str, code: str, now: Instant, last_step: int) -> int | None:
+    """The half minute that this code belongs to; None for a code that is wrong, too old, or was taken before."""
+    digits = code.replace(" ", "")
+    if len(digits) != 6 or not (digits.isascii() and digits.isdecimal()):
+        return None
+    generator = pyotp.TOTP(secret)
+    current = now // _STEP
+    matching = [
+        step
+        for step in range(current - _TOLERANCE, current + _TOLERANCE + 1)
+        if secrets.compare_digest(generator.generate_otp(step), digits)
+    ]
+    return next((step for step in matching if step > last_step), None)
+
+
+def new_recovery_codes() -> list[str]:
+    return [_grouped(base64.b32encode(secrets.token_bytes(10)).decode().lower()) for _ in range(RECOVERY_CODES)]
+
+
+def recovery_digest(code: str) -> str:
+    """80 random bits need no slow hash. Spaces, dashes and capitals are how people write, not what they mean."""
+    plain = "".join(code.lower().split()).replace("-", "")
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _grouped(text: str) -> str:
+    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))

@@ -1,0 +1,177 @@
+"""Sessions: a random token in a cookie, its digest in the database. Gone there, it opens nothing, in any process."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import delete, insert, select, update
+
+from mailwright.access.roles import Role
+from mailwright.access.users import User
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.errors import NotFound
+from mailwright.storage.database import Database
+from mailwright.storage.tables import sessions, tenants, users
+
+# Whoever was away for so long signs in again; and whoever was not, after a week all the same.
+IDLE: Final[Instant] = 12 * HOUR
+LONGEST: Final[Instant] = 7 * DAY
+# How long a link from the console signs in, once.
+LINK: Final[Instant] = HOUR
+# The time between the password and the code.
+CODE_WITHIN: Final[Instant] = 10 * MINUTE
+# Writing at each request that somebody was here would cost more than knowing it to the second is worth.
+_NOTED_EVERY: Final[Instant] = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who is in, and whose data they look at."""
+
+    id: int
+    digest: str
+    user: User
+    tenant_id: int
+    tenant: str
+    awaits_code: bool
+    created_at: Instant
+    seen_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A session in the list of one's own: enough to tell a stranger's from it."""
+
+    id: int
+    address: str
+    agent: str
+    created_at: Instant
+    seen_at: Instant
+    is_this_one: bool
+
+
+class Sessions:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def open(self, user: User, *, address: str, agent: str, lasts: Instant = LONGEST) -> str:
+        """The token, for the cookie. With a second factor it opens only the page that asks for the code."""
+        token, now = secrets.token_urlsafe(32), self._clock.now()
+        ends_at = now + (CODE_WITHIN if user.has_second_factor else lasts)
+        values = {
+            "digest": digest_of(token),
+            "user_key": user.id,
+            "awaits_code": user.has_second_factor,
+            "created_at": now,
+            "seen_at": now,
+            "ends_at": ends_at,
+            "address": address[:100],
+            "agent": agent[:300],
+        }
+        async with self._database.write() as tx:
+            tenant_id = user.tenant_id or (await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1)))[0].id
+            await tx.execute(insert(sessions).values(**values, tenant_id=tenant_id))
+            await tx.execute(update(users).where(users.c.id == user.id).values(seen_at=now))
+            await tx.execute(delete(sessions).where(sessions.c.ends_at < now))
+        return token
+
+    async def find(self, token: str | None, *, is_seen: bool = True) -> Session | None:
+        """None for a token that is unknown, has ended or was revoked. `is_seen` False asks without staying for it:
+        a page that only listens keeps nobody signed in."""
+        if not token or len(token) > 100:
+            return None
+        now = self._clock.now()
+        s, u = sessions.c, users.c
+        query = (
+            select(
+                sessions,
+                tenants.c.name.label("tenant"),
+                u.login,
+                u.role,
+                u.tenant_id.label("home_id"),
+                u.totp_since,
+                u.created_at.label("user_created_at"),
+                u.seen_at.label("user_seen_at"),
+            )
+            .select_from(sessions.join(users, u.id == s.user_key).join(tenants, tenants.c.id == s.tenant_id))
+            .where(s.digest == digest_of(token), s.ends_at > now, s.seen_at > now - IDLE, u.disabled_at.is_(None))
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        if not rows:
+            return None
+        [row] = rows
+        if is_seen and now - row.seen_at >= _NOTED_EVERY:
+            await self._note_seen(row.id, row.user_key, now)
+        user = User(
+            row.user_key,
+            row.login,
+            Role(row.role),
+            row.home_id,
+            row.tenant if row.home_id is not None else None,
+            row.totp_since is not None,
+            row.user_created_at,
+            row.user_seen_at,
+            None,
+        )
+        return Session(
+            row.id, row.digest, user, row.tenant_id, row.tenant, row.awaits_code, row.created_at, row.seen_at
+        )
+
+    async def renew(self, session: Session, *, address: str, agent: str) -> str:
+        """Somebody has proved more than before: a new token begins, so that nobody who knew the old one is in."""
+        token, now = secrets.token_urlsafe(32), self._clock.now()
+        values = {"digest": digest_of(token), "awaits_code": False, "seen_at": now, "ends_at": now + LONGEST}
+        async with self._database.write() as tx:
+            mine = sessions.c.id == session.id
+            await tx.execute(
+                update(sessions).where(mine).values(**values, address=address[:100], agent=agent[:300], created_at=now)
+            )
+        return token
+
+    async def look_at(self, session: Session, tenant: str) -> None:
+        """Another tenant's data from now on, for whoever is of the installation."""
+        async with self._database.write() as tx:
+            rows = await tx.execute(select(tenants.c.id).where(tenants.c.name == tenant))
+            if not rows or session.user.tenant_id not in (None, rows[0].id):
+                raise NotFound(f"there is no tenant {tenant[:80]}", field="tenant")
+            await tx.execute(update(sessions).where(sessions.c.id == session.id).values(tenant_id=rows[0].id))
+
+    async def list_of(self, session: Session) -> list[Shown]:
+        s = sessions.c
+        mine = (s.user_key == session.user.id, s.ends_at > self._clock.now(), s.awaits_code.is_(False))
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(sessions).where(*mine).order_by(s.seen_at.desc()))
+        return [
+            Shown(row.id, row.address, row.agent, row.created_at, row.seen_at, row.id == session.id) for row in rows
+        ]
+
+    async def end(self, session: Session, session_id: int | None = None) -> None:
+        """This one, or another one of the same user."""
+        target = session.id if session_id is None else session_id
+        async with self._database.write() as tx:
+            await tx.execute(delete(sessions).where(sessions.c.id == target, sessions.c.user_key == session.user.id))
+
+    async def _note_seen(self, session_id: int, user_id: int, now: Instant) -> None:
+        async with self._database.write() as tx:
+            await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
+            await tx.execute(update(users).where(users.c.id == user_id).values(seen_at=now))
+
+
+def digest_of(token: str) -> str:
+    """256 random bits need no slow hash; looking up by digest tells nothing by its time."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def form_token(token: str) -> str:
+    """What every form of this session carries: only pages that this session was shown can know it."""
+    made = hmac.new(token.encode(), b"mailwright form", hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+
+
+def is_form_token(shown: str, token: str) -> bool:
+    return secrets.compare_digest(shown.encode(), form_token(token).encode())

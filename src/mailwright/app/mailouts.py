@@ -1,0 +1,314 @@
+"""Mailouts, put together: Notion, Supabase and the campaign queue meet here, and here is who works on runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
+from typing import Any, Final, TypeVar
+
+from mailwright.app.links import public_only
+from mailwright.content.images import ImageStore
+from mailwright.content.store import TemplateStore
+from mailwright.domain import address
+from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
+from mailwright.domain.message import Source
+from mailwright.domain.permits import Window
+from mailwright.ops.logs import logger
+from mailwright.ops.settings import Settings
+from mailwright.outbox import tenants
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.pipeline.road import mailbox_of
+from mailwright.providers.http import Http
+from mailwright.sources.campaigns import guests, progress
+from mailwright.sources.campaigns.definition import CampaignLimits
+from mailwright.sources.mailouts.audience import OurReaders, SupabaseReaders
+from mailwright.sources.mailouts.mailouts import Mailouts
+from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, notion_id
+from mailwright.sources.mailouts.preparing import Preparing
+from mailwright.sources.mailouts.queue import Addressee, Entering, Tally
+from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
+from mailwright.sources.mailouts.rendering import Pictures
+from mailwright.sources.mailouts.reporting import Reporting
+from mailwright.sources.mailouts.runs import Runs
+from mailwright.sources.mailouts.setup import Footer, Setup, Statuses
+from mailwright.sources.mailouts.standings import Standings
+from mailwright.sources.mailouts.supabase import Supabase, SupabaseError, objection_to_key
+from mailwright.storage.database import Database, Transaction
+
+# How often is looked for something to do, and how long at most after a failure.
+IDLE_SECONDS: Final = 1.0
+STANDINGS_EVERY: Final = 2 * SECOND
+LONGEST_PAUSE_SECONDS: Final = 300.0
+
+Names = TypeVar("Names", MailoutNames, ErrorNames, Statuses)
+
+log = logger(__name__)
+
+
+class CampaignQueue:
+    """The queue of campaigns, as mailouts see it."""
+
+    async def enter(self, tx: Transaction, entering: Entering, now: Instant) -> int:
+        guest = guests.Guest(
+            campaign_id=entering.campaign_id,
+            tenant_id=entering.tenant_id,
+            name=entering.name,
+            subject=entering.subject,
+            template_id=entering.template_id,
+            template_key=entering.template_key,
+            planned=entering.planned,
+            limits=CampaignLimits(interval_ms=entering.interval_ms, one_at_a_time=True),
+        )
+        return await guests.enter(tx, guest, now)
+
+    async def hand_over(self, tx: Transaction, campaign_key: int, batch: Sequence[Addressee], now: Instant) -> bool:
+        people = [guests.Recipient(each.email, each.payload) for each in batch]
+        return await guests.bring(tx, Source.MAILOUT, campaign_key, people, now)
+
+    async def all_handed_over(self, tx: Transaction, campaign_key: int, now: Instant) -> None:
+        await guests.all_brought(tx, campaign_key, now)
+
+    async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
+        place = await progress.place_of_campaign(tx, campaign_key, now)
+        if place is None:
+            return Tally(0, 0, 0, 0, 0, 0, is_over=True)
+        counts = await progress.counts(tx, place)
+        return Tally(
+            sent=counts.sent,
+            failed=counts.failed + counts.closed_unknown,
+            in_doubt=counts.in_doubt,
+            withdrawn=counts.withdrawn,
+            waiting=counts.waiting + counts.sending,
+            cancelled=counts.cancelled,
+            is_over=await guests.is_over(tx, campaign_key),
+        )
+
+
+class MailoutDesk:
+    """One for each process, so that all who ask Notion share its pace. Nothing is opened before it is needed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        clock: Clock,
+        templates: TemplateStore,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`sleep` waits for Notion and Supabase, as the clock tells the time."""
+        self.runs = Runs(database, clock, settings.lock_ttl_seconds * SECOND)
+        self.queue = CampaignQueue()
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+        self._sleep = sleep
+        self._http: Http | None = None
+        self._careful: Http | None = None
+        self._mailouts: Mailouts | None = None
+        self._standings: Standings | None = None
+
+    @property
+    def is_configured(self) -> bool:
+        return self._settings.notion_token is not None
+
+    @property
+    def has_supabase(self) -> bool:
+        return self._settings.supabase_url is not None and self._settings.supabase_service_role_key is not None
+
+    async def open(self) -> Mailouts:
+        if self._mailouts is None:
+            self._mailouts = await self._made()
+        return self._mailouts
+
+    async def standings(self) -> Standings | None:
+        """None where there is no Supabase to tell."""
+        supabase = self._supabase()
+        if supabase is None:
+            return None
+        if self._standings is None:
+            tenant_id = await self._tenant_id()
+            self._standings = Standings(self._database, self._clock, tenant_id, supabase)
+        return self._standings
+
+    async def close(self) -> None:
+        for http in (self._http, self._careful):
+            if http is not None:
+                await http.close()
+
+    async def _made(self) -> Mailouts:
+        token = self._settings.notion_token
+        if token is None:
+            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
+        setup = setup_of(self._settings, await self._tenant_id())
+        http, supabase = self._shared_http(), self._supabase()
+        notion = Notion(http, token.get_secret_value(), self._clock, url=self._settings.notion_url, sleep=self._sleep)
+        # Whoever writes a page chooses what is fetched for it.
+        self._careful = self._careful or Http(connections=4, resolve=public_only())
+        images = ImageStore(self._database, self._clock, self._settings.images)
+        preparing = Preparing(
+            self._database,
+            self._clock,
+            setup,
+            notion=notion,
+            pictures=Pictures(self._careful, images, self._settings.public_url),
+            templates=self._templates,
+            readers=OurReaders(self._database, self._clock) if supabase is None else SupabaseReaders(supabase),
+            queue=self.queue,
+        )
+        reporting = Reporting(self._database, self._clock, setup, notion=notion, queue=self.queue, supabase=supabase)
+        return Mailouts(setup, self.runs, notion=notion, preparing=preparing, reporting=reporting)
+
+    async def _tenant_id(self) -> int:
+        return (await tenants.find(self._database, self._settings.mailout_tenant)).id
+
+    def _supabase(self) -> Supabase | None:
+        url, key = self._settings.supabase_url, self._settings.supabase_service_role_key
+        if url is None or key is None:
+            return None
+        return Supabase(self._shared_http(), url, key.get_secret_value(), sleep=self._sleep)
+
+    def _shared_http(self) -> Http:
+        self._http = self._http or Http(connections=8)
+        return self._http
+
+
+def setup_of(settings: Settings, tenant_id: int) -> Setup:
+    sender = mailbox_of(settings.sender)
+    org_address = settings.org_address or settings.postal_address
+    needed: dict[str, object] = {
+        "ORG_NAME": settings.org_name,
+        "ORG_ADDRESS": org_address,
+        "UNSUBSCRIBE_BASE_URL": settings.unsubscribe_base_url or settings.base_url,
+        "UNSUBSCRIBE_SECRET": settings.unsubscribe_secret,
+    }
+    missing = tuple(name for name, value in needed.items() if not value)
+    return Setup(
+        tenant_id=tenant_id,
+        from_email=settings.from_email or sender.address,
+        from_name=settings.from_name or (sender.name if settings.from_email is None else None),
+        reply_to=settings.reply_to_email,
+        footer=Footer(settings.org_name or "", org_address or "", missing),
+        test_emails=settings.test_emails,
+        rate_per_second=settings.send_rate_per_sec,
+        batch_size=settings.batch_size,
+        mailouts_database=settings.notion_db_mailouts,
+        errors_database=settings.notion_db_errors,
+        names=_named(MailoutNames, settings.notion_mailout_properties),
+        error_names=_named(ErrorNames, settings.notion_error_properties),
+        statuses=_named(Statuses, settings.notion_statuses),
+    )
+
+
+def verify_mailouts(settings: Settings) -> None:
+    """Everything that is wrong with what mailouts are told, at once."""
+    problems: list[str] = []
+    for name, look in _CHECKS.items():
+        try:
+            look(settings)
+        except (ConfigurationInvalid, InvalidInput, address.InvalidAddress) as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ConfigurationInvalid(*problems)
+
+
+async def keep_mailouts(desk: MailoutDesk, database: Database, clock: Clock) -> None:
+    """Until it is cancelled; at once over where there is neither Notion nor Supabase."""
+    duties: list[Awaitable[None]] = []
+    if desk.is_configured:
+        duties.append(_again_and_again(lambda: work_once(desk), "mailouts"))
+    if desk.has_supabase:
+        ledger = DatabaseLedger(database, clock)
+        duties.append(_again_and_again(lambda: _tell_in_turn(desk, ledger, clock), "standings"))
+    await asyncio.gather(*duties)
+
+
+async def work_once(desk: MailoutDesk) -> bool:
+    """One step for one run; true where there may be more."""
+    return await (await desk.open()).tick()
+
+
+async def drain_mailouts(desk: MailoutDesk) -> None:
+    """All that can be done for runs and standings now; what waits for somebody is left to whoever looks next."""
+    if desk.is_configured:
+        await (await desk.open()).look_at_sending()
+        while await work_once(desk):
+            pass
+    standings = await desk.standings()
+    try:
+        while standings is not None and await standings.tick():
+            pass
+    except SupabaseError as error:
+        log.warning("standings_postponed", code=error.code, reason=str(error))
+
+
+async def _tell_in_turn(desk: MailoutDesk, ledger: DatabaseLedger, clock: Clock) -> bool:
+    """One process at a time: telling twice does no harm, and costs Supabase twice as much."""
+    number = clock.now() // STANDINGS_EVERY
+    ends = (number + 1) * STANDINGS_EVERY
+    turn = Window(f"mailer:turn:standings:{number}", 1, ends, "standings_turn", ends)
+    standings = await desk.standings()
+    if standings is None or (await ledger.reserve((turn,), 1)).count == 0:
+        return False
+    return bool(await standings.tick())
+
+
+async def _again_and_again(work: Callable[[], Awaitable[bool]], name: str) -> None:
+    """Whatever goes wrong is told and tried again: mails are sent whether or not anybody is told of them."""
+    failures = 0
+    while True:
+        pause = IDLE_SECONDS
+        try:
+            if await work():
+                pause = 0.0
+            failures = 0
+        except (NotDurable, SupabaseError, MailoutRefused) as error:
+            failures += 1
+            log.warning("mailout_duty_postponed", duty=name, code=error.code, reason=str(error))
+        except Exception as error:
+            failures += 1
+            log.error("mailout_duty_failed", duty=name, exc_info=error)
+        await asyncio.sleep(min(IDLE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS) if failures else pause)
+
+
+def _named(kind: type[Names], given: dict[str, str]) -> Names:
+    known = {field.name for field in fields(kind)}
+    if unknown := sorted(given.keys() - known):
+        raise ConfigurationInvalid(f"knows no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    return kind(**given)
+
+
+def _check_address(text: str | None) -> None:
+    if text is not None:
+        address.parse(text)
+
+
+def _check_id(text: str | None, name: str) -> None:
+    if text is not None:
+        notion_id(text, field=name)
+
+
+def _check_supabase(settings: Settings) -> None:
+    key = settings.supabase_service_role_key
+    if (settings.supabase_url is None) != (key is None):
+        raise ConfigurationInvalid("set it together with SUPABASE_URL, or neither")
+    if key is not None and (objection := objection_to_key(key.get_secret_value())):
+        raise ConfigurationInvalid(objection)
+
+
+def _check_supabase_url(settings: Settings) -> None:
+    if settings.supabase_url is not None and not settings.supabase_url.startswith(("https://", "http://")):
+        raise ConfigurationInvalid("must look like https://abcdefgh.supabase.co")
+
+
+_CHECKS: dict[str, Callable[[Settings], Any]] = {
+    "FROM_EMAIL": lambda settings: _check_address(settings.from_email),
+    "REPLY_TO_EMAIL": lambda settings: _check_address(settings.reply_to_email),
+    "NOTION_DB_MAILOUTS": lambda settings: _check_id(settings.notion_db_mailouts, "NOTION_DB_MAILOUTS"),
+    "NOTION_DB_ERRORS": lambda settings: _check_id(settings.notion_db_errors, "NOTION_DB_ERRORS"),
+    "NOTION_MAILOUT_PROPERTIES": lambda settings: _named(MailoutNames, settings.notion_mailout_properties),
+    "NOTION_ERROR_PROPERTIES": lambda settings: _named(ErrorNames, settings.notion_error_properties),
+    "NOTION_STATUSES": lambda settings: _named(Statuses, settings.notion_statuses),
+    "SUPABASE_URL": _check_supabase_url,
+    "SUPABASE_SERVICE_ROLE_KEY": _check_supabase,
+}

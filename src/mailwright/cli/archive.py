@@ -1,0 +1,66 @@
+"""`mailwright archive`: campaigns that everyone may read."""
+
+from typing import Annotated
+
+import typer
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
+from mailwright.content.store import TemplateStore
+from mailwright.outbox import tenants
+from mailwright.outbox.journal import CONSOLE
+from mailwright.sources.campaigns.archive import Archive, Issue
+from mailwright.sources.campaigns.campaigns import Acting
+from mailwright.web.archive import answer
+
+app = group("The archive: campaigns that everyone may read.")
+
+CampaignId = Annotated[str, typer.Argument(metavar="ID", help="As `campaign create` printed it.", show_default=False)]
+
+
+@app.command()
+def publish(campaign: CampaignId) -> None:
+    """Open a campaign that has started to everyone, and print where it can be read."""
+
+    async def work(at: Installation) -> tuple[Issue, list[str], str]:
+        found = await _archive(at).publish(Acting(CONSOLE, None), campaign)
+        return found, await _archive(at).places(found), at.settings.public_url
+
+    for url in answer(*run(work))["urls"]:
+        out.print(url, markup=False, soft_wrap=True)
+
+
+@app.command()
+def withdraw(campaign: CampaignId) -> None:
+    """Close it again: only its readers can read it."""
+    found = run(lambda at: _archive(at).withdraw(Acting(CONSOLE, None), campaign))
+    out.print(f"{found.name} is in no archive any more.", markup=False)
+
+
+@app.command("list")
+def list_command(
+    list_key: Annotated[str, typer.Argument(metavar="KEY", help="A list's key.", show_default=False)],
+    *,
+    tenant: Tenant = tenants.DEFAULT,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List what is in the archive of a list."""
+
+    async def work(at: Installation) -> tuple[list[tuple[Issue, list[str]]], str]:
+        owner, archive = await tenants.find(at.database, tenant), _archive(at)
+        found = await archive.issues(owner.id, list_key, limit=limit)
+        return [(each, await archive.places(each)) for each in found], at.settings.public_url
+
+    found, public_url = run(work)
+    if as_json:
+        print_json([answer(issue, places, public_url) for issue, places in found])
+        return
+    rows = ((clock_time(issue.sent_at), two_lines(issue.name, issue.campaign_id)) for issue, _ in found)
+    nothing = f"The archive of {list_key} is empty; `mailwright archive publish ID` puts a campaign there."
+    print_rows(("Sent (UTC)!", "Campaign"), rows, nothing=nothing)
+
+
+def _archive(at: Installation) -> Archive:
+    return Archive(at.database, at.clock, TemplateStore(at.database, at.clock))

@@ -1,0 +1,67 @@
+"""A tenant's queue at a glance: what waits, in which lane, for which rule and until when; and what needs a person.
+
+The cost grows with what waits, never with what was ever sent.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.lanes import lane_number, place_of
+from mailwright.domain.states import Priority
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+
+WAITING_LANES = statement(__package__, "waiting_lanes")
+FIRST_WAITING = statement(__package__, "first_waiting")
+NEEDS_SOMEBODY = statement(__package__, "needs_somebody")
+
+# More than this is told as "more than": nobody decides a thousand doubts one by one.
+MOST_COUNTED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLane:
+    lane: int
+    waiting: int
+    due: int
+    reason: str | None  # None: nothing holds it, it is in line
+    until: Instant | None
+
+    @property
+    def is_of_campaign(self) -> bool:
+        return place_of(self.lane) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    lanes: tuple[WaitingLane, ...]
+    sending: int
+    in_doubt: int
+    dead_letters: int
+
+    @property
+    def waiting(self) -> int:
+        return sum(lane.waiting for lane in self.lanes)
+
+
+async def glance(database: Database, now: Instant, tenant_id: int) -> Glance:
+    async with database.read() as tx:
+        lanes = [lane for priority in _PRIORITIES for lane in await _lanes(tx, now, priority, tenant_id)]
+        [row] = await tx.run(NEEDS_SOMEBODY, tenant_id=tenant_id, most=MOST_COUNTED + 1)
+    return Glance(tuple(lanes), row.sending, row.in_doubt, row.dead_letters)
+
+
+_PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)
+
+
+async def _lanes(tx: Transaction, now: Instant, priority: int, tenant_id: int) -> list[WaitingLane]:
+    bounds = {"first": lane_number(priority, tenant_id), "beyond": lane_number(priority, tenant_id + 1)}
+    found = []
+    for row in await tx.run(WAITING_LANES, now=now, **bounds):
+        reason, until = row.defer_reason, row.deferred_until
+        if reason is None and not row.due:
+            [first] = await tx.run(FIRST_WAITING, lane=row.lane)
+            reason, until = first.reason, first.claimable_at
+        found.append(WaitingLane(row.lane, row.waiting, row.due, reason, until))
+    return found

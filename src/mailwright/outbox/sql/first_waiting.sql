@@ -1,0 +1,6 @@
+-- Why the first mail of a lane is not due yet, in its own words.
+SELECT claimable_at, COALESCE(defer_reason, CASE status WHEN 'PENDING' THEN 'scheduled' ELSE 'retry_scheduled' END) AS reason
+FROM deliveries
+WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane
+ORDER BY claimable_at, message_key
+LIMIT 1

@@ -1,0 +1,15 @@
+-- What a claim tells of a message, for whoever looks at it and claims nothing.
+SELECT
+  d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
+  NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
+  m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
+  m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
+  m.list_key, t.name AS company, t.max_in_flight, m.created_at,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
+FROM messages AS m
+JOIN deliveries AS d ON d.message_key = m.id
+JOIN tenants AS t ON t.id = m.tenant_id
+LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+WHERE m.outbox_id = :outbox_id AND m.tenant_id = :tenant_id

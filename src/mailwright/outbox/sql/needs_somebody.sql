@@ -1,0 +1,7 @@
+-- What waits for a person, counted up to a number beyond which nobody counts.
+SELECT
+  (SELECT count(*) FROM (
+     SELECT 1 FROM deliveries WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')
+       AND tenant_id = :tenant_id AND status = 'IN_DOUBT' LIMIT :most) AS d) AS in_doubt,
+  (SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE tenant_id = :tenant_id LIMIT :most) AS l) AS dead_letters,
+  (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL AND tenant_id = :tenant_id) AS sending

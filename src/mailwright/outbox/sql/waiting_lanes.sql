@@ -1,0 +1,11 @@
+-- What waits in each lane of one tenant at one priority, from the index that holds nothing else; and what holds the lane.
+SELECT w.lane, w.waiting, w.due, w.earliest, h.defer_reason, h.deferred_until
+FROM (
+  SELECT lane, count(*) AS waiting, min(claimable_at) AS earliest,
+    CAST(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END) AS bigint) AS due
+  FROM deliveries
+  WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane >= :first AND lane < :beyond
+  GROUP BY lane
+) AS w
+LEFT JOIN holds AS h ON h.lane = w.lane AND h.deferred_until > :now
+ORDER BY w.lane

@@ -1,0 +1,1 @@
+"""Articles: one personal newsletter for each reader, put together from slices by where the reader lives."""

@@ -1,0 +1,197 @@
+"""Files: slices as Markdown with front matter, or as lines of a CSV, in and out. What is wrong has its line told."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import InvalidInput
+from mailwright.sources.articles.assembly import Slice
+from mailwright.sources.articles.writing import FIELDS, SliceRefused, written
+
+MARK: Final = "---"
+LARGEST_FILE: Final = 16 * 1024 * 1024
+MOST_PROBLEMS: Final = 20
+_NO_NAME: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A slice, and where it was written down."""
+
+    file: str
+    line: int
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Misread:
+    """Where something is wrong, and what."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.message}"
+
+
+class FilesRefused(InvalidInput):
+    """Nothing of these files was taken."""
+
+    code = "FILES_REFUSED"
+
+    def __init__(self, problems: Sequence[Misread]) -> None:
+        told = [str(each) for each in problems[:MOST_PROBLEMS]]
+        if len(problems) > MOST_PROBLEMS:
+            told.append(f"and {len(problems) - MOST_PROBLEMS} more")
+        super().__init__("\n".join(["nothing was taken:", *told]))
+        self.problems = tuple(problems)
+
+
+def read(path: Path) -> list[Found]:
+    """A folder of `.md` files, one of them, or a `.csv`. All of it can be taken, or everything that cannot is told."""
+    if path.is_dir():
+        return read_texts((file.relative_to(path).as_posix(), _text(file)) for file in sorted(path.rglob("*.md")))
+    return read_texts([(path.name, _text(path))])
+
+
+def read_texts(files: Iterable[tuple[str, str]]) -> list[Found]:
+    """By the ends of their names: `.csv` holds many slices, everything else one."""
+    found: list[Found] = []
+    problems: list[Misread] = []
+    places: dict[tuple[Any, ...], str] = {}
+    has_any = False
+    for name, text in files:
+        has_any = True
+        parts = _csv_lines(name, text) if name.lower().endswith(".csv") else _markdown(name, text)
+        for part in parts:
+            if isinstance(part, Misread):
+                problems.append(part)
+                continue
+            where, each = f"{name}, line {part.line}", part.slice
+            place = (each.article_key, each.section_order, each.scope_ocd_id, each.sort_index)
+            if (first := places.setdefault(place, where)) != where:
+                problems.append(Misread(name, part.line, f"has the place of {first}: give it another sort_index"))
+            found.append(part)
+    if not has_any:
+        raise InvalidInput("has no .md file in it", field="path")
+    if problems:
+        raise FilesRefused(problems)
+    return found
+
+
+def as_csv(slices: Iterable[Slice]) -> str:
+    """Read again, it changes nothing."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(FIELDS)
+    for each in slices:
+        lines.writerow(["" if value is None else value for value in _fields(each).values()])
+    return out.getvalue()
+
+
+def as_markdown(slices: Iterable[Slice]) -> dict[str, str]:
+    """The text of each file by its name, which tells the place in the article."""
+    return {_file_name(each): _front_matter(each) for each in slices}
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InvalidInput(f"{path.name} is larger than {LARGEST_FILE // 1024**2} MB", field="path")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="path") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8", field="path") from error
+
+
+Parts = Iterator[Found | Misread]
+
+
+def _csv_lines(name: str, text: str) -> Parts:
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        titles = [title.strip().lower() for title in next(lines, [])]
+        if "article_key" not in titles:
+            yield Misread(name, 1, f"the first line names the columns; they are {', '.join(FIELDS)}")
+            return
+        line = lines.line_num + 1
+        for cells in lines:
+            if any(cell.strip() for cell in cells):
+                yield _csv_slice(name, line, titles, cells)
+            line = lines.line_num + 1
+    except csv.Error as error:
+        yield Misread(name, line, f"is no CSV: {error}")
+
+
+def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]) -> Found | Misread:
+    if len(cells) > len(titles):
+        return Misread(name, line, f"has {len(cells)} cells under {len(titles)} columns")
+    given = {title: cell for title, cell in zip(titles, cells, strict=False) if title}
+    try:
+        return Found(name, line, written(given))
+    except SliceRefused as error:
+        return Misread(name, line, str(error))
+
+
+def _markdown(name: str, text: str) -> Parts:
+    lines = text.replace("\r\n", "\n").split("\n")
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == MARK), None)
+    if lines[0].rstrip() != MARK or end is None:
+        yield Misread(name, 1, f"begins with no front matter between two lines of {MARK}")
+        return
+    try:
+        given = yaml.safe_load("\n".join(lines[1:end])) or {}
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = 2 if mark is None else mark.line + 2
+        yield Misread(name, line, f"the front matter is no YAML: {getattr(error, 'problem', None) or error}")
+        return
+    if not isinstance(given, dict):
+        yield Misread(name, 2, "the front matter is no list of names and values")
+        return
+    if "body_md" in given:
+        yield Misread(name, 2, "body_md: is what stands below the front matter")
+        return
+    try:
+        yield Found(name, 1, written({**given, "body_md": "\n".join(lines[end + 1 :])}))
+    except SliceRefused as error:
+        for each in error.problems:
+            yield Misread(name, _line_of(lines[:end], each.field), f"{each.field}: {each.message}")
+
+
+def _line_of(front: Sequence[str], field: str) -> int:
+    return next((number for number, line in enumerate(front, 1) if line.partition(":")[0].strip() == field), 1)
+
+
+def _fields(each: Slice) -> dict[str, Any]:
+    found = {name: getattr(each, name) for name in FIELDS}
+    return {
+        **found,
+        "is_headline": "true" if each.is_headline else "false",
+        "tags": ",".join(each.tags) or None,
+        "publish_status": each.publish_status.value,
+        "publish_at": isoformat(each.publish_at),
+        "expires_at": isoformat(each.expires_at),
+    }
+
+
+def _front_matter(each: Slice) -> str:
+    fields = {name: value for name, value in _fields(each).items() if value is not None and name != "body_md"}
+    fields |= {"is_headline": each.is_headline, **({"tags": list(each.tags)} if each.tags else {})}
+    front = yaml.safe_dump(fields, allow_unicode=True, sort_keys=False, width=1_000)
+    return f"{MARK}\n{front}{MARK}\n\n{each.body_md}\n"
+
+
+def _file_name(each: Slice) -> str:
+    scope = _NO_NAME.sub("-", (each.scope_ocd_id or "everyone").removeprefix("ocd-division/")).strip("-")
+    return f"{each.article_key}/{each.section_order:02d}-{scope}-{each.sort_index}.md"

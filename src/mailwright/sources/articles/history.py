@@ -1,0 +1,42 @@
+"""History: what became of each letter of a run, in the order of addresses, a page at a time however many there are."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import and_, select
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Source
+from mailwright.sources.articles.runs import Run
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries, messages
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    outbox_id: str
+    email: str
+    status: str
+    attempts: int
+    error_reason: str | None
+    next_attempt_at: Instant | None
+    sent_at: Instant | None
+
+
+async def some(
+    database: Database, run: Run, *, limit: int, after: str = "", statuses: Collection[str] = ()
+) -> list[Letter]:
+    """`after` is the last address of the page before: a run writes to an address once."""
+    m, d = messages.c, deliveries.c
+    mine = and_(m.source == Source.ARTICLE.value, m.request_id == run.run_id, m.to_email > after)
+    query = (
+        select(
+            m.outbox_id, m.to_email.label("email"), d.status, d.attempts, d.error_reason, d.next_attempt_at, d.sent_at
+        )
+        .join_from(messages, deliveries, d.message_key == m.id)
+        .where(and_(mine, d.status.in_(list(statuses))) if statuses else mine)
+        .order_by(m.to_email)
+        .limit(limit)
+    )
+    async with database.read() as tx:
+        return [Letter(**row._mapping) for row in await tx.execute(query)]

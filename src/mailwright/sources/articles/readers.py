@@ -1,0 +1,149 @@
+"""Readers: contacts with the divisions that they live in, asked for in the order of addresses.
+
+The divisions of a reader are the attribute `ocd_ids`, a list, or a text with commas or semicolons as files have it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import ColumnElement, and_, or_, select
+
+from mailwright.audience import lists, people
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.segments import audience
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput
+from mailwright.sources.articles import divisions
+from mailwright.storage.database import Transaction
+from mailwright.storage.expressions import folded, json_flag, json_text, position
+from mailwright.storage.tables import contacts
+
+OCD_IDS: Final = "ocd_ids"
+# Words of a filter that ask for something other than an attribute.
+LIST: Final = "list"
+OCD_ID: Final = "ocd_id"
+
+LONGEST_VALUE: Final = 255
+_BETWEEN: Final = re.compile(r"[\s,;|]+")
+_NO_DIVISIONS: Final[tuple[str, ...]] = ()
+
+
+@dataclass(slots=True)
+class Reader:
+    """A value that nobody changes. It is made for everyone, and declared frozen it would cost twice as much."""
+
+    contact_id: str
+    email: str
+    name: str | None
+    attributes: Mapping[str, Any]
+    divisions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One word of a filter, in the forms in which it is looked for."""
+
+    name: str
+    value: str  # in small letters
+    endings: tuple[str, ...]  # of ids that say the same
+
+    def holds_for(self, reader: Reader) -> bool:
+        if self.name == OCD_ID:
+            return self.value in reader.divisions
+        attribute = reader.attributes.get(self.name)
+        if attribute is not None and _small(people.as_text(attribute)) == self.value:
+            return True
+        return any(each.endswith(self.endings) for each in reader.divisions)
+
+    def may_hold(self) -> ColumnElement[bool]:
+        """What the database can rule out by the text alone; it never rules out anyone for whom it holds."""
+        text = folded(contacts.c.attributes)
+        if self.name == OCD_ID:
+            return position(text, self.value) > 0
+        return or_(
+            folded(json_text(contacts.c.attributes, self.name)) == self.value,
+            json_flag(contacts.c.attributes, self.name) == self.value,
+            *(position(text, ending) > 0 for ending in self.endings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked for: everyone on a list, and of them those for whom all conditions hold."""
+
+    list_key: str
+    conditions: tuple[Condition, ...] = ()
+
+    def holds_for(self, reader: Reader) -> bool:
+        return all(condition.holds_for(reader) for condition in self.conditions)
+
+
+def divisions_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    given = attributes.get(OCD_IDS)
+    if isinstance(given, list):
+        return tuple(each for each in given if isinstance(each, str))
+    return tuple(_BETWEEN.split(given.strip())) if isinstance(given, str) else _NO_DIVISIONS
+
+
+async def asked_for(tx: Transaction, tenant_id: int, article_key: str, given: Mapping[str, str]) -> Asked:
+    """An article whose key is that of a list is that list's; another list may be named. Otherwise it is `general`."""
+    for name, value in sorted(given.items()):
+        field = f"audience_filter.{name}"
+        if not 1 <= len(value.strip()) <= LONGEST_VALUE or not value.isprintable():
+            raise InvalidInput(f"has 1 to {LONGEST_VALUE} printable characters", field=field)
+        if name == OCD_ID:
+            divisions.parse(value, field=field)
+        elif name != LIST and not _is_name(name):
+            raise InvalidInput("is neither an attribute nor a kind of division, as state or county", field=field)
+    known = await lists.known(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
+    if LIST in given and given[LIST] not in known:
+        raise InvalidInput(f"there is no list {given[LIST]}", field=f"audience_filter.{LIST}")
+    list_key = given.get(LIST) or (article_key if article_key in known else GENERAL)
+    return Asked(list_key, conditions_of(given))
+
+
+async def page(tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, after: str, limit: int) -> list[Reader]:
+    """The next of those who may be written to. Not all of them need answer: ask `holds_for`."""
+    wanted = and_(
+        audience(tenant_id, () if asked.list_key == GENERAL else (asked.list_key,), None, now),
+        contacts.c.email > after,
+        *(condition.may_hold() for condition in asked.conditions),
+    )
+    columns = (contacts.c.contact_id, contacts.c.email, contacts.c.name, contacts.c.attributes)
+    rows: Any = await tx.execute(select(*columns).where(wanted).order_by(contacts.c.email).limit(limit))
+    return [_reader(contact_id, email, name, orjson.loads(attributes)) for contact_id, email, name, attributes in rows]
+
+
+def _reader(contact_id: str, email: str, name: str | None, attributes: dict[str, Any]) -> Reader:
+    return Reader(contact_id, email, name, attributes, divisions_of(attributes))
+
+
+def conditions_of(given: Mapping[str, str]) -> tuple[Condition, ...]:
+    """`{"state": "OH"}` is an attribute, or an id that ends in `/state:oh`; Washington is a district."""
+    found = []
+    for name, value in sorted(given.items()):
+        if name != LIST:
+            small = _small(value.strip())
+            kinds = divisions.STATES if name == "state" else (name,)
+            endings = tuple(f"/{kind}:{'_'.join(small.split())}" for kind in kinds)
+            found.append(Condition(name, small, endings))
+    return tuple(found)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        people.attribute_name(name)
+    except people.InvalidPerson:
+        return False
+    return True
+
+
+def _small(text: str) -> str:
+    """As the database folds letters: A to Z only."""
+    return text.translate(_FOLDED)
+
+
+_FOLDED: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")

@@ -1,0 +1,264 @@
+"""Runs: an article goes to an audience under a tag and a batch id; these two are sent once, however often asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, and_, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.content.store import TemplateStore
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
+from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.outbox import journal
+from mailwright.sources.articles import readers
+from mailwright.sources.articles.assembly import Edition, Slice, assemble, published
+from mailwright.sources.articles.composing import compose
+from mailwright.sources.articles.readers import Asked
+from mailwright.sources.articles.store import as_text, from_text, of_article
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import campaign_runs, deliveries, messages, run_variants
+
+NEWEST = 2**63 - 1
+# So many readers are looked at together in the search for one who gets anything.
+_LOOKED_AT = 5_000
+
+
+class UnknownArticle(InvalidInput):
+    """There is no article of this key."""
+
+    code = "UNKNOWN_ARTICLE"
+
+
+class NothingPublished(InvalidInput):
+    """No slice of this article is published now."""
+
+    code = "NO_PUBLISHED_SLICE"
+
+
+class EmptyAudience(InvalidInput):
+    """Nobody who may be written to would get this article."""
+
+    code = "EMPTY_AUDIENCE"
+
+
+class BatchUsed(IdempotencyConflict):
+    """This batch id was used before for another article or another audience; nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for. The tag and the batch id name it; the rest must then be the same."""
+
+    campaign_tag: str
+    article_key: str
+    send_batch_id: str
+    audience_filter: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: int
+    run_id: str
+    tenant_id: int
+    campaign_tag: str
+    article_key: str
+    actor: str
+    send_batch_id: str
+    audience_filter: dict[str, str]
+    list_key: str
+    recipients: int
+    skipped: int
+    walked_to: str
+    started_at: Instant
+    walk_ended_at: Instant | None
+    failure: str | None
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(self.list_key, readers.conditions_of(self.audience_filter))
+
+    def answers(self, order: Order) -> bool:
+        return self.article_key == order.article_key and self.audience_filter == dict(order.audience_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One variant of a run: whose slices these are, and how many readers they went to."""
+
+    slice_ids: tuple[str, ...]
+    template_key: int
+    recipients: int
+
+
+class Runs:
+    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+
+    async def begin(self, actor: str, tenant_id: int, order: Order) -> tuple[Run, bool]:
+        """The run, and whether it was there already. A worker does the rest, now or after whatever stopped it."""
+        if (known := await self._known(tenant_id, order)) is not None:
+            return known, True
+        now = self._clock.now()
+        async with self._database.read() as tx:
+            frozen = await _frozen(tx, tenant_id, order.article_key, now)
+            asked = await readers.asked_for(tx, tenant_id, order.article_key, order.audience_filter)
+            if not await _somebody(tx, tenant_id, asked, Edition(frozen), now):
+                raise EmptyAudience(field="audience_filter")
+        await self._check_as_one(tenant_id, frozen)
+        try:
+            async with self._database.write() as tx:
+                return await self._begun(tx, _Begin(actor, tenant_id, order, asked.list_key, frozen)), False
+        except IntegrityError:  # somebody else began it between our look and our insert
+            return await self.of_batch(tenant_id, order), True
+
+    async def of_batch(self, tenant_id: int, order: Order) -> Run:
+        if (known := await self._known(tenant_id, order)) is None:
+            raise NotFound
+        return known
+
+    async def find(self, tenant_id: int, run_id: str) -> Run:
+        mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.run_id == run_id)
+        async with self._database.read() as tx:
+            found = await _some(tx, mine, 1) if is_uuid(run_id) else []
+        if not found:
+            raise NotFound("there is no run with this id", field="run_id")
+        return found[0]
+
+    async def some(
+        self, tenant_id: int, *, limit: int, before: int = NEWEST, article_key: str | None = None
+    ) -> list[Run]:
+        """The latest first."""
+        mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.id < before)
+        if article_key is not None:
+            mine = and_(mine, campaign_runs.c.article_key == article_key)
+        async with self._database.read() as tx:
+            return await _some(tx, mine, limit)
+
+    async def counts(self, run: Run) -> dict[str, int]:
+        """How many of its messages stand where, by status."""
+        query = (
+            select(deliveries.c.status, func.count().label("number"))
+            .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
+            .where(messages.c.source == "article", messages.c.request_id == run.run_id)
+            .group_by(deliveries.c.status)
+            .order_by(deliveries.c.status)
+        )
+        async with self._database.read() as tx:
+            return {row.status: row.number for row in await tx.execute(query)}
+
+    async def shares(self, run: Run) -> list[Share]:
+        """The largest first."""
+        v = run_variants.c
+        query = select(v.slices, v.template_key, v.recipients).where(v.run_key == run.id)
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(v.recipients.desc(), v.slices))
+        return [Share(tuple(orjson.loads(row.slices)), row.template_key, row.recipients) for row in rows]
+
+    async def _known(self, tenant_id: int, order: Order) -> Run | None:
+        same = and_(
+            campaign_runs.c.tenant_id == tenant_id,
+            campaign_runs.c.campaign_tag == order.campaign_tag,
+            campaign_runs.c.send_batch_id == order.send_batch_id,
+        )
+        async with self._database.read() as tx:
+            found = await _some(tx, same, 1)
+        if found and not found[0].answers(order):
+            raise BatchUsed
+        return found[0] if found else None
+
+    async def _check_as_one(self, tenant_id: int, frozen: list[Slice]) -> None:
+        """All of it together is the longest letter that any reader can get."""
+        try:
+            composed = await compose(self._templates, tenant_id, assemble(frozen))
+            Template(subject=composed.subject, html=composed.html, text=None)
+        except TemplateFailed as error:
+            raise InvalidInput(f"its slices do not make a letter: {error}", field="article_key") from error
+
+    async def _begun(self, tx: Transaction, begin: "_Begin") -> Run:
+        now, order = self._clock.now(), begin.order
+        values: dict[str, Any] = {
+            "run_id": uuid7(now),
+            "tenant_id": begin.tenant_id,
+            "campaign_tag": order.campaign_tag,
+            "article_key": order.article_key,
+            "actor": begin.actor,
+            "send_batch_id": order.send_batch_id,
+            "audience_filter": orjson.dumps(dict(order.audience_filter)).decode(),
+            "list_key": begin.list_key,
+            "content": as_text(begin.frozen),
+            "recipients": 0,
+            "skipped": 0,
+            "walked_to": "",
+            "started_at": now,
+        }
+        rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
+        run = run_of(rows[0])
+        await journal.note(
+            tx,
+            now,
+            actor=begin.actor,
+            action="article.send",
+            subject=run.run_id,
+            tenant_id=begin.tenant_id,
+            detail={"article_key": run.article_key, "campaign_tag": run.campaign_tag},
+        )
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """All that was found out before the run is written down."""
+
+    actor: str
+    tenant_id: int
+    order: Order
+    list_key: str
+    frozen: list[Slice]
+
+
+def run_of(row: Any) -> Run:
+    return Run(**{**row._mapping, "audience_filter": orjson.loads(row.audience_filter)})
+
+
+async def content_of(tx: Transaction, run: Run) -> Edition:
+    rows = await tx.execute(select(campaign_runs.c.content).where(campaign_runs.c.id == run.id))
+    return Edition(from_text(rows[0].content))
+
+
+async def open_runs(tx: Transaction) -> list[Run]:
+    return await _some(tx, campaign_runs.c.walk_ended_at.is_(None), 1_000)
+
+
+async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
+    known = await of_article(tx, tenant_id, article_key)
+    if not known:
+        raise UnknownArticle(f"there is no article {article_key}: no slice has this key", field="article_key")
+    frozen = published(known, now)
+    if not frozen:
+        message = f"none of the {len(known)} slices of {article_key} is published now"
+        raise NothingPublished(message, field="article_key")
+    return frozen
+
+
+async def _somebody(tx: Transaction, tenant_id: int, asked: Asked, edition: Edition, now: Instant) -> bool:
+    after = ""
+    while found := await readers.page(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT):
+        if any(asked.holds_for(reader) and edition.choose(reader.divisions) for reader in found):
+            return True
+        after = found[-1].email
+    return False
+
+
+async def _some(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[Run]:
+    query = select(*_columns()).where(condition).order_by(campaign_runs.c.id.desc()).limit(limit)
+    return [run_of(row) for row in await tx.execute(query)]
+
+
+def _columns() -> list[ColumnElement[Any]]:
+    return [campaign_runs.c[name] for name in Run.__slots__]

@@ -1,0 +1,9 @@
+-- A page of those of whom nobody knows whether they have their mail, in the order in which the audience was met. The
+-- first condition is word for word the index's.
+SELECT d.message_key, m.to_email, m.outbox_id, d.error_code, d.error_reason, d.attempts, d.failed_at
+FROM deliveries AS d
+JOIN messages AS m ON m.id = d.message_key
+WHERE d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND d.lane = :lane AND d.status = 'IN_DOUBT'
+  AND d.message_key > :after
+ORDER BY d.message_key
+LIMIT :limit

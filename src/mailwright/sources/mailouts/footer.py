@@ -1,0 +1,19 @@
+"""The footer of every mailout, in HTML and in text: who sends it, where they are, and the way out."""
+
+from html import escape
+
+from mailwright.content.way_out import UNSUBSCRIBE
+from mailwright.sources.mailouts.literal import literal_html, literal_text
+from mailwright.sources.mailouts.refusals import no_footer
+from mailwright.sources.mailouts.setup import Footer
+
+_LINK = f"{{{{ {UNSUBSCRIBE} }}}}"
+
+
+def footers(footer: Footer) -> tuple[str, str]:
+    """The link is each reader's own, so it is filled in as their mail is built. Raises where a setting is missing."""
+    if footer.missing:
+        raise no_footer(footer.missing)
+    who = f"{footer.org_name} — {footer.org_address}"
+    html = f'<hr>\n<p>{literal_html(escape(who))}</p>\n<p><a href="{_LINK}">Unsubscribe</a></p>'
+    return html, f"\n--\n{literal_text(who)}\nUnsubscribe: {_LINK}"

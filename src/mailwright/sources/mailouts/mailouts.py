@@ -1,0 +1,142 @@
+"""Mailouts as people handle them: asked for, rehearsed, watched for; and the work on them that any worker takes up."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import orjson
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.ops.logs import logger
+from mailwright.sources.mailouts.notion import (
+    Mailout,
+    Notion,
+    NotionError,
+    NotionUnavailable,
+    read_mailout,
+)
+from mailwright.sources.mailouts.preparing import Preparing, Rehearsal
+from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
+from mailwright.sources.mailouts.reporting import Reporting
+from mailwright.sources.mailouts.runs import Held, LostHold, Run, Runs, RunStatus
+from mailwright.sources.mailouts.setup import Setup
+from mailwright.sources.mailouts.supabase import SupabaseError
+
+# Whoever asks waits no longer than this for what can be told of the page at once.
+ANSWER_SECONDS: Final = 10.0
+PREPARED: Final = (RunStatus.SENDING, RunStatus.SENT, RunStatus.REFUSED)
+
+log = logger(__name__)
+
+
+class Mailouts:
+    def __init__(
+        self,
+        setup: Setup,
+        runs: Runs,
+        *,
+        notion: Notion,
+        preparing: Preparing,
+        reporting: Reporting,
+    ) -> None:
+        self._setup = setup
+        self._runs = runs
+        self._notion = notion
+        self._preparing = preparing
+        self._reporting = reporting
+
+    async def send(self, page: str, *, actor: str, fingerprint: str | None = None) -> Run:
+        """A run, on disk. What the page itself speaks against it is told at once, where Notion answers in time; the
+        rest, and the sending, goes on without whoever asked."""
+        run = await self._runs.accept(self._setup.tenant_id, page, actor=actor, fingerprint=fingerprint)
+        held = await self._runs.take(run)
+        return run if held is None else await self._worked(held, self._check)
+
+    async def prepare(self, run: Run) -> Run:
+        """All that comes before the sending, here and now; raises what keeps it from going on."""
+        while run.status not in PREPARED:
+            held = await self._runs.take(run)
+            if held is None:
+                return run  # somebody else is at it
+            run = await self._worked(held, self._prepare, is_raised=True)
+        return run
+
+    async def rehearse(self, page: str) -> Rehearsal:
+        return await self._preparing.rehearse(page)
+
+    async def look_for_ready(self, actor: str) -> list[Run]:
+        """Sends every page that says it is ready and was not met as it is now."""
+        if self._setup.mailouts_database is None:
+            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database that is to be watched.")
+        source = await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
+        kind = source.types.get(self._setup.names.status)
+        if kind not in ("status", "select"):
+            raise MailoutRefused(
+                NOT_CONFIGURED,
+                f"The table {source.name!r} in Notion has no status or select {self._setup.names.status!r}: add it.",
+            )
+        where = {"property": self._setup.names.status, kind: {"equals": self._setup.statuses.ready}}
+        begun: list[Run] = []
+        async for page in self._notion.query(source, where=where):
+            mark = _fingerprint(read_mailout(page, self._setup.names))
+            if not await self._runs.has_met(page.id, mark):
+                begun.append(await self.send(page.id, actor=actor, fingerprint=mark))
+        return begun
+
+    async def tick(self) -> bool:
+        """One step for the run that has waited longest; true where there may be more to do at once."""
+        held = await self._runs.take()
+        if held is None:
+            return False
+        await self._worked(held, self._reporting.step if held.run.status in PREPARED else self._prepare)
+        return True
+
+    async def look_at_sending(self) -> None:
+        """Runs whose mails leave are looked at now and then; this looks now."""
+        for run in await self._runs.sending():
+            held = await self._runs.take(run)
+            if held is not None:
+                await self._worked(held, self._reporting.step)
+
+    async def _check(self, held: Held) -> Instant | None:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return (await self._preparing.check(held)).due_at
+
+    async def _prepare(self, held: Held) -> Instant | None:
+        return (await self._preparing.step(held)).due_at
+
+    async def _worked(
+        self, held: Held, work: Callable[[Held], Awaitable[Instant | None]], *, is_raised: bool = False
+    ) -> Run:
+        """`work` answers when to look again. Whatever is out of reach is tried again later, for as long as it takes."""
+        try:
+            async with held.kept():
+                due_at = await work(held)
+            await held.let_go(due_at)
+        except LostHold:
+            return held.run
+        except NotDurable:
+            raise
+        except TimeoutError:
+            await held.postpone()
+        except (NotionError, SupabaseError) as error:
+            await self._wait(held, error, error.retry_after if isinstance(error, NotionUnavailable) else None)
+            if is_raised:
+                raise
+        except Exception as error:  # one run that cannot go on must not hold up the others
+            log.exception("mailout_stuck", run=held.run.mailout_id)
+            await held.postpone()
+            if is_raised:
+                raise error
+        return held.run
+
+    async def _wait(self, held: Held, error: NotionError | SupabaseError, at_least: Instant | None) -> None:
+        until = await held.postpone(at_least)
+        log.warning("mailout_waits", run=held.run.mailout_id, code=error.code, reason=str(error), until=until)
+
+
+def _fingerprint(page: Mailout) -> str:
+    said = [page.subject, page.status, page.is_test, page.sent_at]
+    return hashlib.sha256(orjson.dumps(said)).hexdigest()

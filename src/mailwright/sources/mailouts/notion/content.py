@@ -1,0 +1,78 @@
+"""Reading a page: every block in the order of the page, depth first, and never round in circles."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mailwright.sources.mailouts.notion.client import Notion
+from mailwright.sources.mailouts.notion.errors import NotionRefused
+from mailwright.sources.mailouts.notion.ids import notion_id
+from mailwright.sources.mailouts.notion.pages import Block
+
+MOST_DEPTH = 10
+# At a hundred blocks a request and three requests a second, what is larger would keep somebody waiting for minutes.
+MOST_BLOCKS = 5_000
+
+# Not looked into: other pages, private notes, and what the API does not show.
+CLOSED = frozenset({"child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported"})
+
+
+async def content_of(notion: Notion, page_id: str) -> tuple[Block, ...]:
+    """All that is written on a page. A block that was not looked into says why in its `missing`."""
+    return await _Walk(notion).inside(notion_id(page_id), depth=1, seen=frozenset())
+
+
+class _Walk:
+    """One reading of one page: it counts what it has met, and knows what it is inside of."""
+
+    def __init__(self, notion: Notion) -> None:
+        self._notion = notion
+        self._met = 0
+
+    async def inside(self, block_id: str, *, depth: int, seen: frozenset[str]) -> tuple[Block, ...]:
+        found = await self._notion.children(block_id)
+        self._met += len(found)
+        if self._met > MOST_BLOCKS:
+            raise NotionRefused(
+                f"The page has more than {MOST_BLOCKS} blocks: a mail needs a shorter one.",
+                code="NOTION_PAGE_TOO_LARGE",
+            )
+        return tuple([await self._block(each, depth, seen) for each in found])
+
+    async def _block(self, found: Mapping[str, Any], depth: int, seen: frozenset[str]) -> Block:
+        kind, block_id = str(found.get("type")), str(found.get("id"))
+        inner = found.get(kind)
+        content: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
+        if kind == "link_to_page":
+            return await self._linked(block_id, content)
+        original = _original(content) if kind == "synced_block" else None
+        if kind in CLOSED or not (found.get("has_children") or original):
+            return Block(block_id, kind, content)
+        source = original or block_id
+        if source in seen:
+            return Block(block_id, kind, content, missing="it stands inside itself")
+        if depth >= MOST_DEPTH:
+            return Block(block_id, kind, content, missing=f"it is nested more than {MOST_DEPTH} levels deep")
+        try:
+            children = await self.inside(source, depth=depth + 1, seen=seen | {source})
+        except NotionRefused as refused:
+            if original is None or refused.code != "NOTION_NOT_SHARED":
+                raise
+            return Block(block_id, kind, content, missing="its original is on a page that is not shared with us")
+        return Block(block_id, kind, content, children)
+
+    async def _linked(self, block_id: str, content: Mapping[str, Any]) -> Block:
+        """With the title and the public address of the page that it leads to, as far as there are any."""
+        target = content.get("page_id")
+        if not isinstance(target, str):
+            return Block(block_id, "link_to_page", content)
+        try:
+            title, public_url = await self._notion.named_page(target)
+        except NotionRefused:
+            return Block(block_id, "link_to_page", content, missing="it leads to a page that is not shared with us")
+        return Block(block_id, "link_to_page", {**content, "title": title, "public_url": public_url})
+
+
+def _original(content: Mapping[str, Any]) -> str | None:
+    source = content.get("synced_from")
+    found = source.get("block_id") if isinstance(source, Mapping) else None
+    return found if isinstance(found, str) else None

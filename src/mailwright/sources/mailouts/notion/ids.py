@@ -1,0 +1,46 @@
+"""Ids of pages, in whatever form people paste them."""
+
+import re
+from urllib.parse import urlsplit
+
+from mailwright.domain.errors import InvalidInput
+
+_DASHED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_BARE = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+def notion_id(pasted: str, *, field: str = "notionPageId") -> str:
+    """The id in its one form, dashed and lower-case, from an id or from the address of a page in the browser."""
+    text = pasted.strip().strip("<>\"'").lower()
+    found = _whole(text) or _in_address(text)
+    if found is None:
+        raise InvalidInput(
+            "this is neither an id nor an address of a page in Notion; use Share, Copy link, and paste that",
+            field=field,
+        )
+    return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
+
+
+def is_id(value: object) -> bool:
+    return isinstance(value, str) and _whole(value) is not None
+
+
+def _whole(text: str) -> str | None:
+    return text.replace("-", "") if _DASHED.fullmatch(text) or _BARE.fullmatch(text) else None
+
+
+def _in_address(text: str) -> str | None:
+    """A page that is open beside a table is in the query (`?p=…`); else it ends the path, after its title's words."""
+    if text.startswith(("notion.so/", "www.notion.so/", "app.notion.com/", "notion.site/")):
+        text = f"https://{text}"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https", "notion"):
+        return None
+    for pair in parts.query.split("&"):
+        if pair.startswith("p=") and (found := _whole(pair.removeprefix("p="))):
+            return found
+    last = parts.path.rstrip("/").rpartition("/")[2]
+    return _whole(last) or _whole(last[-36:]) or _whole(last[-32:])

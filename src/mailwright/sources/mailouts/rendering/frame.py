@@ -1,0 +1,47 @@
+"""The frame of a mail: a page of readable width around what was rendered, in the colours of day and night."""
+
+from html import escape
+
+from mailwright.sources.mailouts.rendering.looks import FONT, INK, NARROW, PAPER, by_night
+
+# Of the words; some sixty to a hundred letters are a line that eyes can follow.
+WIDTH = 640
+EDGE = 24
+
+
+def framed(subject: str, html: str, footer: str = "", *, language: str | None = None) -> str:
+    """A whole document. The footer comes after the content, inside the same page."""
+    spoken = f' lang="{escape(language)}"' if language else ""
+    body = f"margin:0;padding:0;background-color:{PAPER};color:{INK}"
+    page = (
+        f"max-width:{WIDTH}px;padding:32px {EDGE}px;text-align:left;background-color:{PAPER};color:{INK};"
+        f"font-family:{FONT};font-size:16px;line-height:1.6;word-break:break-word;overflow-wrap:break-word"
+    )
+    # Outlook knows no largest width: it gets a table of that width around the page.
+    outlook = f'<!--[if mso]><table role="presentation" align="center" width="{WIDTH + 2 * EDGE}"><tr><td><![endif]-->'
+    return f"""<!doctype html>
+<html{spoken}>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<title>{escape(subject)}</title>
+<style>
+:root{{color-scheme:light dark}}
+@media (max-width:600px){{{NARROW}}}
+@media (prefers-color-scheme:dark){{
+{by_night()}
+}}
+</style>
+</head>
+<body class="mw-body" style="{body}">
+{outlook}
+<div class="mw-page" style="margin:0 auto;{page}">
+{html}
+{footer}
+</div>
+<!--[if mso]></td></tr></table><![endif]-->
+</body>
+</html>
+"""

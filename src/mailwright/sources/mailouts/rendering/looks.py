@@ -1,0 +1,85 @@
+"""Looks: inline styles that mail programs understand, and colours that can be read by day and by night."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+INK, INK_BY_NIGHT = "#24292f", "#e6e6e3"
+PAPER, PAPER_BY_NIGHT = "#ffffff", "#191919"
+# Beside the text: captions, hosts of links, what is done.
+MUTED, MUTED_BY_NIGHT = "#62666d", "#a9abb0"
+LINE, LINE_BY_NIGHT = "#d9dce1", "#454950"
+SHADE, SHADE_BY_NIGHT = "#f3f4f6", "#2a2c30"
+LINK, LINK_BY_NIGHT = "#0b5cad", "#7db7f5"
+
+FONT = "-apple-system,BlinkMacSystemFont,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
+MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
+
+
+@dataclass(frozen=True, slots=True)
+class Colour:
+    """Notion's own are too pale to read on white; these keep the hue. `paper` is the colour as a background."""
+
+    ink: str
+    ink_by_night: str
+    paper: str
+    paper_by_night: str
+
+
+COLOURS: Mapping[str, Colour] = {
+    "gray": Colour("#62666d", "#a9abb0", "#eef0f2", "#2f3134"),
+    "brown": Colour("#85553d", "#d3a78f", "#f4ece8", "#3b2a22"),
+    "orange": Colour("#a84f00", "#f0a567", "#fcecdc", "#472b12"),
+    "yellow": Colour("#806000", "#e2bb55", "#fbf3d5", "#40340f"),
+    "green": Colour("#2a6b4a", "#7fc8a0", "#e6f3ea", "#1d3a2a"),
+    "blue": Colour("#0b5cad", "#7db7f5", "#e4f0fb", "#17324d"),
+    "purple": Colour("#71479a", "#c6a6e6", "#f1eaf8", "#35254a"),
+    "pink": Colour("#a22f6c", "#ea9ec6", "#fbe8f1", "#4a2036"),
+    "red": Colour("#b3261e", "#f5958e", "#fde8e6", "#4c201d"),
+}
+
+# Rules for those mail programs that know them; without them the inline styles of the day stay as they are.
+NARROW = """
+.mw-column{display:block!important;width:100%!important;padding-left:0!important;padding-right:0!important}
+.mw-page{padding:20px 16px!important}
+"""
+
+
+def by_night() -> str:
+    """Every class that inline styles set a colour for, in the colours of the night."""
+    rules = [
+        f".mw-body,.mw-page{{background-color:{PAPER_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
+        f".mw-muted{{color:{MUTED_BY_NIGHT}!important}}",
+        f".mw-line{{border-color:{LINE_BY_NIGHT}!important}}",
+        f".mw-shade{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
+        f".mw-link{{color:{LINK_BY_NIGHT}!important}}",
+        f".mw-paper-default{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
+    ]
+    for name, colour in COLOURS.items():
+        rules.append(f".mw-ink-{name}{{color:{colour.ink_by_night}!important}}")
+        rules.append(
+            f".mw-paper-{name}{{background-color:{colour.paper_by_night}!important;color:{INK_BY_NIGHT}!important}}"
+        )
+    return "\n".join(rules)
+
+
+def coloured(name: object) -> tuple[str, str] | None:
+    """The class and the style of a colour as Notion names it; nothing for its default, or a name that is new."""
+    match str(name).removesuffix("_background"), str(name).endswith("_background"):
+        case "default", True:
+            return "mw-paper-default", f"background-color:{SHADE};color:{INK}"
+        case known, True if known in COLOURS:
+            return f"mw-paper-{known}", f"background-color:{COLOURS[known].paper};color:{INK}"
+        case known, False if known in COLOURS:
+            return f"mw-ink-{known}", f"color:{COLOURS[known].ink}"
+        case _:
+            return None
+
+
+def attributes(style: str, colour: object = None, also: str = "") -> str:
+    """`class` and `style` of an element, as they stand in its tag."""
+    found = coloured(colour)
+    classes = " ".join(name for name in (also, found[0] if found else "") if name)
+    styles = ";".join(part for part in (style, found[1] if found else "") if part)
+    if found and "background" in found[1] and "padding" not in style:
+        styles = f"{styles};padding:4px 8px;border-radius:4px"
+    return (f' class="{classes}"' if classes else "") + (f' style="{styles}"' if styles else "")

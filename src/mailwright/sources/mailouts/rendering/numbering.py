@@ -1,0 +1,31 @@
+"""Numbers of lists as they are counted: 1 2 3, a b c, i ii iii."""
+
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc")),
+    *((50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+
+
+def numeral(number: int, form: str) -> str:
+    """`form` is that of HTML's lists. What has no letter or Roman numeral is a plain number, as browsers show it."""
+    if form == "a" and number > 0:
+        return _letters(number)
+    if form == "i" and 0 < number < 4000:
+        return _roman(number)
+    return str(number)
+
+
+def _letters(number: int) -> str:
+    found = ""
+    while number > 0:
+        number, place = divmod(number - 1, 26)
+        found = chr(ord("a") + place) + found
+    return found
+
+
+def _roman(number: int) -> str:
+    found = ""
+    for value, sign in _ROMAN:
+        times, number = divmod(number, value)
+        found += sign * times
+    return found

@@ -1,0 +1,272 @@
+"""Runs: each time that a mailout was asked for, from the page to the last figure in Notion. Asked for is on disk.
+
+Whoever works on a run holds it for a while and renews that; what a worker that died has begun, another goes on with.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
+from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.outbox import journal
+from mailwright.sources.mailouts.notion import notion_id
+from mailwright.sources.mailouts.refusals import MailoutRefused, already_sent
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import mailout_errors, mailouts
+
+HELD_FOR: Final = 2 * MINUTE
+# What needs somebody else is tried again soon at first, and every few minutes in the end, for as long as it takes.
+SHORTEST_PAUSE: Final = 2 * SECOND
+LONGEST_PAUSE: Final = 5 * MINUTE
+
+
+class RunStatus(StrEnum):
+    ACCEPTED = "accepted"
+    GATHERING = "gathering"  # its content is fixed; its recipients are being read
+    QUEUEING = "queueing"  # it has its place in line; its recipients become messages
+    SENDING = "sending"
+    SENT = "sent"  # every mail has left or failed; figures still come in
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    key: int
+    mailout_id: str
+    tenant_id: int
+    page_id: str
+    status: RunStatus
+    actor: str
+    is_test: bool | None
+    subject: str | None
+    template_key: int | None
+    campaign_key: int | None
+    planned: int | None
+    error_code: str | None
+    error_message: str | None
+    created_at: Instant
+    finished_at: Instant | None
+    figures: dict[str, Any]
+    reported_at: Instant | None
+    failures: int
+    due_at: Instant | None
+
+    @property
+    def template_id(self) -> str:
+        return f"mailout:{self.mailout_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """Something that went wrong, as the table of errors tells it. `key`: the same error is told once."""
+
+    key: str
+    stage: str
+    code: str
+    message: str
+    at: Instant
+    email: str | None = None
+    provider: str | None = None
+    retry_count: int = 0
+
+
+class LostHold(Exception):
+    """Somebody else works on this run now."""
+
+
+class Runs:
+    def __init__(self, database: Database, clock: Clock, held_for: Instant = HELD_FOR) -> None:
+        """`held_for`: how long a silent worker keeps a run."""
+        self._database = database
+        self._clock = clock
+        self._held_for = held_for
+
+    async def accept(self, tenant_id: int, page: str, *, actor: str, fingerprint: str | None = None) -> Run:
+        """On disk when this returns; whatever happens to us, it is worked on."""
+        now = self._clock.now()
+        values = {
+            "mailout_id": uuid7(now),
+            "tenant_id": tenant_id,
+            "page_id": notion_id(page),
+            "actor": actor,
+            "fingerprint": fingerprint,
+            "status": RunStatus.ACCEPTED,
+            "created_at": now,
+            "due_at": now,
+            "failures": 0,
+            "held_until": 0,
+        }
+        async with self._database.write() as tx:
+            rows = await tx.execute(insert(mailouts).values(**values).returning(mailouts))
+            run = _run(rows[0])
+            detail = {"page": run.page_id}
+            await journal.note(
+                tx, now, actor=actor, action="mailout.send", subject=run.mailout_id, tenant_id=tenant_id, detail=detail
+            )
+        return run
+
+    async def find(self, mailout_id: str, *, tenant_id: int | None) -> Run:
+        if not is_uuid(mailout_id):
+            raise NotFound
+        mine = mailouts.c.mailout_id == mailout_id
+        if tenant_id is not None:
+            mine &= mailouts.c.tenant_id == tenant_id
+        found = await self._those(mine, limit=1)
+        if not found:
+            raise NotFound
+        return found[0]
+
+    async def some(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Run]:
+        """The latest first."""
+        which = mailouts.c.id < before
+        return await self._those(which if tenant_id is None else which & (mailouts.c.tenant_id == tenant_id), limit)
+
+    async def sending(self) -> list[Run]:
+        return await self._those(mailouts.c.due_at.is_not(None) & (mailouts.c.status == RunStatus.SENDING), limit=1_000)
+
+    async def has_met(self, page_id: str, fingerprint: str) -> bool:
+        """Whether the page was sent, or refused, as it is now."""
+        same = (mailouts.c.page_id == page_id) & (mailouts.c.fingerprint == fingerprint)
+        return bool(await self._those(same, 1))
+
+    async def errors_of(self, run: Run, limit: int = 100) -> list[RunError]:
+        query = select(mailout_errors).where(mailout_errors.c.mailout_key == run.key).order_by(mailout_errors.c.id)
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.limit(limit))
+        return [RunError(**{name: getattr(row, name) for name in RunError.__slots__}) for row in rows]
+
+    async def _those(self, which: ColumnElement[bool], limit: int) -> list[Run]:
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(mailouts).where(which).order_by(mailouts.c.id.desc()).limit(limit))
+        return [_run(row) for row in rows]
+
+    # Working on them.
+
+    async def take(self, run: Run | None = None) -> "Held | None":
+        """This one, or the one that has waited longest; None where there is none, or somebody else has it."""
+        now, name = self._clock.now(), token()
+        due = [mailouts.c.due_at.is_not(None), mailouts.c.held_until <= now]
+        due.append(mailouts.c.due_at <= now if run is None else mailouts.c.id == run.key)
+        first = (
+            select(mailouts.c.id)
+            .where(*due)
+            .order_by(mailouts.c.due_at, mailouts.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        taken = update(mailouts).where(mailouts.c.id.in_(first)).values(held_by=name, held_until=now + self._held_for)
+        async with self._database.write() as tx:
+            rows = await tx.execute(taken.returning(mailouts))
+        return Held(self._database, self._clock, _run(rows[0]), name, self._held_for) if rows else None
+
+
+class Held:
+    """A run that nobody else works on. Every change says whose it is; whoever lost the run can no longer write."""
+
+    def __init__(self, database: Database, clock: Clock, run: Run, name: int, held_for: Instant) -> None:
+        self._database = database
+        self._clock = clock
+        self._name = name
+        self._held_for = held_for
+        self.run = run
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Renewed for as long as the work takes."""
+        renewing = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
+
+    async def change(self, tx: Transaction, **values: Any) -> Run:
+        mine = (mailouts.c.id == self.run.key) & (mailouts.c.held_by == self._name)
+        rows = await tx.execute(update(mailouts).where(mine).values(**values).returning(mailouts))
+        if not rows:
+            raise LostHold
+        self.run = _run(rows[0])
+        return self.run
+
+    async def renew(self, tx: Transaction) -> None:
+        await self.change(tx, held_until=self._clock.now() + self._held_for)
+
+    async def claim_page(self) -> Run:
+        """A page goes to everybody once: of two runs, the one that says so first. Raises where it was the other."""
+        try:
+            async with self._database.write() as tx:
+                return await self.change(tx, sent_page=self.run.page_id)
+        except IntegrityError as error:
+            async with self._database.read() as tx:
+                rows = await tx.execute(select(mailouts).where(mailouts.c.sent_page == self.run.page_id))
+            other = f"the run {rows[0].mailout_id} sends it" if rows else "another run sends it"
+            raise already_sent(other) from error
+
+    async def refuse(self, refused: MailoutRefused) -> Run:
+        """With its error on the way to Notion, in the same transaction."""
+        now = self._clock.now()
+        error = RunError("refused", "prepare", refused.code, str(refused), now)
+        async with self._database.write() as tx:
+            await note_errors(tx, self.run.key, [error])
+            return await self.change(
+                tx,
+                status=RunStatus.REFUSED,
+                error_code=refused.code,
+                error_message=str(refused),
+                sent_page=None,
+                finished_at=now,
+                due_at=now,
+                failures=0,
+            )
+
+    async def let_go(self, due_at: Instant | None) -> None:
+        with suppress(LostHold):
+            async with self._database.write() as tx:
+                await self.change(tx, due_at=due_at, failures=0, held_by=None, held_until=0)
+
+    async def postpone(self, at_least: Instant | None = None) -> Instant:
+        """After a failure of somebody else; answers until when."""
+        pause = min(SHORTEST_PAUSE << min(self.run.failures, 16), LONGEST_PAUSE)
+        until = self._clock.now() + max(pause, at_least or 0)
+        with suppress(LostHold):
+            async with self._database.write() as tx:
+                failures = self.run.failures + 1
+                await self.change(tx, due_at=until, failures=failures, held_by=None, held_until=0)
+        return until
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._held_for / 4 / SECOND)
+            with suppress(NotDurable, LostHold):  # it is tried again, and every change looks whose the run is
+                async with self._database.write() as tx:
+                    await self.renew(tx)
+
+
+async def note_errors(tx: Transaction, mailout_key: int, errors: list[RunError]) -> None:
+    """Those that are not there yet."""
+    known = select(mailout_errors.c.key).where(
+        mailout_errors.c.mailout_key == mailout_key, mailout_errors.c.key.in_([error.key for error in errors])
+    )
+    there = {row.key for row in await tx.execute(known)}
+    fresh = {error.key: error for error in errors if error.key not in there}
+    rows = [
+        {"mailout_key": mailout_key, "is_in_doubt": False} | {name: getattr(error, name) for name in RunError.__slots__}
+        for error in fresh.values()
+    ]
+    if rows:
+        await tx.execute(insert(mailout_errors), rows)
+
+
+def _run(row: Any) -> Run:
+    fields = {name: getattr(row, name) for name in Run.__slots__ if name not in ("key", "status", "figures")}
+    return Run(key=row.id, status=RunStatus(row.status), figures=orjson.loads(row.figures), **fields)

@@ -1,0 +1,8 @@
+-- What was reported of the mails of one mailout that were sent.
+SELECT
+  count(DISTINCT CASE WHEN r.type = 'delivered' THEN r.message_key END) AS delivered,
+  count(DISTINCT CASE WHEN r.verdict = 'hard_bounce' THEN r.message_key END) AS bounced
+FROM messages AS m
+JOIN deliveries AS d ON d.message_key = m.id
+JOIN reports AS r ON r.message_key = m.id
+WHERE m.campaign_key = CAST(:campaign_key AS bigint) AND d.status = 'SENT'

@@ -1,0 +1,204 @@
+"""Decisions: what is to be done with a row now. Pure: facts and a moment come in, one of a closed set goes out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.domain import address
+from mailwright.domain.clock import SECOND, Instant
+from mailwright.sources.notifications import jobs, moments, preferences
+from mailwright.sources.notifications.jobs import Invalid, Row, Surroundings
+from mailwright.sources.notifications.kinds import Kind, Kinds
+from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait
+from mailwright.sources.notifications.words import ACTIVE, EMAIL, Fanout, Waits
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Another row that says the same to the same subscriber."""
+
+    notification_id: int
+    status: str
+    created_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What stands beside a row."""
+
+    surroundings: Surroundings = Surroundings()  # noqa: RUF009 - frozen
+    sent: int = 0
+    under_way: int = 0
+    twins: Sequence[Twin] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What holds for every row of a queue."""
+
+    kinds: Kinds
+    base_url: str
+    locale: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    kind: Kind
+    job: Mapping[str, Any]
+    section_status: str  # what the timeline of the subscription is told
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """It will never be sent, and why."""
+
+    status: Fanout
+    because: Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It has had its attempts; what the last one said stays."""
+
+
+Decision = Send | Wait | End | GiveUp
+
+
+def decide(row: Row, beside: Beside, house: House, now: Instant) -> Decision:
+    """The first question that is not answered with yes decides."""
+    if row.event is None:
+        return _failed("EVENT_NOT_FOUND", "/openEventId: the queue has no such event", "/openEventId")
+    if row.subscription is None:
+        return _failed(
+            "SUBSCRIPTION_NOT_FOUND", "/subscriptionId: the queue has no such subscription", "/subscriptionId"
+        )
+    payload = jobs.json_of(row.event.get("payload"))
+    if isinstance(payload, Invalid):
+        return _failed(payload.code, "/event/payload: is not JSON", "/event/payload")
+    name = jobs.kind_name(payload)
+    kind = house.kinds.find(name)
+    if kind is None:
+        path = "/event/payload/eventType"
+        return _failed("UNKNOWN_EVENT_TYPE", f"{path}: no kind {str(name)[:50]!r} is declared", path)
+    return (
+        _spent(row, kind)
+        or _expired(row, kind, now)
+        or _unreachable(row.subscription)
+        or _retry_wait(row, kind, house.kinds.lock_ttl_of(kind), now)
+        or _by_preference(row, kind, payload, beside, house=house, now=now)
+    )
+
+
+def expires_at(row: Row, kind: Kind) -> Instant | None:
+    since = row.age_from
+    return None if since is None else since + kind.useful_for
+
+
+def lock_wait(row: Row, kinds: Kinds, now: Instant) -> Wait | None:
+    """While somebody holds it. A lock whose time nobody can read has ended."""
+    if row.locked_at is None:
+        return None
+    payload = jobs.json_of((row.event or {}).get("payload"))
+    until = (moments.read(row.locked_at) or 0) + kinds.lock_ttl_of(kinds.find(jobs.kind_name(payload)))
+    return Wait(Waits.LOCKED, until, f"{row.locked_by} has it") if now <= until else None
+
+
+def _spent(row: Row, kind: Kind) -> GiveUp | None:
+    return GiveUp() if row.attempts >= kind.max_attempts else None
+
+
+def _expired(row: Row, kind: Kind, now: Instant) -> End | None:
+    until = expires_at(row, kind)
+    if until is None or now < until:
+        return None
+    message = f"It was of use for {kind.useful_for_seconds} seconds, until {moments.write(until)}."
+    return End(Fanout.EXPIRED, Invalid("EXPIRED", message))
+
+
+def _unreachable(subscription: Mapping[str, Any]) -> End | None:
+    if subscription.get("contact_type") != EMAIL:
+        path = "/subscription/contactType"
+        return _skipped("NON_EMAIL_CONTACT", f"{path}: only email is served here", path)
+    if (status := subscription.get("status")) != ACTIVE:
+        code = "UNSUBSCRIBED" if status == "unsubscribed" else "SUBSCRIPTION_NOT_ACTIVE"
+        return _skipped(code, f"/subscription/status: the subscription is {status}", "/subscription/status")
+    return None
+
+
+def _retry_wait(row: Row, kind: Kind, lock_ttl: Instant, now: Instant) -> Wait | None:
+    """From the row alone, so that every worker agrees: the longer of the schedule and what the provider asked for."""
+    last = moments.read(row.last_attempt_at)
+    if not row.attempts or last is None:
+        return None
+    error = jobs.json_of(row.error)
+    asked = error.get("retryAfterSeconds") if isinstance(error, Mapping) else None
+    asked_for = round(asked * SECOND) if isinstance(asked, int | float) else 0
+    until = last + max(kind.retry_delay(row.attempts, lock_ttl), asked_for)
+    detail = f"attempt {row.attempts} of {kind.max_attempts} failed for now"
+    return Wait(Waits.RETRY, until, detail) if now < until else None
+
+
+def _by_preference(row: Row, kind: Kind, payload: Any, beside: Beside, *, house: House, now: Instant) -> Decision:
+    given = _preferences(row.subscription or {})
+    wishes = given if isinstance(given, Broken) else preferences.read(given, house.zone)
+    if isinstance(wishes, Broken):
+        return _failed("INVALID_PREFERENCES", f"{wishes.path}: {wishes.message}", wishes.path)
+    match _objection(row, kind, wishes, beside, now):
+        case Unwanted() as unwanted:
+            return _skipped(unwanted.code, unwanted.message)
+        case Wait() as wait:
+            return wait
+        case None:
+            return _repeated(row, kind, beside.twins) or _job(row, kind, payload, given, beside, house=house)
+
+
+def _objection(row: Row, kind: Kind, wishes: Preferences, beside: Beside, now: Instant) -> Wait | Unwanted | None:
+    after = str((row.event or {}).get("status_after") or "")
+    happened = frozenset({after.lower(), kind.name.lower()})
+    return preferences.objection(wishes, Facts(now, happened, beside.sent, beside.under_way))
+
+
+def _preferences(subscription: Mapping[str, Any]) -> Any:
+    metadata = jobs.json_of(subscription.get("metadata"))
+    if isinstance(metadata, Invalid):
+        return Broken("/subscription/preferences", "is not JSON")
+    if isinstance(metadata, Mapping):
+        return metadata.get("preferences", metadata)
+    return None
+
+
+def _repeated(row: Row, kind: Kind, twins: Sequence[Twin]) -> Wait | End | None:
+    """At most one mail says the same to the same subscriber within the window; the others wait until it is sent."""
+    near = [twin for twin in twins if _is_near(row, twin, kind.dedupe_window)]
+    if sent := [twin for twin in near if twin.status == Fanout.SENT]:
+        message = f"Notification {sent[0].notification_id} said the same within {kind.dedupe_window_seconds} seconds."
+        return _skipped("DUPLICATE", message)
+    earlier = [twin for twin in near if twin.status == Fanout.PENDING and twin.notification_id < row.notification_id]
+    if earlier:
+        return Wait(Waits.DEDUPE, None, f"notification {earlier[0].notification_id} says the same and goes first")
+    return None
+
+
+def _is_near(row: Row, twin: Twin, window: Instant) -> bool:
+    ours, theirs = moments.read(row.created_at), moments.read(twin.created_at)
+    return ours is None or theirs is None or abs(ours - theirs) < window
+
+
+def _job(row: Row, kind: Kind, payload: Any, given: Any, beside: Beside, *, house: House) -> Send | End:
+    job = jobs.build(row, kind, payload, given, beside.surroundings, base_url=house.base_url, locale=house.locale)
+    if found := jobs.objection(job, kind):
+        return End(Fanout.FAILED, found)
+    try:
+        address.parse(job["recipient"]["email"])
+    except address.InvalidAddress as error:
+        return _failed("INVALID_RECIPIENT", f"/recipient/email: {error}", "/recipient/email")
+    return Send(kind, job, str(beside.surroundings.section.get("open_status") or job["event"]["statusAfter"]))
+
+
+def _failed(code: str, message: str, path: str | None = None) -> End:
+    return End(Fanout.FAILED, Invalid(code, message, path))
+
+
+def _skipped(code: str, message: str, path: str | None = None) -> End:
+    return End(Fanout.SKIPPED, Invalid(code, message, path))

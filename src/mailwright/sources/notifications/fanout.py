@@ -1,0 +1,434 @@
+"""Fanning out: rows that are due are locked and become messages, and every result is told to its row, once.
+
+A row's message goes only while the row is locked. Where the queue is in another database, two commits are needed for
+one step; whichever of them a crash leaves out, the row itself tells whether its result has been told.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+from uuid import UUID, uuid5
+
+import orjson
+
+from mailwright.content.store import StoredTemplate
+from mailwright.domain import address
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import Event, NewMessage, Source
+from mailwright.domain.retry import OUTSIDE
+from mailwright.domain.states import EventType, OnDoubt, Priority
+from mailwright.ops import metrics
+from mailwright.ops.logs import logger
+from mailwright.outbox.intake import accept
+from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.sources.notifications import links, moments, results
+from mailwright.sources.notifications.decisions import (
+    Beside,
+    End,
+    GiveUp,
+    House,
+    Send,
+    decide,
+    expires_at,
+    lock_wait,
+)
+from mailwright.sources.notifications.jobs import Invalid, Row, Surroundings
+from mailwright.sources.notifications.letters import Letters
+from mailwright.sources.notifications.links import PARKED, Link
+from mailwright.sources.notifications.preferences import Wait
+from mailwright.sources.notifications.queue import Lock, Neighbours, Queue, section_of
+from mailwright.sources.notifications.results import Told, is_in, refused, told_of
+from mailwright.sources.notifications.words import Fanout as Status
+from mailwright.sources.notifications.words import LinkState
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+
+INSERT_LINKS = statement(__package__, "insert_links")
+HOLD_LINKS = statement(__package__, "hold_links")
+RENEW_LINKS = statement(__package__, "renew_links")
+CLOSE_LINKS = statement(__package__, "close_links")
+RELEASE_MESSAGES = statement(__package__, "release_messages")
+PARK_MESSAGES = statement(__package__, "park_messages")
+WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
+
+# Rows that are looked at in one read and locked in one write: their owner's own writes wait no longer than for that.
+PAGE = 250
+# Results that are told in one write.
+BATCH = 500
+# A renewal comes when a third of the lock's time is over.
+RENEWALS_PER_LOCK = 3
+MESSAGES_OF_ROWS = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A new message."""
+
+    send: Send
+    template: StoredTemplate
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The parked message may go."""
+
+    link: Link
+    send: Send
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Another worker's lock has ended while its message is on the way: the message is ours to wait for."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """The row is told something now."""
+
+    told: Told
+    link: Link | None  # its message, where it has one that is not done with
+    is_result: bool = False  # of that message
+
+
+Step = Deliver | Again | Adopt | Tell
+
+
+class Fanout:
+    """One worker's share of a queue. Any number of them may serve one queue, on one database of messages."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        queue: Queue,
+        letters: Letters,
+        house: House,
+        *,
+        tenant_id: int,
+        worker: str,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._queue = queue
+        self._letters = letters
+        self._house = house
+        self._tenant_id = tenant_id
+        self._worker = worker
+        self._renew_every = house.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
+
+    async def take(self, most: int) -> int:
+        """Locks what is due, at most about so many rows, and hands it over; answers how many rows it dealt with."""
+        await self._letters.refresh()
+        dealt_with = after = 0
+        while dealt_with < most:
+            now = self._clock.now()
+            rows = await self._queue.pending(now - self._house.kinds.shortest_lock_ttl, after, PAGE)
+            if not rows:
+                break
+            after = rows[-1].notification_id
+            free = [row for row in rows if lock_wait(row, self._house.kinds, now) is None]
+            if free:
+                dealt_with += await self._deal_with(free, now)
+        return dealt_with
+
+    async def reconcile(self) -> int:
+        """Tells rows what became of their messages; answers how many were told."""
+        told = 0
+        while True:
+            async with self._database.read() as tx:
+                found = await links.untold(tx, self._queue.name, BATCH)
+            pairs = [(link, what) for link in found if (what := told_of(link))]
+            written = await self._queue.record(pairs) if pairs else set()
+            ended = [pair for pair in pairs if pair[0].notification_id in written]
+            lost = [pair for pair in pairs if pair[0].notification_id not in written]
+            ended += await self._told_before(lost)
+            if not ended:
+                return told
+            await self._end_links(ended)
+            told += len(ended)
+
+    async def renew(self) -> None:
+        """Keeps the locks on rows whose messages wait or are being sent."""
+        now = self._clock.now()
+        before, at = moments.write(now - self._renew_every), moments.write(now)
+        async with self._database.read() as tx:
+            held = await links.held(tx, self._queue.name, self._worker, before, BATCH)
+        if not held:
+            return
+        renewed = await self._queue.renew(held, at)
+        rows = [_lock_of(link) for link in held if link.notification_id in renewed]
+        if rows:
+            await self._database.transact(lambda tx: tx.count(RENEW_LINKS, held=rows, at=at))
+
+    async def give_back(self) -> int:
+        """Before leaving: what was not begun is parked, and its rows are free for others at once."""
+        async with self._database.read() as tx:
+            held = await links.held(tx, self._queue.name, self._worker, moments.write(self._clock.now()), 1_000_000)
+        if not held:
+            return 0
+
+        async def park(tx: Runner) -> list[Link]:
+            given = [{"message_key": link.message_key} for link in held if told_of(link) is None]
+            parked = (
+                {row.message_key for row in await tx.run(PARK_MESSAGES, given=given, parked=PARKED)} if given else set()
+            )
+            free = [link for link in held if link.message_key in parked]
+            await links.end(tx, [(link, LinkState.WAITING) for link in free])
+            return free
+
+        free = await self._database.transact(park)
+        await self._queue.unlock((link.notification_id, link.locked_by, link.locked_at) for link in free)
+        return len(free)
+
+    async def _end_links(self, ended: Sequence[tuple[Link, Told]]) -> None:
+        await self._database.transact(lambda tx: links.end(tx, [(link, told.state) for link, told in ended]))
+
+    async def _told_before(self, lost: Sequence[tuple[Link, Told]]) -> list[tuple[Link, Told]]:
+        """Of results that no row took: those that a row has already, or that no row waits for. The others are told by
+        whoever locks their row next."""
+        if not lost:
+            return []
+        rows = await self._queue.find([link.notification_id for link, _ in lost])
+        return [(link, told) for link, told in lost if _is_told(rows.get(link.notification_id), link, told)]
+
+    async def _deal_with(self, rows: Sequence[Row], now: Instant) -> int:
+        steps = await self._plan(rows, now)
+        if not steps:
+            return 0
+        lock = Lock(self._worker, moments.write(now))
+
+        async def take_over(tx: Runner) -> list[tuple[Row, Step]]:
+            locked = await self._queue.lock(tx, [row for row, _ in steps], lock)
+            ours = [(row, step) for row, step in steps if row.notification_id in locked]
+            await self._tell(tx, ours, lock)
+            return ours
+
+        ours = await self._queue.database.transact(take_over)
+        try:
+            await self._database.transact(lambda tx: self._hand_over(tx, ours, lock, now))
+        except NotDurable:
+            to_unlock = [
+                (row.notification_id, lock.worker, lock.at) for row, step in ours if not isinstance(step, Tell)
+            ]
+            await self._queue.unlock(to_unlock)
+            raise
+        metrics.ACCEPTED.labels(Source.NOTIFICATION).inc(sum(isinstance(step, Deliver) for _, step in ours))
+        return len(ours)
+
+    async def _plan(self, rows: Sequence[Row], now: Instant) -> list[tuple[Row, Step]]:
+        """What is to be done with each row; nothing for those that wait."""
+        async with self._database.read() as tx:
+            known = await links.newest(tx, self._queue.name, [row.key for row in rows])
+            under_way = await links.under_way(tx, self._queue.name, (row.subscription_id for row in rows))
+        neighbours = await self._queue.neighbours(rows)
+        steps = []
+        for row in rows:
+            step = self._step(row, known.get(row.key), beside(row, neighbours, under_way), now)
+            if step is not None:
+                steps.append((row, step))
+            if isinstance(step, Deliver | Again):
+                under_way[row.subscription_id] += 1
+        return steps
+
+    def _step(self, row: Row, link: Link | None, near: Beside, now: Instant) -> Step | None:
+        return self._left_over(row, link) if link and _is_left_over(row, link) else self._new_step(row, link, near, now)
+
+    def _left_over(self, row: Row, link: Link) -> Step:
+        """What a lock that has ended left to do for a message that is there already."""
+        told = told_of(link)
+        if told is None:
+            return Adopt(link)
+        if link.state is LinkState.SENDING and not is_in(told, row.last_attempt_at):
+            return Tell(told, link, is_result=True)
+        # A late report, of an attempt that was counted already; or somebody reset a row whose mail was sent.
+        return Tell(replace(told, completed=0), link, is_result=link.state is not LinkState.CLOSED)
+
+    def _new_step(self, row: Row, link: Link | None, near: Beside, now: Instant) -> Step | None:
+        parked = link if link is not None and link.is_parked else None
+        decision = decide(row, near, self._house, now)
+        match decision:
+            case Wait():
+                return None
+            case GiveUp():
+                return Tell(Told(Status.FAILED, None, None, 0), parked)
+            case End(status, because):
+                return Tell(refused(because, status, now), parked)
+            case Send() if parked is not None:
+                return Again(parked, decision)
+            case Send():
+                template = self._letters.pick(decision.job, decision.kind)
+                if isinstance(template, Invalid):
+                    return Tell(refused(template, Status.FAILED, now), None)
+                return Deliver(decision, template, link.generation + 1 if link else 1)
+            case _:
+                assert_never(decision)
+
+    async def _tell(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock) -> None:
+        """In the transaction that locks the rows: nobody sees them locked."""
+        new: list[tuple[Link, Told]] = []
+        plain: list[tuple[int, str, str, Told]] = []
+        for row, step in ours:
+            match step:
+                case Tell(told, Link() as link, True):
+                    new.append((replace(link, locked_by=lock.worker, locked_at=lock.at), told))
+                case Tell(told):
+                    plain.append((row.notification_id, lock.worker, lock.at, told))
+                case _:
+                    pass
+        if new:
+            await results.record(tx, self._queue.statements, new)
+        await results.write(tx, self._queue.statements, plain)
+
+    async def _hand_over(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock, now: Instant) -> None:
+        """All in one commit of our own database: messages, their links, and what is released or withdrawn."""
+        await self._deliver(tx, ours, lock, now)
+        held = [_hold(row, step, lock) for row, step in ours if isinstance(step, Again | Adopt)]
+        if held:
+            await tx.count(HOLD_LINKS, held=held)
+        released = [{"message_key": step.link.message_key} for _, step in ours if isinstance(step, Again)]
+        if released:
+            await tx.run(RELEASE_MESSAGES, released=released, now=now, parked=PARKED)
+        await self._end(tx, [step for _, step in ours if isinstance(step, Tell) and step.link is not None], now)
+
+    async def _deliver(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock, now: Instant) -> None:
+        new = [(row, step) for row, step in ours if isinstance(step, Deliver)]
+        if not new:
+            return
+        messages = [self._message(row, step) for row, step in new]
+        await accept(tx, messages, now)
+        rows = [self._link(row, step, message, lock) for (row, step), message in zip(new, messages, strict=True)]
+        await tx.count(INSERT_LINKS, links=rows, now=now)
+
+    async def _end(self, tx: Runner, steps: Sequence[Tell], now: Instant) -> None:
+        """Links whose rows were told. A message that was parked and has no row to wait for any more is withdrawn."""
+        told = [(step.link, step.told.state) for step in steps if step.link is not None]
+        await links.end(tx, [pair for pair in told if pair[1] is not LinkState.CLOSED])
+        closed = [link for link, state in told if state is LinkState.CLOSED]
+        if closed:
+            await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
+        if withdrawn := [link for link in closed if link.is_parked]:
+            ended = [{"message_key": link.message_key} for link in withdrawn]
+            rows = await tx.run(WITHDRAW_MESSAGES, ended=ended, parked=PARKED)
+            metadata = {"previousStatus": "parked", "message": "Its notification ended without it."}
+            events = [
+                event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows
+            ]
+            if events:
+                await tx.count(APPEND_EVENTS, events=events)
+
+    def _message(self, row: Row, step: Deliver) -> NewMessage:
+        job, kind = step.send.job, step.send.kind
+        outbox_id = self._outbox_id(row, step.generation)
+        return NewMessage(
+            outbox_id=outbox_id,
+            tenant_id=self._tenant_id,
+            source=Source.NOTIFICATION,
+            request_id=job.get("traceId", f"notification-{row.notification_id}")[:200],
+            to_email=address.normal(job["recipient"]["email"]),
+            subject=step.template.subject,
+            payload=_payload(job),
+            external_id=f"subscription-{row.subscription_id}",
+            contact_name=job["recipient"].get("name"),
+            dedupe_key=f"notification:{outbox_id}",
+            template_key=step.template.key,
+            retry_policy=OUTSIDE.name,
+            on_doubt=OnDoubt.RESEND,
+            priority=Priority.TRANSACTIONAL,
+            expires_at=expires_at(row, kind),
+        )
+
+    def _outbox_id(self, row: Row, generation: int) -> str:
+        """The same for every worker that takes this row: a take-over finds the message that is there."""
+        return str(uuid5(MESSAGES_OF_ROWS, f"{self._queue.name}:{row.key}:{generation}"))
+
+    def _link(self, row: Row, step: Deliver, message: NewMessage, lock: Lock) -> dict[str, Any]:
+        return {
+            "tenant_id": self._tenant_id,
+            "queue": self._queue.name,
+            "queue_schema": self._queue.schema if self._queue.is_shared else None,
+            "notification_id": row.notification_id,
+            "row_key": row.key,
+            "generation": step.generation,
+            "subscription_id": row.subscription_id,
+            "outbox_id": message.outbox_id,
+            "locked_by": lock.worker,
+            "locked_at": lock.at,
+            "attempts_before": row.attempts,
+            "max_attempts": step.send.kind.max_attempts,
+            "told": orjson.dumps(_timeline(row, step.send)).decode(),
+        }
+
+
+def beside(row: Row, neighbours: Neighbours, under_way: Mapping[int, int]) -> Beside:
+    twins = neighbours.twins.get((row.dedupe_key, row.subscription_id), ())
+    return Beside(
+        neighbours.surroundings.get(section_of(row), Surroundings()),
+        neighbours.sent.get(row.subscription_id, 0),
+        under_way.get(row.subscription_id, 0),
+        [twin for twin in twins if twin.notification_id != row.notification_id],
+    )
+
+
+def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
+    event = job["event"]
+    metadata = {
+        "subscriptionId": job["subscriptionId"],
+        "openEventId": job["openEventId"],
+        "term": event["termId"],
+        "campus": event["campusCode"],
+        "dedupeKey": job["dedupeKey"],
+    }
+    said = {"to": job["recipient"]["email"], "variables": job["template"]["variables"], "metadata": metadata}
+    if "name" in job["recipient"]:
+        said["toName"] = job["recipient"]["name"]
+    return said
+
+
+def _timeline(row: Row, send: Send) -> dict[str, Any]:
+    known = {
+        "notificationId": row.notification_id,
+        "openEventId": row.open_event_id,
+        "dedupeKey": row.dedupe_key,
+        "traceId": send.job.get("traceId"),
+    }
+    return {
+        "sectionStatus": send.section_status,
+        "payload": {name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _hold(row: Row, step: Again | Adopt, lock: Lock) -> dict[str, Any]:
+    begins = isinstance(step, Again)
+    return {
+        "id": step.link.id,
+        "locked_by": lock.worker,
+        "locked_at": lock.at,
+        "attempts_before": row.attempts,
+        "max_attempts": step.send.kind.max_attempts if isinstance(step, Again) else step.link.max_attempts,
+        "begins": int(begins),
+    }
+
+
+def _lock_of(link: Link) -> dict[str, Any]:
+    return {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at}
+
+
+def _is_left_over(row: Row, link: Link) -> bool:
+    """Whether the newest message of a row that nobody holds has something to say that the row has not heard."""
+    told = told_of(link)
+    if link.state is LinkState.SENDING and (told is None or not is_in(told, row.last_attempt_at)):
+        return True
+    return told is not None and told.status is Status.SENT
+
+
+def _is_told(row: Row | None, link: Link, told: Told) -> bool:
+    if row is None or row.key != link.row_key or row.status != Status.PENDING:
+        return True
+    return is_in(told, row.last_attempt_at)

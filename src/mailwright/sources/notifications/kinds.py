@@ -1,0 +1,142 @@
+"""Kinds of events: what a queue may tell of, declared in a file. A new kind needs a template and no code."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from mailwright.domain import locales
+from mailwright.domain.clock import HOUR, SECOND, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.retry import NOTIFICATIONS
+
+# The kind of a row that names none: the one that the queue was made for.
+OPEN_SEAT = "open-seat"
+LINKS = ("manageUrl", "unsubscribeUrl")
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
+
+
+class Kind(BaseModel):
+    """One kind of event, as its author declares it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    template: Annotated[str, Field(pattern=_NAME)]
+    template_version: Annotated[str, Field(pattern=_NAME)] = "v1"
+    templates: Path | None = None  # a folder with `<template>/<version>/<locale>.html`; None for what is stored already
+    fallback_locale: str | None = "en"
+    variables: tuple[Annotated[str, Field(pattern=_VARIABLE)], ...] = ()  # that every mail needs, beside its links
+    before: tuple[str, ...] = ()  # statuses that an event leads away from; empty is any
+    after: tuple[str, ...] = ()  # statuses that it leads to; empty is any
+    dedupe_window_seconds: Annotated[int, Field(ge=0)] = 180
+    useful_for_seconds: Annotated[int, Field(gt=0)] = 24 * HOUR // SECOND
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = NOTIFICATIONS.max_attempts
+    lock_ttl_seconds: Annotated[int | None, Field(ge=30)] = None  # None: MAILWRIGHT_LOCK_TTL_SECONDS
+    retry_schedule_ms: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = NOTIFICATIONS.delays
+    manage_url: str = "{base}/subscriptions/{id}"
+    unsubscribe_url: str = "{base}/subscriptions/{id}/unsubscribe?token={token}"
+
+    @field_validator("fallback_locale")
+    @classmethod
+    def _locale(cls, value: str | None) -> str | None:
+        if not value:
+            return None
+        if (found := locales.normal(value)) is None:
+            raise ValueError("a locale looks like pt or pt-BR; an empty one means that nothing stands in")
+        return found
+
+    @field_validator("manage_url", "unsubscribe_url")
+    @classmethod
+    def _fills(cls, value: str) -> str:
+        try:
+            value.format(base="", id="", token="")
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError("may hold {base}, {id} and {token} only") from error
+        return value
+
+    @property
+    def template_id(self) -> str:
+        """The name of the stored template: each version of the queue's is a template of ours."""
+        return f"{self.template}.{self.template_version}"
+
+    @property
+    def dedupe_window(self) -> Instant:
+        return self.dedupe_window_seconds * SECOND
+
+    @property
+    def useful_for(self) -> Instant:
+        return self.useful_for_seconds * SECOND
+
+    def leads(self, before: str | None, after: str) -> bool:
+        """Whether an event from one status to another is of this kind."""
+        return (not self.before or before in self.before) and (not self.after or after in self.after)
+
+    def retry_delay(self, attempts: int, lock_ttl: Instant) -> Instant:
+        """After so many completed attempts; never longer than a lock lasts."""
+        return min(self.retry_schedule_ms[min(attempts, len(self.retry_schedule_ms)) - 1], lock_ttl)
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    by_name: Mapping[str, Kind]
+    lock_ttl: Instant
+
+    def find(self, name: Any) -> Kind | None:
+        return self.by_name.get(name) if isinstance(name, str) else None
+
+    def lock_ttl_of(self, kind: Kind | None) -> Instant:
+        if kind is None or kind.lock_ttl_seconds is None:
+            return self.lock_ttl
+        return kind.lock_ttl_seconds * SECOND
+
+    @property
+    def shortest_lock_ttl(self) -> Instant:
+        return min(self.lock_ttl_of(kind) for kind in self.by_name.values())
+
+
+def load(file: Path | None, lock_ttl: Instant) -> Kinds:
+    """The built-in kind, and those of a file, which may declare the built-in one anew. Every error at once."""
+    built_in = _read(resources.files(__package__).joinpath("open_seat/kinds.toml").read_text(encoding="utf-8"), None)
+    return Kinds({**built_in, **(_of_file(file) if file is not None else {})}, lock_ttl)
+
+
+def _of_file(file: Path) -> dict[str, Kind]:
+    try:
+        return _read(file.read_text(encoding="utf-8"), file)
+    except OSError as error:
+        raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {error.strerror or error}") from error
+
+
+def _read(text: str, file: Path | None) -> dict[str, Kind]:
+    try:
+        declared = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {error}") from error
+    found, problems = {}, []
+    for name, fields in declared.items():
+        if not isinstance(fields, dict):
+            problems.append(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {name}: a kind is a table, as [{name}]")
+            continue
+        try:
+            kind = Kind(**{"name": name, "template": name, **fields})
+        except ValidationError as error:
+            problems += [_problem(file, name, each) for each in error.errors()]
+            continue
+        if file is not None and kind.templates is not None:  # beside the file that names it
+            kind = kind.model_copy(update={"templates": file.parent / kind.templates})
+        found[name] = kind
+    if problems:
+        raise ConfigurationInvalid(*problems)
+    return found
+
+
+def _problem(file: Path | None, name: str, error: Any) -> str:
+    where = ".".join(str(step) for step in (name, *error["loc"]))
+    return f"MAILWRIGHT_NOTIFY_KINDS: {file}: {where}: {error['msg']}"

@@ -1,0 +1,21 @@
+"""Times of the queue are ISO 8601 text, in UTC, in whatever spelling the program has that writes them."""
+
+from datetime import UTC, datetime
+
+from mailwright.domain.clock import Instant, instant_of, isoformat
+
+
+def read(text: str | None) -> Instant | None:
+    """None for what is no time. One without a zone is in UTC, as SQLite's own functions write it."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        return None
+    return instant_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def write(instant: Instant) -> str:
+    """In milliseconds and with a Z: sorted as text, these are sorted by time."""
+    return isoformat(instant) or ""

@@ -1,0 +1,243 @@
+"""The queue: somebody else's tables behind one door. Reads are short, writes are few and whole: their owner writes there,
+too, and never waits for what happens between two steps of ours."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Select, func, or_, select
+
+from mailwright.domain.clock import Instant
+from mailwright.sources.notifications import moments, results
+from mailwright.sources.notifications.decisions import Twin
+from mailwright.sources.notifications.jobs import Row, Surroundings
+from mailwright.sources.notifications.links import Link
+from mailwright.sources.notifications.results import Told
+from mailwright.sources.notifications.tables import Statements, Tables, contract_tables, look_at, statements_of
+from mailwright.sources.notifications.words import NOTIFY_SENT, Fanout
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.hot import Runner
+
+_OF_EVENT = "e_"
+_OF_SUBSCRIPTION = "s_"
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a worker writes into the rows that it takes."""
+
+    worker: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What the queue knows beside some rows: by section, by subscription, and by what they say to whom."""
+
+    surroundings: Mapping[Any, Surroundings]
+    sent: Mapping[int, int]
+    twins: Mapping[tuple[str, int], Sequence[Twin]]
+
+
+class Queue:
+    def __init__(self, database: Database, tables: Tables, schema: str | None, name: str, *, is_shared: bool) -> None:
+        self.database = database
+        self.tables = tables
+        self.schema = schema
+        self.name = name
+        self.is_shared = is_shared  # in the very database that the messages are in
+        self.statements: Statements = statements_of(schema)
+
+    async def pending(self, locked_before: Instant, after: int, limit: int) -> list[Row]:
+        """In the order of their numbers. Locks are told in text that others may spell otherwise: look again."""
+        n = self.tables.notifications.c
+        free = or_(n.locked_at.is_(None), n.locked_at < moments.write(locked_before))
+        query = self._rows().where(n.fanout_status == Fanout.PENDING.value, free, n.notification_id > after)
+        async with self.database.read() as tx:
+            return [_row(each) for each in await tx.execute(query.order_by(n.notification_id).limit(limit))]
+
+    async def find(self, notification_ids: Collection[int]) -> dict[int, Row]:
+        query = self._rows().where(self.tables.notifications.c.notification_id.in_(list(notification_ids)))
+        async with self.database.read() as tx:
+            return {each.notification_id: _row(each) for each in await tx.execute(query)}
+
+    async def newest(self, *, status: str | None, before: int, limit: int) -> list[Row]:
+        """For whoever looks: the newest first."""
+        n = self.tables.notifications.c
+        query = self._rows().where(n.notification_id < before)
+        if status is not None:
+            query = query.where(n.fanout_status == status)
+        async with self.database.read() as tx:
+            return [_row(each) for each in await tx.execute(query.order_by(n.notification_id.desc()).limit(limit))]
+
+    async def counts(self) -> dict[str, int]:
+        n = self.tables.notifications.c
+        query = select(n.fanout_status, func.count().label("rows")).group_by(n.fanout_status)
+        async with self.database.read() as tx:
+            return {row.fanout_status: row.rows for row in await tx.execute(query)}
+
+    async def neighbours(self, rows: Sequence[Row]) -> Neighbours:
+        async with self.database.read() as tx:
+            return Neighbours(
+                await self._surroundings(tx, {each for row in rows if (each := section_of(row)) is not None}),
+                await self._sent(tx, {row.subscription_id for row in rows}),
+                await self._twins(tx, rows),
+            )
+
+    async def record(self, told: Sequence[tuple[Link, Told]]) -> set[int]:
+        return await self.database.transact(lambda tx: results.record(tx, self.statements, told))
+
+    async def renew(self, held: Iterable[Link], at: str) -> set[int]:
+        rows = [_held(link) for link in held]
+        renewed = await self.database.transact(lambda tx: tx.run(self.statements.renew_rows, held=rows, at=at))
+        return {row.notification_id for row in renewed}
+
+    async def unlock(self, held: Iterable[tuple[int, str, str]]) -> None:
+        names = ("notification_id", "locked_by", "locked_at")
+        rows = [dict(zip(names, each, strict=True)) for each in held]
+        if rows:
+            await self.database.transact(lambda tx: tx.run(self.statements.unlock_rows, held=rows))
+
+    async def lock(self, tx: Runner, rows: Sequence[Row], lock: Lock) -> set[int]:
+        """Those that were still as they had been seen."""
+        wanted = [
+            {"notification_id": row.notification_id, "attempts": row.attempts, "locked_at": row.locked_at or ""}
+            for row in rows
+        ]
+        locked = await tx.run(self.statements.lock_rows, wanted=wanted, worker=lock.worker, at=lock.at)
+        return {row.notification_id for row in locked}
+
+    async def requeue(self, notification_ids: Iterable[int]) -> set[int]:
+        wanted = [{"notification_id": each} for each in notification_ids]
+        if not wanted:
+            return set()
+        requeued = await self.database.transact(lambda tx: tx.run(self.statements.requeue_rows, wanted=wanted))
+        return {row.notification_id for row in requeued}
+
+    def _rows(self) -> Select[Any]:
+        tables = self.tables
+        n, e, s = tables.notifications, tables.events, tables.subscriptions
+        return (
+            select(
+                n,
+                *(each.label(f"{_OF_EVENT}{each.name}") for each in e.c),
+                *(each.label(f"{_OF_SUBSCRIPTION}{each.name}") for each in s.c),
+            )
+            .select_from(n)
+            .outerjoin(e, e.c.open_event_id == n.c.open_event_id)
+            .outerjoin(s, s.c.subscription_id == n.c.subscription_id)
+        )
+
+    async def _sent(self, tx: Transaction, subscriptions: Collection[int]) -> dict[int, int]:
+        t = self.tables.timeline.c
+        query = (
+            select(t.subscription_id, func.count().label("sent"))
+            .where(t.event_type == NOTIFY_SENT, t.subscription_id.in_(list(subscriptions)))
+            .group_by(t.subscription_id)
+        )
+        return {row.subscription_id: row.sent for row in await tx.execute(query)}
+
+    async def _twins(self, tx: Transaction, rows: Sequence[Row]) -> dict[tuple[str, int], list[Twin]]:
+        n = self.tables.notifications.c
+        query = select(n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.created_at).where(
+            n.dedupe_key.in_(list({row.dedupe_key for row in rows})),
+            n.subscription_id.in_(list({row.subscription_id for row in rows})),
+        )
+        found: dict[tuple[str, int], list[Twin]] = {}
+        for row in await tx.execute(query.order_by(n.notification_id)):
+            twin = Twin(row.notification_id, row.fanout_status, row.created_at)
+            found.setdefault((row.dedupe_key, row.subscription_id), []).append(twin)
+        return found
+
+    async def _surroundings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, Surroundings]:
+        known = self.tables.sections
+        if known is None or not sections:
+            return {}
+        rows = await tx.execute(select(known).where(known.c.section_id.in_(list(sections))))
+        found = {row.section_id: dict(row._mapping) for row in rows}
+        courses = await self._courses(
+            tx, {each for row in found.values() if (each := row.get("course_id")) is not None}
+        )
+        meetings = await self._meetings(tx, sections)
+        return {
+            key: Surroundings(section, courses.get(section.get("course_id"), {}), meetings.get(key, ()))
+            for key, section in found.items()
+        }
+
+    async def _courses(self, tx: Transaction, keys: Collection[Any]) -> dict[Any, Mapping[str, Any]]:
+        known = self.tables.courses
+        if known is None or not keys:
+            return {}
+        rows = await tx.execute(select(known).where(known.c.course_id.in_(list(keys))))
+        return {row.course_id: dict(row._mapping) for row in rows}
+
+    async def _meetings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, list[Mapping[str, Any]]]:
+        known = self.tables.meetings
+        if known is None:
+            return {}
+        found: dict[Any, list[Mapping[str, Any]]] = {}
+        for row in await tx.execute(select(known).where(known.c.section_id.in_(list(sections)))):
+            found.setdefault(row.section_id, []).append(dict(row._mapping))
+        return found
+
+
+async def open_queue(database: Database, schema: str | None, *, is_shared: bool, name: str | None = None) -> Queue:
+    """Refused, with everything that is missing, where the tables are not those of the contract."""
+    return Queue(
+        database, await look_at(database, schema), schema, name or name_of(database, schema), is_shared=is_shared
+    )
+
+
+async def create_queue(database: Database, schema: str | None) -> None:
+    """For those who have no queue yet. What is there stays as it is."""
+    await database.run_sync_ddl(lambda connection: _create(connection, schema))
+
+
+def name_of(database: Database, schema: str | None) -> str:
+    """The same for every worker that opens the same queue; of the address it shows nothing."""
+    url = database.url
+    if database.dialect == "sqlite":
+        place = str(Path(str(url.database)).resolve())
+    else:
+        place = f"{url.host or url.query.get('host') or ''}:{url.port or ''}/{url.database}/{schema or ''}"
+    return hashlib.blake2b(f"{database.dialect}:{place}".encode(), digest_size=8).hexdigest()
+
+
+def section_of(row: Row) -> Any:
+    return (row.event or {}).get("section_id")
+
+
+def _create(connection: Any, schema: str | None) -> None:
+    with connection.begin():
+        contract_tables(schema).create_all(connection)
+
+
+def _held(link: Link) -> dict[str, Any]:
+    return {"notification_id": link.notification_id, "locked_by": link.locked_by, "locked_at": link.locked_at}
+
+
+def _row(row: Any) -> Row:
+    fields = row._mapping
+    return Row(
+        notification_id=row.notification_id,
+        open_event_id=row.open_event_id,
+        subscription_id=row.subscription_id,
+        dedupe_key=str(row.dedupe_key or ""),
+        status=row.fanout_status,
+        attempts=row.fanout_attempts or 0,
+        last_attempt_at=row.last_attempt_at,
+        locked_by=row.locked_by,
+        locked_at=row.locked_at,
+        error=row.error,
+        created_at=row.created_at,
+        event=_part(fields, _OF_EVENT, "open_event_id"),
+        subscription=_part(fields, _OF_SUBSCRIPTION, "subscription_id"),
+    )
+
+
+def _part(fields: Mapping[str, Any], prefix: str, key: str) -> dict[str, Any] | None:
+    if fields[f"{prefix}{key}"] is None:
+        return None
+    return {name[len(prefix) :]: value for name, value in fields.items() if name.startswith(prefix)}

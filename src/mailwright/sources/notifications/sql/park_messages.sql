@@ -1,0 +1,7 @@
+-- Their rows are given back: nobody sends them until their rows are locked again.
+UPDATE deliveries
+SET claimable_at = :parked
+FROM rows(:given: message_key bigint) AS g
+WHERE deliveries.message_key = g.message_key AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')
+  AND deliveries.locked_by IS NULL AND deliveries.claimable_at < :parked
+RETURNING deliveries.message_key

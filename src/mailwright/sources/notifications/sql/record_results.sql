@@ -1,0 +1,13 @@
+-- The only writer of results. The lock fences: whoever lost it, or has written already, changes nothing.
+-- The status is wrapped for the same reason as in lock_rows.
+UPDATE queue.open_event_notifications
+SET fanout_status = r.fanout_status, fanout_attempts = COALESCE(open_event_notifications.fanout_attempts, 0) + r.completed,
+    last_attempt_at = COALESCE(r.attempted_at, open_event_notifications.last_attempt_at),
+    error = COALESCE(r.error, open_event_notifications.error), locked_by = NULL, locked_at = NULL
+FROM rows(:results: notification_id bigint, locked_by text, locked_at text, fanout_status text, completed int,
+  attempted_at text, error text) AS r
+WHERE open_event_notifications.notification_id = r.notification_id
+  AND COALESCE(open_event_notifications.fanout_status, '') = 'pending'
+  AND open_event_notifications.locked_by = r.locked_by
+  AND open_event_notifications.locked_at = r.locked_at
+RETURNING open_event_notifications.notification_id

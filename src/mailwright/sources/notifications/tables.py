@@ -1,0 +1,238 @@
+"""The tables of the queue: somebody else's, so they are looked at before they are used, and never changed in form."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Column, Integer, MetaData, Table, Text, UniqueConstraint, column, inspect, table
+from sqlalchemy.sql.expression import TableClause
+
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.storage.database import Database
+from mailwright.storage.statements import Statement, statement
+
+NOTIFICATIONS = "open_event_notifications"
+EVENTS = "open_events"
+SUBSCRIPTIONS = "subscriptions"
+TIMELINE = "subscription_events"
+SECTIONS = "sections"
+COURSES = "courses"
+MEETINGS = "section_meetings"
+
+# Without these no notification can be served.
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    NOTIFICATIONS: (
+        "notification_id",
+        "open_event_id",
+        "subscription_id",
+        "dedupe_key",
+        "fanout_status",
+        "fanout_attempts",
+        "last_attempt_at",
+        "locked_by",
+        "locked_at",
+        "error",
+        "created_at",
+    ),
+    EVENTS: ("open_event_id", "term_id", "campus_code", "index_number", "status_after", "event_at"),
+    SUBSCRIPTIONS: ("subscription_id", "contact_type", "contact_value", "status"),
+    TIMELINE: ("subscription_id", "event_type", "section_status_snapshot", "payload", "created_at"),
+}
+# And these to write events: what a producer needs beside.
+PRODUCED: Mapping[str, tuple[str, ...]] = {
+    EVENTS: ("dedupe_key", "payload", "status_before", "created_at"),
+    SUBSCRIPTIONS: ("term_id", "campus_code", "index_number"),
+}
+# They make a mail richer where they are there.
+WELCOME: Mapping[str, tuple[str, ...]] = {
+    EVENTS: (
+        "section_id",
+        "status_before",
+        "detected_by",
+        "snapshot_id",
+        "dedupe_key",
+        "trace_id",
+        "payload",
+        "created_at",
+    ),
+    SUBSCRIPTIONS: (
+        "section_id",
+        "term_id",
+        "campus_code",
+        "index_number",
+        "contact_hash",
+        "locale",
+        "last_known_section_status",
+        "unsubscribe_token",
+        "metadata",
+    ),
+    SECTIONS: ("section_id", "course_id", "section_number", "subject_code", "open_status", "meeting_mode_summary"),
+    COURSES: ("course_id", "course_string", "title"),
+    MEETINGS: (
+        "section_id",
+        "meeting_day",
+        "start_minutes",
+        "end_minutes",
+        "campus_abbrev",
+        "building_code",
+        "room_number",
+    ),
+}
+_KEYS = {SECTIONS: "section_id", COURSES: "course_id", MEETINGS: "section_id"}
+
+_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements that change a queue, for the schema that its tables are in."""
+
+    lock_rows: Statement
+    renew_rows: Statement
+    unlock_rows: Statement
+    record_results: Statement
+    append_sent: Statement
+    requeue_rows: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Each with the columns that it really has."""
+
+    notifications: TableClause
+    events: TableClause
+    subscriptions: TableClause
+    timeline: TableClause
+    sections: TableClause | None
+    courses: TableClause | None
+    meetings: TableClause | None
+    lacks_to_produce: tuple[str, ...]  # what a producer needs and is not there
+
+
+@cache
+def statements_of(schema: str | None) -> Statements:
+    prefix = f'"{checked_schema(schema)}".' if schema else ""
+
+    def made(name: str) -> Statement:
+        return Statement(name, statement(__package__, name).text.replace("queue.", prefix))
+
+    return Statements(
+        made("lock_rows"),
+        made("renew_rows"),
+        made("unlock_rows"),
+        made("record_results"),
+        made("append_sent"),
+        made("requeue_rows"),
+    )
+
+
+def checked_schema(schema: str) -> str:
+    if not _SCHEMA.fullmatch(schema):
+        raise ConfigurationInvalid("MAILWRIGHT_NOTIFY_SCHEMA: has letters, digits and underscores only")
+    return schema
+
+
+async def look_at(database: Database, schema: str | None) -> Tables:
+    """Refuses a queue that lacks something, with all that it lacks."""
+    found: dict[str, tuple[str, ...]] = {}
+
+    def look(connection: Any) -> None:
+        inspector = inspect(connection)
+        names = set(inspector.get_table_names(schema=schema)) | set(inspector.get_view_names(schema=schema))
+        for name in {*NEEDED, *WELCOME} & names:
+            found[name] = tuple(each["name"] for each in inspector.get_columns(name, schema=schema))
+
+    await database.run_sync_ddl(look)
+    if problems := _lacking(NEEDED, found):
+        raise ConfigurationInvalid(*(f"the queue at {shown(database)} has no {each}" for each in problems))
+    return Tables(
+        notifications=_table(NOTIFICATIONS, found, schema),
+        events=_table(EVENTS, found, schema),
+        subscriptions=_table(SUBSCRIPTIONS, found, schema),
+        timeline=_table(TIMELINE, found, schema),
+        sections=_welcome(SECTIONS, found, schema),
+        courses=_welcome(COURSES, found, schema),
+        meetings=_welcome(MEETINGS, found, schema),
+        lacks_to_produce=tuple(_lacking(PRODUCED, found)),
+    )
+
+
+def shown(database: Database) -> str:
+    """An address without its password."""
+    return database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
+
+
+def _lacking(needed: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:
+    lacking = []
+    for name, columns in needed.items():
+        if name not in found:
+            lacking.append(f"table {name}")
+        else:
+            lacking += [f"column {name}.{each}" for each in columns if each not in found[name]]
+    return lacking
+
+
+def _table(name: str, found: Mapping[str, tuple[str, ...]], schema: str | None) -> TableClause:
+    return table(name, *(column(each) for each in found[name]), schema=schema)
+
+
+def _welcome(name: str, found: Mapping[str, tuple[str, ...]], schema: str | None) -> TableClause | None:
+    return _table(name, found, schema) if _KEYS[name] in found.get(name, ()) else None
+
+
+def contract_tables(schema: str | None = None) -> MetaData:
+    """The whole surface of the queue, for those who have none yet."""
+    made = MetaData(schema=schema)
+
+    def text(*names: str) -> list[Column[Any]]:
+        return [Column(name, Text) for name in names]
+
+    Table(
+        NOTIFICATIONS,
+        made,
+        Column("notification_id", Integer, primary_key=True),
+        Column("open_event_id", Integer, nullable=False),
+        Column("subscription_id", Integer, nullable=False),
+        Column("dedupe_key", Text, nullable=False, index=True),
+        Column("fanout_status", Text, nullable=False, server_default="pending", index=True),
+        Column("fanout_attempts", Integer, nullable=False, server_default="0"),
+        *text("last_attempt_at", "locked_by", "locked_at", "error"),
+        Column("created_at", Text, nullable=False),
+        UniqueConstraint("open_event_id", "subscription_id"),
+    )
+    Table(
+        EVENTS,
+        made,
+        Column("open_event_id", Integer, primary_key=True),
+        Column("section_id", Integer),
+        *text("term_id", "campus_code", "index_number", "status_before", "status_after"),
+        Column("seat_delta", Integer),
+        *text("event_at", "detected_by"),
+        Column("snapshot_id", Integer),
+        Column("dedupe_key", Text, index=True),
+        *text("trace_id", "payload", "created_at"),
+    )
+    Table(
+        SUBSCRIPTIONS,
+        made,
+        Column("subscription_id", Integer, primary_key=True),
+        Column("section_id", Integer),
+        Column("term_id", Text),
+        Column("campus_code", Text),
+        Column("index_number", Text, index=True),
+        *text("contact_type", "contact_value", "contact_hash", "locale", "status"),
+        Column("is_verified", Integer),
+        *text("created_at", "updated_at", "last_notified_at", "last_known_section_status", "unsubscribe_token"),
+        Column("metadata", Text),
+    )
+    Table(
+        TIMELINE,
+        made,
+        Column("event_id", Integer, primary_key=True),
+        Column("subscription_id", Integer, nullable=False, index=True),
+        Column("event_type", Text, nullable=False),
+        *text("section_status_snapshot", "payload", "created_at"),
+    )
+    return made

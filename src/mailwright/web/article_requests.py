@@ -1,0 +1,88 @@
+"""What is asked of articles over HTTP. Fields are called as in the files that slices are kept in."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from mailwright.sources.api.requests import Address, FieldError, RequestInvalid
+from mailwright.sources.articles import writing
+from mailwright.sources.articles.assembly import PublishStatus, Slice
+from mailwright.sources.articles.divisions import LONGEST
+from mailwright.sources.articles.runs import Order
+from mailwright.sources.articles.writing import SliceRefused
+
+MOST_CONDITIONS = 20
+MOST_DIVISIONS = 200
+_UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_NUMBERS = Field(ge=-writing.HIGHEST, le=writing.HIGHEST)
+
+Key = Annotated[str, Field(pattern=f"^{writing.KEY_PATTERN}$", max_length=writing.LONGEST_KEY)]
+Filter = Annotated[dict[str, str], Field(max_length=MOST_CONDITIONS)]
+Batch = Annotated[str, Field(pattern=_UUID, json_schema_extra={"format": "uuid"}), AfterValidator(str.lower)]
+Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+
+
+class Named(BaseModel):
+    """A field that we do not know is refused, never silently dropped."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class ArticleSendRequest(Named):
+    """The tag and the batch id name the sending: both again change nothing."""
+
+    campaign_tag: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
+    article_key: Key
+    audience_filter: Annotated[
+        Filter | None, Field(description='As `{"state": "OH"}`: by division, attribute, `list` or `ocd_id`.')
+    ] = None
+    send_batch_id: Batch
+
+    def order(self) -> Order:
+        return Order(self.campaign_tag, self.article_key, self.send_batch_id, self.audience_filter or {})
+
+
+class SliceRequest(Named):
+    """A slice is found by its place: the article, `section_order`, `scope_ocd_id` and `sort_index`."""
+
+    article_key: Key
+    section_order: Annotated[int, _NUMBERS] = 1
+    sort_index: Annotated[int, _NUMBERS] = 0
+    is_headline: bool = False
+    title: Annotated[str | None, Field(max_length=writing.LONGEST_LINE)] = None
+    dek: Annotated[str | None, Field(max_length=writing.LONGEST_DEK)] = None
+    body_md: Annotated[str | None, Field(max_length=writing.LARGEST_BODY)] = None
+    link_url: Annotated[str | None, Field(max_length=writing.LONGEST_URL)] = None
+    scope_ocd_id: Annotated[str | None, Field(max_length=LONGEST)] = None
+    tags: Annotated[list[str], Field(max_length=writing.MOST_TAGS)] = []
+    publish_status: PublishStatus = PublishStatus.DRAFT
+    publish_at: Time | None = None
+    expires_at: Time | None = None
+
+    def slice(self) -> Slice:
+        try:
+            return writing.written(self.model_dump())
+        except SliceRefused as error:
+            raise told(error) from error
+
+
+class ArticlePreviewRequest(Named):
+    """As whom: a contact by the address, or anybody in these divisions."""
+
+    email: Address | None = None
+    ocd_ids: Annotated[list[Annotated[str, Field(max_length=LONGEST)]], Field(max_length=MOST_DIVISIONS)] = []
+
+
+class CoverageRequest(Named):
+    audience_filter: Filter | None = None
+
+
+class SliceInvalid(RequestInvalid):
+    """The slice cannot be kept."""
+
+    code = SliceRefused.code
+
+
+def told(error: SliceRefused) -> SliceInvalid:
+    """A refusal names each field that is wrong, as a request that breaks its schema does."""
+    return SliceInvalid([FieldError(each.field, each.code, each.message) for each in error.problems])

@@ -1,0 +1,97 @@
+"""One's own account: the password, the second factor, and where one is signed in."""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request
+from markupsafe import Markup
+from starlette.responses import Response
+
+from mailwright.access import second_factor
+from mailwright.access.guesses import TooManyGuesses
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.web.dashboard.entry import Viewing, Visitor, host_of
+from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/account", route_class=PageRoute, include_in_schema=False)
+
+
+class WrongPassword(InvalidInput):
+    """This is not your password."""
+
+    code = "WRONG_PASSWORD"
+
+
+@router.get("")
+async def show(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    return await _page(request, parts, visitor)
+
+
+@router.post("/password")
+async def change_password(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """Everywhere else one is signed out."""
+    form = await fields_of(request)
+    try:
+        await _require_password(request, parts, visitor, form["current"])
+        digest = visitor.session.digest
+        await parts.users.change_password(visitor.user.login, form["password"], actor=visitor.actor, keeps=digest)
+    except (InvalidInput, TooManyGuesses) as error:
+        return await _page(request, parts, visitor, error)
+    return done(request, "/account", "Your password is changed, and every other session of yours is over.")
+
+
+@router.post("/second-factor")
+async def begin_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    await parts.users.begin_second_factor(visitor.user)
+    return done(request, "/account#second-factor")
+
+
+@router.post("/second-factor/confirm")
+async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """The recovery codes are shown in the answer itself: they are never shown again."""
+    form = await fields_of(request)
+    codes = await parts.users.confirm_second_factor(visitor.user, form["code"], keeps=visitor.session.digest)
+    if codes is None:
+        error = InvalidInput("this code is wrong; is the clock of your telephone right?", field="code")
+        return await _page(request, parts, visitor, error)
+    return await page(request, visitor, "recovery_codes.html", codes=codes)
+
+
+@router.post("/second-factor/drop")
+async def drop_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    form = await fields_of(request)
+    try:
+        await _require_password(request, parts, visitor, form["current"])
+    except (InvalidInput, TooManyGuesses) as error:
+        return await _page(request, parts, visitor, error, place="drop")
+    await parts.users.drop_second_factor(visitor.user.login, actor=visitor.actor)
+    return done(request, "/account", "Signing in asks for the password alone again.")
+
+
+@router.post("/sessions/{session_id}/end")
+async def end_session(request: Request, parts: Parts, visitor: Viewing, session_id: int) -> Response:
+    await parts.sessions.end(visitor.session, session_id)
+    return done(request, "/account", "That session is over.")
+
+
+async def _require_password(request: Request, parts: ApiParts, visitor: Visitor, password: str) -> None:
+    """Somebody who finds an unlocked screen shall not be able to keep the account."""
+    if not await parts.users.confirm_password(visitor.user, password, host_of(request)):
+        raise WrongPassword(field="current")
+
+
+async def _page(
+    request: Request, parts: ApiParts, visitor: Visitor, error: MailwrightError | None = None, place: str = ""
+) -> Response:
+    secret = None if visitor.user.has_second_factor else await parts.users.pending_secret(visitor.user)
+    values: dict[str, Any] = {
+        "sessions": await parts.sessions.list_of(visitor.session),
+        "secret": secret,
+        "picture": Markup(second_factor.enrolment_picture(secret, visitor.user.login)) if secret else None,  # noqa: S704
+        "errors": errors_of(error) if error is not None else Errors(),
+        "place": place,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "account.html", status=status, **values)

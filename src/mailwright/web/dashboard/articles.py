@@ -1,0 +1,277 @@
+"""Articles: their slices in the order of the letter, the letter as any reader gets it and why, and who gets which."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from mailwright.audience import contacts
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.sources.articles import files
+from mailwright.sources.articles.assembly import Edition, Fate, Slice, fate
+from mailwright.sources.articles.files import FilesRefused, Misread
+from mailwright.sources.articles.looking import Preview
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, errors_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
+
+ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
+Email = Annotated[str, Query(alias="as", max_length=254)]
+Divisions = Annotated[str, Query(alias="in", max_length=8_000)]
+
+_SOME_READERS: Final = 20
+_MOST_FILES: Final = 500
+_RUNS_SHOWN: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A slice, and what becomes of it now, whoever reads it: `published`, or why nobody gets it."""
+
+    slice: Slice
+    state: str
+
+
+@router.get("")
+async def show_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    found = await parts.slices.articles(visitor.tenant_id)
+    latest = {
+        each.article_key: run
+        for each in found
+        for run in await parts.article_runs.some(visitor.tenant_id, limit=_RUNS_SHOWN, article_key=each.article_key)
+    }
+    return await page(request, visitor, "articles/list.html", articles=found, latest=latest)
+
+
+# Files. Their addresses begin with ~, which no key of an article does.
+
+
+@router.get("/~import")
+async def show_import(request: Request, visitor: Editing) -> Response:
+    return await page(request, visitor, "articles/import.html", errors=Errors(), problems=(), more=0)
+
+
+@router.post("/~import")
+async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """All of the files together, or nothing and every line that is wrong."""
+    problems: tuple[Misread, ...] = ()
+    errors = Errors()
+    try:
+        found = files.read_texts(await _uploaded(request))
+        put = await parts.slices.take_in(visitor.actor, visitor.tenant_id, found)
+    except FilesRefused as error:
+        problems = error.problems
+    except InvalidInput as error:
+        errors = errors_of(error, {"path": "files"})
+    else:
+        keys = {each.slice.article_key for each in found}
+        words = f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged."
+        return done(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
+    shown = {"errors": errors, "problems": problems[: files.MOST_PROBLEMS]}
+    more = max(0, len(problems) - files.MOST_PROBLEMS)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return await page(request, visitor, "articles/import.html", status=status, more=more, **shown)
+
+
+@router.get("/{article_key}/slices.csv")
+async def export_csv(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
+    text = files.as_csv((await edition_of(parts, visitor, article_key)).slices)
+    return _handed_out(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
+
+
+@router.get("/{article_key}/slices.zip")
+async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
+    """The folder that `mailwright article import` takes."""
+    texts = files.as_markdown((await edition_of(parts, visitor, article_key)).slices)
+    folder = io.BytesIO()
+    with zipfile.ZipFile(folder, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in texts.items():
+            packed.writestr(name, text)
+    return _handed_out(folder.getvalue(), "application/zip", f"{article_key}.zip")
+
+
+# One article.
+
+
+@router.get("/{article_key}")
+async def show(request: Request, parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
+    now = parts.clock.now()
+    edition = await edition_of(parts, visitor, article_key)
+    lines = [Line(each, state_of(each, now)) for each in edition.slices]
+    return await page(request, visitor, "articles/show.html", **about(article_key), lines=lines)
+
+
+@router.get("/{article_key}/preview")
+async def preview(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    article_key: ArticleKey,
+    email: Email = "",
+    divisions: Divisions = "",
+) -> Response:
+    """As one reader, or as anybody in some divisions; as nobody in particular where neither is named."""
+    await edition_of(parts, visitor, article_key)
+    seen, errors = None, Errors()
+    try:
+        seen = await _seen(parts, visitor, article_key, email, divisions)
+    except InvalidInput as error:
+        errors = errors_of(error, {"email": "as", "ocd_ids": "in"})
+    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    html = seen.rendered.html if seen is not None and seen.rendered is not None else None
+    return await page(
+        request,
+        visitor,
+        "articles/preview.html",
+        **about(article_key),
+        status=HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK,
+        seen=seen,
+        errors=errors,
+        readers=readers,
+        email=email,
+        divisions=divisions,
+        has_dark=previews.has_dark_style(html or ""),
+    )
+
+
+@router.get("/{article_key}/mail")
+async def show_mail(
+    parts: Parts,
+    visitor: Viewing,
+    article_key: ArticleKey,
+    email: Email = "",
+    divisions: Divisions = "",
+    scheme: Annotated[str, Query(max_length=10)] = "light",
+) -> Response:
+    """For the frame."""
+    seen = await _seen(parts, visitor, article_key, email, divisions)
+    if seen.rendered is None:
+        return framed(previews.notice("None of the slices is for this reader: they get no letter."))
+    return framed(previews.shown(seen.rendered, is_dark=scheme == "dark"))
+
+
+@router.get("/{article_key}/coverage")
+async def show_coverage(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    article_key: ArticleKey,
+    filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002 - as the address has it
+    whole: Annotated[str, Query(max_length=3)] = "",
+) -> Response:
+    """Everyone is asked, which may take a while: the picture comes after the page, unless no script fetches it."""
+    await edition_of(parts, visitor, article_key)
+    values = await covered(parts, visitor, article_key, filter) if whole else {"coverage": None, "errors": Errors()}
+    values |= {"filter": filter, "is_there": bool(whole)}
+    return await page(request, visitor, "articles/coverage.html", **about(article_key), **values)
+
+
+@router.get("/{article_key}/coverage/picture")
+async def show_picture(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    article_key: ArticleKey,
+    filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
+) -> Response:
+    values = await covered(parts, visitor, article_key, filter)
+    return fragment(request, visitor, "articles/picture.html", **about(article_key), **values)
+
+
+# What the other pages of articles share.
+
+
+def about(article_key: str) -> dict[str, Any]:
+    to = f"/articles/{article_key}"
+    tabs = (
+        (to, "Slices"),
+        (f"{to}/preview", "As a reader gets it"),
+        (f"{to}/coverage", "Who gets what"),
+        (f"{to}/runs", "Runs"),
+    )
+    return {"key": article_key, "to": to, "tabs": tabs}
+
+
+async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> Edition:
+    found = await parts.slices.of_article(visitor.tenant_id, article_key)
+    if not found:
+        raise NotFound(f"There is no article {article_key}: no slice has this key.")
+    return Edition(found)
+
+
+async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
+    try:
+        given = filter_of(text)
+        return {
+            "coverage": await parts.looking.coverage(visitor.tenant_id, article_key, given),
+            "errors": Errors(),
+        }
+    except InvalidInput as error:
+        return {"coverage": None, "errors": about_filter(error)}
+
+
+def filter_of(text: str) -> dict[str, str]:
+    """`state=OH county=Franklin`, or one a line; a value with spaces stands on a line of its own."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        words = line.split() if line.count("=") > 1 else [line.strip()]
+        for word in filter(None, words):
+            name, sign, value = word.partition("=")
+            if not sign or not name.strip() or not value.strip():
+                raise InvalidInput(f"{word[:60]!r} is no condition; one looks like state=OH", field="audience_filter")
+            found[name.strip()] = value.strip()
+    return found
+
+
+def about_filter(error: InvalidInput) -> Errors:
+    """All that is wrong with a filter stands beside its one field, with the word that it is about."""
+    name, _, word = (error.field or "").partition(".")
+    if name != "audience_filter":
+        return errors_of(error)
+    return Errors(filter=f"{word}: {error}" if word else str(error))
+
+
+def state_of(each: Slice, now: Instant) -> str:
+    found = fate(each, (), now)
+    return "published" if found in (Fate.FOR_EVERYONE, Fate.OUT_OF_SCOPE) else found.value
+
+
+async def _seen(parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str) -> Preview:
+    named = divisions.replace(",", " ").replace(";", " ").split()
+    person = await parts.looking.person(visitor.tenant_id, email.strip() or None, named)
+    return await parts.looking.preview(visitor.tenant_id, article_key, person)
+
+
+async def _uploaded(request: Request) -> list[tuple[str, str]]:
+    texts: list[tuple[str, str]] = []
+    room = files.LARGEST_FILE
+    async with request.form(max_files=_MOST_FILES) as form:
+        for each in form.getlist("files"):
+            if not isinstance(each, UploadFile) or not each.filename:
+                continue
+            room -= each.size or 0
+            if room < 0:
+                raise InvalidInput(f"are larger than {files.LARGEST_FILE // 1024**2} MB together", field="files")
+            try:
+                texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
+            except UnicodeDecodeError as error:
+                raise InvalidInput(f"{each.filename[:80]} is not UTF-8", field="files") from error
+    if not texts:
+        raise InvalidInput("choose one .csv, or some .md files", field="files")
+    return texts
+
+
+def _handed_out(content: bytes, media_type: str, name: str) -> Response:
+    headers: Mapping[str, str] = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type=media_type, headers=dict(headers))

@@ -1,0 +1,148 @@
+"""Runs of an article: begun after a second look at who gets it, and watched until everyone has their letter."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.states import Status
+from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.articles import history
+from mailwright.sources.articles.runs import NEWEST, Run, Share
+from mailwright.web.article_requests import ArticleSendRequest
+from mailwright.web.campaign_requests import parse
+from mailwright.web.dashboard.articles import ArticleKey, about, about_filter, edition_of, filter_of
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
+
+_PAGE: Final = 30
+# How the messages of a run stand, in the order of the picture: tone, words, statuses.
+_GROUPS: Final = (
+    ("good", "sent", (Status.SENT,)),
+    ("bad", "failed", (Status.FAILED,)),
+    ("doubt", "in doubt", (Status.IN_DOUBT, Status.CLOSED_UNKNOWN)),
+    ("quiet", "cancelled", (Status.CANCELLED,)),
+    ("calm", "on their way", (Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED)),
+)
+_NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key": WHOLE}
+
+
+@router.get("/{article_key}/send")
+async def show_form(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
+    """The batch id is made here: however often the form is sent, it is one run."""
+    return await _form_page(request, parts, visitor, article_key, Fields(batch=str(uuid4())))
+
+
+@router.post("/{article_key}/send")
+async def send(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
+    """Looked at first, with who would get it; sent once that was confirmed."""
+    form = await fields_of(request)
+    try:
+        wanted = {
+            "campaign_tag": form["tag"],
+            "article_key": article_key,
+            "audience_filter": filter_of(form["filter"]),
+            "send_batch_id": form["batch"],
+        }
+        order = parse(ArticleSendRequest, wanted).order()
+        if form["confirmed"] != "yes":
+            coverage = await parts.looking.coverage(visitor.tenant_id, article_key, order.audience_filter)
+            return await _form_page(request, parts, visitor, article_key, form, coverage=coverage)
+        run, is_replay = await parts.article_runs.begin(visitor.actor, visitor.tenant_id, order)
+    except (InvalidInput, NotPossibleNow, RequestInvalid) as error:
+        return await _form_page(request, parts, visitor, article_key, form, error)
+    words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker writes to everyone."
+    return done(request, f"/articles/~runs/{run.run_id}", words)
+
+
+@router.get("/{article_key}/runs")
+async def show_runs(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    article_key: ArticleKey,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    await edition_of(parts, visitor, article_key)
+    before = decode_cursor("run", cursor)[0] if cursor else NEWEST
+    found = await parts.article_runs.some(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
+    following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
+    values = {"runs": found, "following": following, "is_first": cursor is None}
+    return await page(request, visitor, "articles/runs.html", **about(article_key), **values)
+
+
+@router.get("/~runs/{run_id}")
+async def show_run(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    run_id: str,
+    show: Annotated[str, Query(max_length=20)] = "",
+    after: Annotated[str, Query(max_length=320)] = "",
+) -> Response:
+    """With its letters in the order of addresses, all of them or those that stand alike."""
+    run = await parts.article_runs.find(visitor.tenant_id, run_id)
+    wanted = next((those for _, words, those in _GROUPS if words == show), ())
+    letters = await history.some(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
+    values: dict[str, Any] = {**about(run.article_key), "letters": letters, "show": show if wanted else ""}
+    values |= {"following": letters[-1].email if len(letters) == _PAGE else None, "is_first": not after}
+    values |= {**await _standing(parts, run), **await _variants(parts, visitor, run)}
+    return await page(request, visitor, "articles/run.html", **values)
+
+
+@router.get("/~runs/{run_id}/stream")
+async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -> Response:
+    async def look() -> Mapping[str, str]:
+        run = await parts.article_runs.find(visitor.tenant_id, run_id)
+        values = {**about(run.article_key), **await _standing(parts, run)}
+        return {"progress": rendered(request, visitor, "articles/progress.html", **values)}
+
+    await parts.article_runs.find(visitor.tenant_id, run_id)
+    return stream(request, visitor, f"article-run:{run_id}", look)
+
+
+async def _standing(parts: ApiParts, run: Run) -> dict[str, Any]:
+    counts = await parts.article_runs.counts(run)
+    groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
+    on_the_way = groups[-1][1]
+    return {"run": run, "groups": groups, "is_over": run.walk_ended_at is not None and not on_the_way}
+
+
+async def _variants(parts: ApiParts, visitor: Visitor, run: Run) -> dict[str, Any]:
+    """A slice that was removed since has no title any more."""
+    shares: list[Share] = await parts.article_runs.shares(run)
+    known = await parts.slices.of_article(visitor.tenant_id, run.article_key)
+    return {"shares": shares, "slices": {each.slice_id: each for each in known}}
+
+
+async def _form_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    article_key: str,
+    form: Fields,
+    error: MailwrightError | None = None,
+    *,
+    coverage: Any = None,
+) -> Response:
+    await edition_of(parts, visitor, article_key)
+    status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
+    errors = Errors() if error is None else _told(error)
+    values = {"form": form, "errors": errors, "coverage": coverage}
+    return await page(request, visitor, "articles/send.html", status=status, **about(article_key), **values)
+
+
+def _told(error: MailwrightError) -> Errors:
+    if isinstance(error, InvalidInput) and (error.field or "").startswith("audience_filter"):
+        return about_filter(error)
+    return errors_of(error, _NAMES)

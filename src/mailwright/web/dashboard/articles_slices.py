@@ -1,0 +1,194 @@
+"""Writing a slice: its words beside the letter that they make, for whom it is, and when."""
+
+from datetime import tzinfo
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import contacts
+from mailwright.content.preflight import Facts, preflight
+from mailwright.content.template import Rendered, Template, TemplateFailed
+from mailwright.content.variables import STANDARD
+from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.sources.articles import writing
+from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
+from mailwright.sources.articles.composing import compose
+from mailwright.sources.articles.store import PlaceTaken
+from mailwright.sources.articles.writing import SliceRefused
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.campaigns_compose import viewer_zone
+from mailwright.web.dashboard.campaigns_forms import local_time, moment_text
+from mailwright.web.dashboard.entry import Editing, Visitor
+from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
+
+_VERBATIM: Final = ("body_md",)
+_MOMENTS: Final = ("publish_at", "expires_at")
+_SOME_READERS: Final = 20
+# A slice is found by its place; put there again, it would silently take the place of another.
+_TAKEN: Final = "Another slice has this place: choose another section, scope or order."
+# Put in by itself, below every letter.
+_OF_THE_FRAME: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
+
+
+@router.get("/~new")
+async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+    key = request.query_params.get("article", "")
+    form = Fields(article_key=key, section_order="1", sort_index="0", publish_status=PublishStatus.DRAFT)
+    return await _page(request, parts, visitor, form)
+
+
+@router.post("/~new")
+async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request, verbatim=_VERBATIM)
+    try:
+        wanted = _slice(form, viewer_zone(request))
+        await _require_free(parts, visitor, wanted)
+        await parts.slices.put(visitor.actor, visitor.tenant_id, [wanted])
+    except MailwrightError as error:
+        return await _page(request, parts, visitor, form, error=error)
+    return done(request, f"/articles/{wanted.article_key}", "Saved.")
+
+
+@router.get("/~slices/{slice_id}")
+async def look_again(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
+    found = await parts.slices.find(visitor.tenant_id, slice_id)
+    return await _page(request, parts, visitor, _fields(found, viewer_zone(request)), found)
+
+
+@router.post("/~slices/{slice_id}")
+async def change(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
+    found = await parts.slices.find(visitor.tenant_id, slice_id)
+    form = await fields_of(request, verbatim=_VERBATIM)
+    try:
+        wanted = _slice(form, viewer_zone(request), found)
+        await parts.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
+    except MailwrightError as error:
+        return await _page(request, parts, visitor, form, found, error)
+    return done(request, f"/articles/{wanted.article_key}", "Saved. Runs that have begun keep what they began with.")
+
+
+@router.post("/~slices/{slice_id}/remove")
+async def remove(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
+    found = await parts.slices.find(visitor.tenant_id, slice_id)
+    await parts.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
+    rest = await parts.slices.of_article(visitor.tenant_id, found.article_key)
+    return done(request, f"/articles/{found.article_key}" if rest else "/articles", "The slice is gone.")
+
+
+@router.post("/~preview")
+async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """For the frame: what is in the form now, as a letter of its own. Nothing is stored."""
+    form = await fields_of(request, verbatim=_VERBATIM)
+    try:
+        rendered = await _rendered(request, parts, visitor, form)
+    except MailwrightError as error:
+        return framed(previews.notice(_sentence(error)))
+    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+
+
+@router.post("/~preview/words")
+async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
+    form = await fields_of(request, verbatim=_VERBATIM)
+    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    try:
+        rendered = await _rendered(request, parts, visitor, form)
+    except MailwrightError as error:
+        values["problem"] = _sentence(error)
+    else:
+        facts = Facts(postal_address=parts.postal_address)
+        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        minded = [each for each in found if each.code not in _OF_THE_FRAME]
+        has_dark = previews.has_dark_style(rendered.html or "")
+        values |= {"rendered": rendered, "findings": minded, "has_dark": has_dark}
+    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+
+
+async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+    shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
+    person = await parts.looking.person(visitor.tenant_id, form["as_contact"] or None, ())
+    article = assemble([_slice(shown, viewer_zone(request))])
+    composed = await compose(parts.templates, visitor.tenant_id, article)
+    own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
+    values = {**STANDARD, "name": person.name or "", **own, "email": person.email or STANDARD["email"]}
+    return Template(subject=composed.subject, html=composed.html, text=None).render(values)
+
+
+async def _require_free(parts: ApiParts, visitor: Visitor, wanted: Slice) -> None:
+    known = await parts.slices.of_article(visitor.tenant_id, wanted.article_key)
+    if _place(wanted) in {_place(each) for each in known}:
+        raise PlaceTaken(_TAKEN, field="sort_index")
+
+
+def _place(each: Slice) -> tuple[int, str | None, int]:
+    return each.section_order, each.scope_ocd_id, each.sort_index
+
+
+def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
+    given: dict[str, Any] = {name: form[name] for name in writing.FIELDS}
+    for name in _MOMENTS:
+        before = None if kept is None else getattr(kept, name)
+        # The field shows minutes; what nobody touched keeps its seconds.
+        is_same = before is not None and form[name] == local_time(before, zone)
+        given[name] = isoformat(before) if is_same else moment_text(form[name], zone)
+    return writing.written(given)
+
+
+def _fields(found: Slice, zone: tzinfo) -> Fields:
+    shown = {name: getattr(found, name) for name in writing.FIELDS}
+    shown |= {name: local_time(getattr(found, name), zone) for name in _MOMENTS}
+    shown |= {"is_headline": "yes" if found.is_headline else "", "tags": ", ".join(found.tags)}
+    return Fields({name: "" if value is None else str(value) for name, value in shown.items()})
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields,
+    found: Slice | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    articles = await parts.slices.articles(visitor.tenant_id)
+    return await page(
+        request,
+        visitor,
+        "articles/slice.html",
+        status=HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY,
+        form=form,
+        found=found,
+        errors=Errors() if error is None else _told(error),
+        readers=readers,
+        articles=articles,
+        statuses=[(each.value, each.value.capitalize()) for each in PublishStatus],
+        zone_name=str(viewer_zone(request)),
+    )
+
+
+def _told(error: MailwrightError) -> Errors:
+    match error:
+        case SliceRefused():
+            return Errors({each.field: f"{each.message}" for each in error.problems})
+        case PlaceTaken():
+            return Errors(sort_index=_TAKEN)
+        case InvalidInput():
+            return errors_of(error)
+        case _:
+            return Errors({WHOLE: str(error)})
+
+
+def _sentence(error: MailwrightError) -> str:
+    if isinstance(error, SliceRefused):
+        return "; ".join(f"{each.field.removesuffix('_md')} {each.message}" for each in error.problems)
+    if isinstance(error, TemplateFailed):
+        return str(error).replace("{{ ", "[[").replace(" }}", "]]")
+    return str(error)

@@ -1,0 +1,501 @@
+"""Campaigns as people handle them: what there are, how each one goes, what it waits for, and what became of it."""
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from mailwright.audience import segments
+from mailwright.content.preflight import Facts
+from mailwright.domain.campaign import POSSIBLE, WAITS_FOR_WINNER, Action, CampaignStatus, QueueStatus
+from mailwright.domain.clock import HOUR
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.outbox import journal
+from mailwright.outbox.workers import sending_rate
+from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.campaigns import progress, report, winner
+from mailwright.sources.campaigns.campaigns import Acting, Campaign
+from mailwright.sources.campaigns.entries import entry_of
+from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.failed import failed, in_doubt
+from mailwright.sources.campaigns.figures import SHOWN, Figures, figures
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.freeze import Refused, examine
+from mailwright.sources.campaigns.progress import Counts, Place
+from mailwright.sources.campaigns.trial import Trial, looked_at
+from mailwright.sources.campaigns.winner import Standing
+from mailwright.web import campaign_answers as answers
+from mailwright.web.campaign_requests import CampaignRequest, parse
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.campaigns_compose import viewer_zone
+from mailwright.web.dashboard.campaigns_forms import (
+    fields_from,
+    limits_of,
+    moment_text,
+    told,
+    variables_text,
+)
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 25
+RECIPIENTS_PAGE: Final = 50
+_NEWEST: Final = 2**63 - 1
+# Whoever watches a campaign until its end sees it on the page; later the report is enough.
+_DEEDS_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A campaign as a list shows it. Without a place it has not started."""
+
+    campaign: Campaign
+    place: Place | None
+    counts: Counts | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED)
+
+    @property
+    def is_through(self) -> bool:
+        """Everyone has been met and nothing waits; what failed is for somebody to decide."""
+        return self.is_open and self.place is not None and self.place.status is QueueStatus.COMPLETED
+
+    @property
+    def whole(self) -> int:
+        return max(self.counts.planned, self.counts.recipients, 1) if self.counts else 0
+
+    @property
+    def to_come(self) -> int:
+        """Whoever waits as a mail, and whoever has not been met yet."""
+        if self.counts is None or self.place is None:
+            return 0
+        unmet = 0 if self.place.is_walked or not self.is_open else max(0, self.counts.planned - self.counts.recipients)
+        return self.counts.waiting + self.counts.sending + unmet
+
+    def may(self, action: str) -> bool:
+        if self.campaign.status not in POSSIBLE[Action(action)]:
+            return False
+        if action == Action.RETRY_FAILED:
+            return bool(self.counts and self.counts.failed)
+        if action == Action.ACCEPT_FAILURES:
+            return self.is_through
+        if action == Action.EXTEND:
+            return bool(self.place and self.place.is_walked and self.place.defer_reason != WAITS_FOR_WINNER)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """How the versions of a campaign did. `winner` None: not decided."""
+
+    standings: tuple[Standing, ...]
+    winner_by: str
+    winner: str | None
+    decided_by: str | None
+    may_choose: bool
+
+    @property
+    def leader(self) -> str | None:
+        best = winner.best(self.standings)
+        return best.name if best.answered else None
+
+
+@router.get("")
+async def list_campaigns(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
+    before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
+    found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+    following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
+    lines = await _lines(parts, found)
+    return await page(request, visitor, "campaigns/list.html", lines=lines, following=following, cursor=cursor)
+
+
+@router.get("/stream")
+async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor: str | None = None) -> Response:
+    """The cells of a page of the list that change."""
+    before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
+
+    async def look() -> dict[str, str]:
+        found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+        cells: dict[str, str] = {}
+        for line in await _lines(parts, found):
+            name = line.campaign.campaign_id
+            cells[f"state-{name}"] = rendered(request, visitor, "campaigns/state.html", line=line)
+            cells[f"done-{name}"] = rendered(request, visitor, "campaigns/done.html", line=line)
+        return cells
+
+    return stream(request, visitor, f"campaigns {before}", look)
+
+
+@router.get("/ends")
+async def foresee_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """When each of those in line ends, asked for once the list is there."""
+    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id)
+    return fragment(request, visitor, "campaigns/ends.html", courses=found.courses)
+
+
+@router.get("/{campaign_id}")
+async def show(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    """A draft with what keeps it from starting; what has started with how far it is."""
+    return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id))
+
+
+@router.get("/{campaign_id}/stream")
+async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    await _found(parts, visitor, campaign_id)
+
+    async def look() -> dict[str, str]:
+        line = await _line(parts, await _found(parts, visitor, campaign_id))
+        values = {"line": line, "rate": await _rate(parts, line)}
+        return {name: rendered(request, visitor, f"campaigns/{name}.html", **values) for name in ("head", "progress")}
+
+    return stream(request, visitor, f"campaign {campaign_id}", look)
+
+
+@router.get("/{campaign_id}/outlook")
+async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    """When it ends and what would change that: a simulation, asked for once the page is there."""
+    database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
+    why = await explain_campaign(database, clock, parts.defaults, campaign_id, tenant_id=tenant_id)
+    found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
+    course = next((each for each in found.courses if each.campaign_id == campaign_id), None)
+    values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
+    return fragment(request, visitor, "campaigns/outlook.html", **values)
+
+
+@router.get("/{campaign_id}/preflight")
+async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    """What starting would say, asked for once the page is there: the audience is counted for it."""
+    campaign = await _found(parts, visitor, campaign_id)
+    examined = await examine(
+        parts.database,
+        parts.templates,
+        campaign.definition,
+        tenant_id=visitor.tenant_id,
+        now=parts.clock.now(),
+        facts=Facts(postal_address=parts.postal_address),
+    )
+    values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
+    return fragment(request, visitor, "campaigns/preflight.html", **values)
+
+
+@router.get("/{campaign_id}/mail")
+async def show_mail(
+    parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", scheme: str = "light", reader: str = ""
+) -> Response:
+    """For the frame: the mail as a reader would get it."""
+    campaign = await _found(parts, visitor, campaign_id)
+    trial = Trial(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
+    try:
+        versions = await looked_at(parts.database, parts.templates, trial)
+    except MailwrightError as error:
+        return framed(previews.notice(str(error)))
+    found = versions.get(version) or next(iter(versions.values()))
+    return framed(previews.shown(found, is_dark=scheme == "dark"))
+
+
+@router.get("/{campaign_id}/content")
+async def show_content(
+    request: Request, parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
+) -> Response:
+    """What it says, to whom and under which limits, beside the mail."""
+    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    shown = await _mail_values(parts, line.campaign, version, reader)
+    form = fields_from(line.campaign.definition, viewer_zone(request))
+    values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
+    return await page(request, visitor, "campaigns/content.html", **values)
+
+
+@router.get("/{campaign_id}/recipients")
+async def show_recipients(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    campaign_id: str,
+    *,
+    show: Literal["all", "failed", "doubt"] = "all",
+    cursor: str = "",
+) -> Response:
+    """All in the order of addresses; those that went wrong in the order in which they were met."""
+    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    found: Sequence[Any]
+    if show == "all":
+        found = await report.some(parts.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
+        following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
+    else:
+        ask, after = (failed if show == "failed" else in_doubt), decode_cursor(show, cursor)[0] if cursor else 0
+        async with parts.database.read() as tx:
+            found = await ask(tx, line.place.lane, limit=RECIPIENTS_PAGE, after=after) if line.place else []
+        following = encode_cursor(show, found[-1].message_key) if len(found) == RECIPIENTS_PAGE else None
+    values: dict[str, Any] = {"line": line, "found": found, "following": following, "shown": show, "tabs": _tabs(line)}
+    return await page(request, visitor, "campaigns/recipients.html", **values)
+
+
+@router.get("/{campaign_id}/report")
+async def show_report(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    return await page(request, visitor, "campaigns/report.html", line=line, tabs=_tabs(line))
+
+
+@router.get("/{campaign_id}/report/figures")
+async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    """Asked for once the page is there: all events of the campaign are looked at."""
+    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    found = await figures(parts.database, line.campaign.key)
+    values: dict[str, Any] = {
+        "line": line,
+        "figures": found,
+        "series": [each.value for each in SHOWN],
+        "has_days": _has_days(found),
+        "experiment": await _experiment(parts, line),
+    }
+    return fragment(request, visitor, "campaigns/figures.html", **values)
+
+
+@router.get("/{campaign_id}/report.csv")
+async def hand_out_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+    """The same file as the API's."""
+    campaign = await _found(parts, visitor, campaign_id)
+    lines = answers.report_csv(report.rows(parts.database, campaign.key))
+    headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+# What is done to a campaign.
+
+
+@router.post("/{campaign_id}/start")
+async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    """Now, or at the time that the form names; the draft keeps it."""
+    form = await fields_of(request)
+    acting, campaign = _acting(visitor), await _found(parts, visitor, campaign_id)
+    try:
+        begins_at = moment_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
+        if form["when"] == "later" and begins_at is None:
+            raise InvalidInput("choose a day and a time", field="scheduledAt")
+        await _reschedule(parts, acting, campaign, begins_at)
+        await parts.campaigns.start(acting, campaign_id)
+    except (InvalidInput, RequestInvalid, Refused, NotPossibleNow) as error:
+        return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id), error=error)
+    words = "Scheduled. It begins by itself." if begins_at else "Started. It takes its place in line."
+    return done(request, f"/campaigns/{campaign_id}", words)
+
+
+@router.post("/{campaign_id}/pause")
+async def pause(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    words = "Paused. It keeps its place in line."
+    return await _act(request, campaign_id, parts.campaigns.pause(_acting(visitor), campaign_id), words)
+
+
+@router.post("/{campaign_id}/resume")
+async def resume(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    return await _act(request, campaign_id, parts.campaigns.resume(_acting(visitor), campaign_id), "It goes on.")
+
+
+@router.post("/{campaign_id}/cancel")
+async def cancel(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    words = "Cancelled. What was not sent is not sent any more."
+    return await _act(request, campaign_id, parts.campaigns.cancel(_acting(visitor), campaign_id), words)
+
+
+@router.post("/{campaign_id}/retry")
+async def retry_failed(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    words = "Everyone whose mail failed gets all attempts again."
+    return await _act(request, campaign_id, parts.campaigns.retry_failed(_acting(visitor), campaign_id), words)
+
+
+@router.post("/{campaign_id}/accept")
+async def accept_failures(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    words = "It counts as sent, without those whom it did not reach."
+    return await _act(request, campaign_id, parts.campaigns.accept_failures(_acting(visitor), campaign_id), words)
+
+
+@router.post("/{campaign_id}/extend")
+async def extend(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    form = await fields_of(request)
+    deed = parts.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
+    return await _act(request, campaign_id, deed, "Also for whoever has joined since; nobody gets it twice.")
+
+
+@router.post("/{campaign_id}/winner")
+async def choose_winner(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    form = await fields_of(request)
+    deed = parts.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
+    words = f"{form['version'][:100]} goes to everyone who has none yet."
+    return await _act(request, campaign_id, deed, words, back=f"/campaigns/{campaign_id}/report")
+
+
+@router.post("/{campaign_id}/duplicate")
+async def duplicate(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    made = await parts.campaigns.duplicate(_acting(visitor), campaign_id)
+    return done(request, f"/campaigns/{made.campaign_id}/edit", "A draft with the same content and audience.")
+
+
+@router.post("/{campaign_id}/test")
+async def try_out(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    form = await fields_of(request)
+    addresses = [each for each in form["addresses"].replace(";", ",").replace(" ", ",").split(",") if each]
+    try:
+        mails = await parts.campaigns.test_send(
+            _acting(visitor), campaign_id, addresses, as_contact=form["asContact"] or None
+        )
+    except (InvalidInput, Refused) as error:
+        campaign = await _found(parts, visitor, campaign_id)
+        return await _page(request, parts, visitor, campaign, error=error, form=form)
+    words = "1 test mail is on its way." if len(mails) == 1 else f"{len(mails)} test mails are on their way."
+    return done(request, f"/campaigns/{campaign_id}", words)
+
+
+@router.post("/{campaign_id}/limits")
+async def edit_limits(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    """Within one batch also while it is being sent."""
+    form = await fields_of(request)
+    try:
+        await parts.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
+    except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
+        line = await _line(parts, await _found(parts, visitor, campaign_id))
+        shown = await _mail_values(parts, line.campaign, "", "")
+        values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": told(error), **shown}
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        return await page(request, visitor, "campaigns/content.html", status=status, **values)
+    words = "The limits hold from the next batch on."
+    return done(request, f"/campaigns/{campaign_id}/content", words)
+
+
+async def _act(
+    request: Request, campaign_id: str, deed: Awaitable[Any], words: str, *, back: str | None = None
+) -> Response:
+    """What is not possible now is said above the campaign, which shows why."""
+    to = back or f"/campaigns/{campaign_id}"
+    try:
+        await deed
+    except (NotPossibleNow, InvalidInput) as error:
+        return done(request, to, str(error), tone="bad")
+    return done(request, to, words)
+
+
+async def _reschedule(parts: ApiParts, acting: Acting, campaign: Campaign, begins_at: str | None) -> None:
+    body = {**answers.definition(campaign), "scheduledAt": begins_at}
+    wanted = parse(CampaignRequest, {name: value for name, value in body.items() if value is not None})
+    if wanted.scheduled_at != campaign.definition.scheduled_at:
+        await parts.campaigns.edit(acting, campaign.campaign_id, wanted)
+
+
+# What the pages show.
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    campaign: Campaign,
+    *,
+    error: MailwrightError | None = None,
+    form: Fields | None = None,
+) -> Response:
+    line = await _line(parts, campaign)
+    values: dict[str, Any] = {
+        "line": line,
+        "rate": await _rate(parts, line),
+        "tabs": _tabs(line),
+        "errors": told(error) if error is not None else Errors(),
+        "refused": error.problems if isinstance(error, Refused) else (),
+        "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
+        "zone_name": str(viewer_zone(request)),
+        "segments": await segments.list_all(parts.database, visitor.tenant_id),
+        "deeds": await journal.deeds(
+            parts.database, tenant_id=visitor.tenant_id, limit=_DEEDS_SHOWN, subject=campaign.campaign_id
+        ),
+    }
+    is_draft = campaign.status is CampaignStatus.DRAFT
+    if is_draft:
+        asked = request.query_params
+        values |= await _mail_values(parts, campaign, asked.get("version", ""), asked.get("reader", ""))
+    template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, template, status=status, **values)
+
+
+async def _mail_values(parts: ApiParts, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
+    """The mail's words; the mail itself stands in a frame of its own."""
+    trial = Trial(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
+    values: dict[str, Any] = {"version": version, "reader": reader, "mail": None, "problem": None, "has_dark": False}
+    values["given"] = variables_text(campaign.definition.variables)
+    try:
+        versions = await looked_at(parts.database, parts.templates, trial)
+    except MailwrightError as error:
+        return {**values, "problem": str(error), "versions": []}
+    found = versions.get(version) or next(iter(versions.values()))
+    has_dark = previews.has_dark_style(found.html or "")
+    return {**values, "mail": found, "versions": list(versions), "has_dark": has_dark}
+
+
+def _tabs(line: Line) -> list[tuple[str, str]]:
+    if line.campaign.status is CampaignStatus.DRAFT:
+        return []
+    path = f"/campaigns/{line.campaign.campaign_id}"
+    places = ((path, "Progress"), (f"{path}/recipients", "Recipients"), (f"{path}/report", "Report"))
+    return [*places, (f"{path}/content", "Mail and limits")] if line.place else [(f"{path}/content", "Mail")]
+
+
+async def _lines(parts: ApiParts, found: list[Campaign]) -> list[Line]:
+    async with parts.database.read() as tx:
+        keys = [campaign.key for campaign in found]
+        places = {place.campaign_id: place for place in await progress.places_of(tx, keys, parts.clock.now())}
+        counted = {name: await progress.counts(tx, place) for name, place in places.items()}
+    return [Line(each, places.get(each.campaign_id), counted.get(each.campaign_id)) for each in found]
+
+
+async def _line(parts: ApiParts, campaign: Campaign) -> Line:
+    [line] = await _lines(parts, [campaign])
+    return line
+
+
+async def _rate(parts: ApiParts, line: Line) -> float:
+    """Mails per second, where it is being sent."""
+    is_moving = line.place is not None and line.place.status is QueueStatus.PROCESSING
+    return await sending_rate(parts.database, parts.clock.now()) if is_moving else 0.0
+
+
+async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
+    """Undecided as it stands now; decided as it stood then, which the journal keeps."""
+    asked = line.campaign.definition.experiment
+    if asked is None:
+        return None
+    found = await journal.deeds(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
+    decided = next((each for each in found if each.action == f"campaign.{Action.CHOOSE_WINNER}"), None)
+    if decided is not None:
+        versions = [Standing(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
+        return Experiment(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
+    async with parts.database.read() as tx:
+        entry = await entry_of(tx, line.campaign.key)
+        if entry is None:
+            return None
+        standings = await winner.standings(tx, entry, asked.winner_by)
+    may_choose = (
+        line.may(Action.CHOOSE_WINNER) and entry.content.contest is not None and entry.walk_ended_at is not None
+    )
+    return Experiment(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
+
+
+def _has_days(found: Figures) -> bool:
+    return found.length >= 24 * HOUR or len(found.steps) * found.length > 24 * HOUR
+
+
+async def _found(parts: ApiParts, visitor: Visitor, campaign_id: str) -> Campaign:
+    return await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+
+
+def _acting(visitor: Visitor) -> Acting:
+    return Acting(visitor.actor, visitor.tenant_id)

@@ -1,0 +1,186 @@
+"""Composing a campaign: what it says, to whom and when, beside the mail as a reader would get it."""
+
+import re
+from datetime import tzinfo
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import contacts, lists, segments
+from mailwright.content.authoring import Format
+from mailwright.content.preflight import Facts, Finding, preflight
+from mailwright.content.template import Rendered
+from mailwright.content.variables import STANDARD
+from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.campaigns.campaigns import Acting, Campaign
+from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.freeze import Refused
+from mailwright.sources.campaigns.trial import Trial, looked_at
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fields_from, told, variant_rows
+from mailwright.web.dashboard.entry import Editing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, chosen, fields_of
+from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, done, fragment, framed, page
+from mailwright.web.dashboard.words import zone_of
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
+
+FORMATS: Final = ((Format.MARKDOWN, "Markdown"), (Format.MJML, "MJML"), (Format.HTML, "HTML"))
+# Readers to look through the eyes of, and whose attributes are offered as variables.
+_SOME_READERS: Final = 20
+_MOST_TEMPLATES: Final = 200
+
+_LINE: Final = re.compile(r"\(line (\d+)\)")
+
+_FIRST_WORDS: Final = """# Hello {{ name }}
+
+Write here what you have to say.
+
+---
+
+{{ postal_address }} · [Unsubscribe]({{ unsubscribe_url }})
+"""
+
+
+@router.get("/new")
+async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = Fields({"content.format": Format.MARKDOWN, "content.body": _FIRST_WORDS})
+    form["content.templateId"] = request.query_params.get("template", "")
+    form["segment"] = request.query_params.get("segment", "")
+    return await _page(request, parts, visitor, form, request.query_params.getlist("list"))
+
+
+@router.post("/new")
+async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
+    try:
+        definition = definition_of(form, on_lists, viewer_zone(request))
+        made = await parts.campaigns.create(Acting(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
+    except (InvalidInput, RequestInvalid) as error:
+        return await _page(request, parts, visitor, form, on_lists, error=error)
+    return done(request, f"/campaigns/{made.campaign_id}", "Saved as a draft. Nobody gets it before you start it.")
+
+
+@router.get("/{campaign_id}/edit")
+async def look_again(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+    if campaign.status is not CampaignStatus.DRAFT:
+        words = "What has started is fixed, but for its limits. Duplicate it to change what it says."
+        return done(request, f"/campaigns/{campaign_id}", words, tone="bad")
+    form = fields_from(campaign.definition, viewer_zone(request))
+    return await _page(request, parts, visitor, form, list(campaign.definition.lists), campaign=campaign)
+
+
+@router.post("/{campaign_id}/edit")
+async def edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+    form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
+    try:
+        definition = definition_of(form, on_lists, viewer_zone(request), campaign.definition)
+        await parts.campaigns.edit(Acting(visitor.actor, visitor.tenant_id), campaign_id, definition)
+    except (InvalidInput, RequestInvalid) as error:
+        return await _page(request, parts, visitor, form, on_lists, campaign=campaign, error=error)
+    return done(request, f"/campaigns/{campaign_id}", "Saved.")
+
+
+@router.post("/preview")
+async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """For the frame: the mail of what is in the form now. Nothing is stored."""
+    form = await fields_of(request, verbatim=VERBATIM)
+    try:
+        rendered = await _rendered(request, parts, visitor, form)
+    except MailwrightError as error:
+        return framed(previews.notice(_sentence(error)))
+    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+
+
+@router.post("/preview/words")
+async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
+    form = await fields_of(request, verbatim=VERBATIM)
+    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    try:
+        rendered = await _rendered(request, parts, visitor, form)
+    except MailwrightError as error:
+        problem = _sentence(error)
+        line = _LINE.search(problem)
+        values |= {"problem": problem, "line": line[1] if line else None}
+    else:
+        facts = Facts(postal_address=parts.postal_address)
+        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        has_dark = previews.has_dark_style(rendered.html or "")
+        values |= {"rendered": rendered, "findings": _authors(found), "has_dark": has_dark}
+    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+
+
+def viewer_zone(request: Request) -> tzinfo:
+    return zone_of(unquote(request.cookies.get(ZONE_COOKIE, "")))
+
+
+async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+    definition = _shown_definition(form, await chosen(request, "lists"), viewer_zone(request))
+    trial = Trial("", visitor.tenant_id, definition, (), form["as_contact"] or None)
+    versions = await looked_at(parts.database, parts.templates, trial)
+    return versions.get(form["version"]) or next(iter(versions.values()))
+
+
+def _shown_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> Definition:
+    """A preview does not wait for the name, nor for a limit that is half written."""
+    words = {name: value for name, value in form.items() if not name.startswith("limits.")}
+    shown = Fields({**words, "scheduledAt": "", "name": form["name"] or "Preview"})
+    if not shown["content.templateId"]:
+        shown["content.subject"] = shown["content.subject"] or "(no subject)"
+    return definition_of(shown, on_lists, zone)
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields,
+    on_lists: list[str],
+    *,
+    campaign: Campaign | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    tenant_id = visitor.tenant_id
+    readers = await contacts.list_some(parts.database, tenant_id, limit=_SOME_READERS, status="active")
+    attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
+    values: dict[str, Any] = {
+        "form": form,
+        "on_lists": on_lists,
+        "campaign": campaign,
+        "errors": told(error) if error is not None else Errors(),
+        "formats": FORMATS,
+        "variants": variant_rows(form),
+        "lists": await lists.list_all(parts.database, tenant_id),
+        "segments": await segments.list_all(parts.database, tenant_id),
+        "templates": await parts.templates.some(tenant_id, limit=_MOST_TEMPLATES),
+        "readers": readers,
+        "offered": [*STANDARD, *(name for name in attributes if name not in STANDARD)],
+        "zone_name": str(viewer_zone(request)),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "campaigns/compose.html", status=status, **values)
+
+
+def _sentence(error: MailwrightError) -> str:
+    match error:
+        case Refused():
+            return "; ".join(dict.fromkeys(each.message for each in error.problems))
+        case RequestInvalid():
+            return "; ".join(dict.fromkeys(f"{each.field}: {each.message}" for each in error.errors))
+        case _:
+            return str(error)
+
+
+def _authors(findings: list[Finding]) -> list[Finding]:
+    """The link to leave is put in by itself and the samples stand for values: what remains is the author's."""
+    return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

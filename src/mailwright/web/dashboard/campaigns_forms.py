@@ -1,0 +1,196 @@
+"""The form of a campaign: what its fields say as a definition, and a definition in the words of its fields.
+
+A field is called as the API calls it, `content.subject`, so that whatever is wrong with it is told beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
+
+import orjson
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.freeze import Refused
+from mailwright.web.campaign_requests import CampaignRefused, CampaignRequest, parse
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of
+
+LIMITS_IN_NUMBERS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
+LIMITS_IN_WORDS: Final = ("workingHours", "timezone")
+LIMITS_TICKED: Final = ("warmup", "inReadersTimeZone", "oneAtATime")
+MOST_VARIANTS: Final = 5
+# What people type is kept to the letter; every other field loses the space around it.
+VERBATIM: Final = (
+    "content.body",
+    "content.text",
+    *(f"experiment.variants[{each}].body" for each in range(MOST_VARIANTS)),
+)
+
+# What is wrong with the form as a whole is shown beside the field with which it can be put right.
+_BESIDE: Final = {"content": "content.body", "experiment": "experiment.variants[0].name", "filter": "segment"}
+_LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
+
+
+def definition_of(form: Fields, lists: Sequence[str], zone: tzinfo, kept: Definition | None = None) -> Definition:
+    """`kept` is the draft until now: its filter, which no field shows, stays."""
+    body = {
+        "name": form["name"],
+        "content": _content(form),
+        "lists": list(lists),
+        "segment": form["segment"],
+        "filter": kept.filter if kept is not None else None,
+        "from": form["from"],
+        "replyTo": form["replyTo"],
+        "variables": variables_of(form["variables"]),
+        "limits": _limits(form),
+        "experiment": _experiment(form) if form["experiment"] else None,
+        "scheduledAt": moment_text(form["scheduledAt"], zone),
+    }
+    return parse(CampaignRequest, _given(body))
+
+
+def limits_of(form: Fields) -> CampaignLimits:
+    # Within a definition, so that errors name the fields as this form does.
+    body = {"name": "limits", "content": {"subject": "limits", "body": "limits"}, "limits": _limits(form)}
+    return parse(CampaignRequest, body).limits
+
+
+def fields_from(definition: Definition, zone: tzinfo) -> Fields:
+    content, experiment = definition.content, definition.experiment
+    fields: dict[str, Any] = {
+        "name": definition.name,
+        "content.subject": content.subject,
+        "content.preheader": content.preheader,
+        "content.format": content.format,
+        "content.body": content.body,
+        "content.text": content.text,
+        "content.templateId": content.template_id,
+        "segment": definition.segment,
+        "from": definition.sender,
+        "replyTo": definition.reply_to,
+        "variables": variables_text(definition.variables),
+        "scheduledAt": local_time(definition.scheduled_at, zone),
+    }
+    limits = definition.limits.model_dump(mode="json", by_alias=True)
+    fields |= {f"limits.{name}": value for name, value in limits.items() if value is not None and value is not False}
+    if experiment is not None:
+        fields |= {"experiment": "yes", "experiment.testPercent": experiment.test_percent}
+        fields |= {"experiment.waitMinutes": experiment.wait_minutes, "experiment.winnerBy": experiment.winner_by}
+        for number, variant in enumerate(experiment.variants):
+            for name, value in variant.model_dump(by_alias=True).items():
+                fields[f"experiment.variants[{number}].{name}"] = value
+    return Fields({name: "yes" if value is True else str(value) for name, value in fields.items() if value is not None})
+
+
+def variant_rows(form: Mapping[str, str]) -> int:
+    """As many as are filled in and one more, so that nobody needs a button to add one."""
+    filled = [
+        number
+        for number in range(MOST_VARIANTS)
+        if any(form[f"experiment.variants[{number}].{name}"] for name in ("name", "subject", "body"))
+    ]
+    return min(MOST_VARIANTS, max(2, max(filled, default=-1) + 2))
+
+
+def told(error: MailwrightError) -> Errors:
+    """Each error beside its field."""
+    found = errors_of(CampaignRefused(error) if isinstance(error, Refused) else error, _BESIDE)
+    return Errors({name.partition("[")[0] if name.startswith("lists[") else name: text for name, text in found.items()})
+
+
+def variables_of(text: str) -> dict[str, Any]:
+    """A line each, `name = value`. What reads as JSON is a number, a list or whatever it is; all else is a text."""
+    found: dict[str, Any] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, sign, value = line.partition("=")
+        if not sign or not name.strip():
+            raise InvalidInput(f"line {number}: write `name = value`", field="variables")
+        try:
+            found[name.strip()] = orjson.loads(value)
+        except ValueError:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def variables_text(variables: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name} = {_value_text(value)}" for name, value in variables.items())
+
+
+def moment_text(text: str, zone: tzinfo) -> str | None:
+    """What a field for a time says, which knows no zone: the viewer's is meant."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text  # told of by whoever reads it
+    return moment.replace(tzinfo=zone).astimezone(UTC).isoformat() if moment.tzinfo is None else text
+
+
+def local_time(instant: Instant | None, zone: tzinfo) -> str | None:
+    return None if instant is None else datetime.fromtimestamp(instant / 1000, zone).strftime(_LOCAL_TIME)
+
+
+def _content(form: Fields) -> dict[str, Any]:
+    said = {"subject": form["content.subject"], "preheader": form["content.preheader"]}
+    if form["content.templateId"]:
+        return _given({**said, "templateId": form["content.templateId"]})
+    # An empty body is an error of its own, beside the body; a field that is left out would be one of the whole.
+    body = _lines(form["content.body"])
+    text = _lines(form["content.text"]) if form["content.text"].strip() else ""
+    return {**_given({**said, "format": form["content.format"] or "html", "text": text}), "body": body}
+
+
+def _limits(form: Fields) -> dict[str, Any]:
+    numbers = {name: _number(form[f"limits.{name}"]) for name in LIMITS_IN_NUMBERS}
+    words = {name: form[f"limits.{name}"] for name in LIMITS_IN_WORDS}
+    ticked = {name: True for name in LIMITS_TICKED if form[f"limits.{name}"]}
+    return _given({**numbers, **words, **ticked})
+
+
+def _experiment(form: Fields) -> dict[str, Any]:
+    variants = []
+    for number in range(MOST_VARIANTS):
+        said = {name: form[f"experiment.variants[{number}].{name}"] for name in ("name", "subject", "body")}
+        if any(each.strip() for each in said.values()):
+            variants.append(
+                {"name": said["name"], **_given({"subject": said["subject"], "body": _lines(said["body"])})}
+            )
+    return {
+        "variants": variants,
+        **_given(
+            {
+                "testPercent": _number(form["experiment.testPercent"]),
+                "waitMinutes": _number(form["experiment.waitMinutes"]),
+                "winnerBy": form["experiment.winnerBy"],
+            }
+        ),
+    }
+
+
+def _number(text: str) -> int | str:
+    """What is no number goes on as it is, and is told of there."""
+    plain = text.replace(" ", "").replace("\u202f", "")
+    return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 12 else text
+
+
+def _lines(text: str) -> str:
+    """Browsers send another end of lines than people write."""
+    return text.replace("\r\n", "\n")
+
+
+def _value_text(value: Any) -> str:
+    if not isinstance(value, str):
+        return orjson.dumps(value).decode()
+    try:
+        orjson.loads(value)
+    except ValueError:
+        return value if value == value.strip() and "\n" not in value else orjson.dumps(value).decode()
+    return orjson.dumps(value).decode()  # a text that reads as a number
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "", [])}

@@ -1,0 +1,247 @@
+"""People as those who write to them look after them: found, told of, put on lists, handed their data, erased."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from mailwright.audience import contacts, erasing, exporting, lists, personal, segments
+from mailwright.audience.contacts import Change
+from mailwright.audience.exporting import Wanted
+from mailwright.audience.finding import STRETCH, Asked, look_for, tags_of
+from mailwright.audience.standing import ContactStatus, Standing
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.mail import download
+from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+HISTORY: Final = 60
+_HISTORY_MAILS: Final = 20
+
+
+@router.get("")
+async def list_contacts(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    *,
+    q: str = "",
+    status: str = "",
+    list: str = "",  # noqa: A002 - the name in the address
+    tag: str = "",
+    cursor: str = "",
+) -> Response:
+    known = status if status in {each.value for each in ContactStatus} else ""
+    asked = Asked(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
+    before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
+    found = await look_for(parts.database, visitor.tenant_id, asked, limit=PAGE, before=before)
+    values: dict[str, Any] = {
+        "asked": asked,
+        "found": found.people,
+        "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
+        "is_cut": found.is_cut,
+        "stretch": STRETCH,
+        "lists": await lists.list_all(parts.database, visitor.tenant_id),
+        "tags": await tags_of(parts.database, visitor.tenant_id),
+        "statuses": [each.value for each in ContactStatus],
+    }
+    return await page(request, visitor, "audience/contacts.html", **values)
+
+
+@router.get("/new")
+async def show_form(request: Request, parts: Parts, visitor: Editing) -> Response:
+    return await _form(request, parts, visitor, Fields(), Errors())
+
+
+@router.post("/new")
+async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """On a list by an editor's word: the list asks them first, where it requires that."""
+    form = await fields_of(request)
+    try:
+        await _put(parts, visitor, form["email"], form)
+        if form["list"]:
+            await (await parts.opting_in()).join(visitor.tenant_id, form["email"], form["list"], source=visitor.actor)
+    except InvalidInput as error:
+        return await _form(request, parts, visitor, form, errors_of(error))
+    return done(request, to_contact(form["email"]), "Added.")
+
+
+@router.get("/export.csv")
+async def export(
+    parts: Parts,
+    visitor: Viewing,
+    list: str = "",  # noqa: A002 - the name in the address
+    segment: str = "",
+) -> Response:
+    """The same file as the API's; an import takes it back as it is."""
+    if list:
+        async with parts.database.read() as tx:
+            await lists.require(tx, visitor.tenant_id, list)
+    filter_ = (await segments.find(parts.database, visitor.tenant_id, segment)).filter if segment else None
+    rows = exporting.as_csv(parts.database, Wanted(visitor.tenant_id, list or None, filter_), parts.clock.now())
+    headers = {"Content-Disposition": f'attachment; filename="{list or segment or "contacts"}.csv"'}
+    return StreamingResponse(rows, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+# An address may hold a slash before its @.
+@router.get("/{email:path}/data.json")
+async def hand_out_data(parts: Parts, visitor: Viewing, email: str) -> Response:
+    """Everything that is known of a person, mails and all, to be handed to them."""
+    known = await personal.everything(parts.database, visitor.tenant_id, email)
+    return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
+
+
+@router.post("/{email:path}/edit")
+async def edit(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+    await contacts.by_email(parts.database, visitor.tenant_id, email)
+    form = await fields_of(request)
+    try:
+        await _put(parts, visitor, email, form)
+    except InvalidInput as error:
+        return await _page(request, parts, visitor, email, form=form, errors=errors_of(error))
+    return done(request, to_contact(email), "Saved.")
+
+
+@router.post("/{email:path}/join")
+async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+    form = await fields_of(request)
+    await lists.find(parts.database, visitor.tenant_id, form["list"])
+    if form["confirmed"]:
+        standing = Standing(parts.database, parts.clock)
+        await standing.subscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
+    else:
+        await (await parts.opting_in()).join(visitor.tenant_id, email, form["list"], source=visitor.actor)
+    return done(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
+
+
+@router.post("/{email:path}/leave")
+async def leave(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+    form = await fields_of(request)
+    standing = Standing(parts.database, parts.clock)
+    await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
+    return done(request, to_contact(email), "They get no more mail of this list.")
+
+
+@router.post("/{email:path}/erase")
+async def erase(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+    """What waits is cancelled; whoever has a mail under way is told that it has to end first."""
+    form = await fields_of(request)
+    if form["address"].lower() != email.lower():
+        error = InvalidInput("write the address as it stands above", field="address")
+        return await _page(request, parts, visitor, email, errors=errors_of(error))
+    try:
+        emptied = await erasing.erase(parts.database, parts.clock, visitor.tenant_id, email, actor=visitor.actor)
+    except MailwrightError as error:
+        if isinstance(error, NotFound):
+            raise
+        return await _page(request, parts, visitor, email, errors=Errors({"address": str(error)}))
+    return done(request, "/contacts", f"Erased, also from {emptied} mail{'' if emptied == 1 else 's'}.")
+
+
+@router.get("/{email:path}")
+async def show(request: Request, parts: Parts, visitor: Viewing, email: str) -> Response:
+    return await _page(request, parts, visitor, email)
+
+
+def to_contact(email: str) -> str:
+    return f"/contacts/{quote(email.strip(), safe='@')}"
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    email: str,
+    *,
+    form: Fields | None = None,
+    errors: Errors | None = None,
+) -> Response:
+    try:
+        known = await contacts.portrait(parts.database, visitor.tenant_id, email)
+    except NotFound as error:
+        raise NotFound("Nobody of this address is known here. They may have been erased.") from error
+    happened = await personal.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
+    on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    values: dict[str, Any] = {
+        "known": known,
+        "person": known.contact,
+        "happened": happened[:HISTORY],
+        "to_join": [each for each in every if each.list_key not in on],
+        "names": {each.list_key: each.name for each in every},
+        "to": to_contact(known.contact.email),
+        "form": form if form is not None else _fields_of(known),
+        "errors": errors or Errors(),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/contact.html", status=status, **values)
+
+
+async def _form(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    options = [("", "None"), *((each.list_key, each.name) for each in every)]
+    values: dict[str, Any] = {"form": form, "errors": errors, "lists": every, "list_options": options}
+    return await page(request, visitor, "audience/contact_new.html", status=status, **values)
+
+
+async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> None:
+    given = attributes_of(form["attributes"])
+    known: Mapping[str, Any] = {}
+    try:
+        known = (await contacts.by_email(parts.database, visitor.tenant_id, email)).attributes
+    except NotFound:
+        pass  # they become a contact now
+    taken_away = dict.fromkeys(known.keys() - given.keys())
+    # What was not touched stays of its own kind: a number of a program's stays a number.
+    same = {name: known[name] for name, text in given.items() if name in known and _text(known[name]) == text}
+    change = Change(
+        form["name"],
+        form["locale"],
+        form["timezone"],
+        {**given, **taken_away, **same},
+        [tag.strip() for tag in form["tags"].split(",") if tag.strip()],
+    )
+    await contacts.put(parts.database, parts.clock, visitor.tenant_id, email, change, actor=visitor.actor)
+
+
+def attributes_of(text: str) -> dict[str, str]:
+    """A line for each, as `city: Lisbon`."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        name, sign, value = line.partition(":")
+        if not sign or not name.strip():
+            raise InvalidInput(f"line {number} must look like city: Lisbon", field="attributes")
+        if value.strip():
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _fields_of(known: contacts.Portrait) -> Fields:
+    person = known.contact
+    lines = [f"{name}: {_text(value)}" for name, value in person.attributes.items()]
+    return Fields(
+        {
+            "name": person.name or "",
+            "locale": person.locale or "",
+            "timezone": person.timezone or "",
+            "tags": ", ".join(known.tags),
+            "attributes": "\n".join(lines),
+        }
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

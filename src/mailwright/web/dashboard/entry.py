@@ -1,0 +1,197 @@
+"""Entry: who looks at a page, and whether they may. One way in for pages, forms and streams alike.
+
+A route takes `visitor: Viewing`, `Editing` or `Administering`. Whoever is not signed in is sent to sign in; whoever may
+not is told so; and whatever changes something must come from a page of ours: its Origin is ours, and it carries the
+session's form token, as a field or as a header.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from starlette.responses import Response
+
+from mailwright.access.roles import SCOPES_OF, Forbidden, Role, Scope
+from mailwright.access.sessions import Session, form_token, is_form_token
+from mailwright.access.users import User
+from mailwright.domain.errors import MailwrightError
+from mailwright.web.parts import ApiParts, parts_of
+
+FORM_FIELD: Final = "form_token"
+FORM_HEADER: Final = "X-Form-Token"
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+# The prefix binds a cookie to this host and to https; browsers refuse it on plain http, as on one's own machine.
+_SECURE_COOKIE: Final = "__Host-mailwright"
+_PLAIN_COOKIE: Final = "mailwright"
+
+
+class SignInNeeded(MailwrightError):
+    """Sign in first."""
+
+    code = "SIGN_IN_NEEDED"
+
+
+class CodeNeeded(MailwrightError):
+    """The password was right; the code of the second factor is still needed."""
+
+    code = "CODE_NEEDED"
+
+
+class NotFromHere(Forbidden):
+    """This did not come from a page of this dashboard. Open the page anew and try again."""
+
+    code = "NOT_FROM_HERE"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody who is signed in, and the tenant whose data they look at."""
+
+    session: Session
+    token: str = field(repr=False)
+
+    @property
+    def user(self) -> User:
+        return self.session.user
+
+    @property
+    def actor(self) -> str:
+        """As the journal names them."""
+        return self.session.user.login
+
+    @property
+    def tenant_id(self) -> int:
+        return self.session.tenant_id
+
+    @property
+    def tenant(self) -> str:
+        return self.session.tenant
+
+    @property
+    def form_token(self) -> str:
+        return form_token(self.token)
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        return SCOPES_OF[self.user.role]
+
+    def may(self, role: Role | str) -> bool:
+        return self.user.role.allows(Role(role))
+
+
+async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: bool = True) -> Visitor:
+    """`is_seen` False for whoever only listens: that keeps nobody signed in."""
+    visitor = await found_visitor(request, is_seen=is_seen)
+    if visitor is None:
+        raise SignInNeeded
+    if visitor.session.awaits_code:
+        raise CodeNeeded
+    await require_own_page(request, visitor.token)
+    if not visitor.may(needed):
+        raise Forbidden(f"This needs the role {needed}; yours is {visitor.user.role}.")
+    return visitor
+
+
+async def found_visitor(request: Request, *, is_seen: bool = True) -> Visitor | None:
+    token = session_token(request)
+    session = await parts_of(request).sessions.find(token, is_seen=is_seen) if token else None
+    return Visitor(session, token or "") if session is not None else None
+
+
+async def _viewer(request: Request) -> Visitor:
+    return await visitor_of(request, Role.VIEWER)
+
+
+async def _editor(request: Request) -> Visitor:
+    return await visitor_of(request, Role.EDITOR)
+
+
+async def _admin(request: Request) -> Visitor:
+    return await visitor_of(request, Role.ADMIN)
+
+
+Viewing = Annotated[Visitor, Depends(_viewer)]
+Editing = Annotated[Visitor, Depends(_editor)]
+Administering = Annotated[Visitor, Depends(_admin)]
+
+
+def welcome(request: Request, needed: Role = Role.VIEWER) -> Callable[[], Coroutine[Any, Any, bool]]:
+    """For streams: asked again and again whether whoever listens may still hear. Listening keeps nobody signed in."""
+
+    async def is_welcome() -> bool:
+        try:
+            await visitor_of(request, needed, is_seen=False)
+        except (SignInNeeded, CodeNeeded, Forbidden):
+            return False
+        return True
+
+    return is_welcome
+
+
+# Where a request comes from.
+
+
+async def require_own_page(request: Request, token: str) -> None:
+    """Nothing that changes something is done for a page of somebody else's."""
+    if request.method in SAFE_METHODS:
+        return
+    require_own_origin(request)
+    shown = request.headers.get(FORM_HEADER)
+    if shown is None and _is_form(request):
+        given = (await request.form()).get(FORM_FIELD)
+        shown = given if isinstance(given, str) else None
+    if shown is None or not is_form_token(shown, token):
+        raise NotFromHere
+
+
+def require_own_origin(request: Request) -> None:
+    """Browsers tell where a form comes from, and no page can make them lie."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        # Some leave it out for pages of the same origin; all of those say so in words.
+        if request.headers.get("sec-fetch-site") == "same-origin":
+            return
+        raise NotFromHere
+    if origin not in _own_origins(request, parts_of(request)):
+        raise NotFromHere
+
+
+def _own_origins(request: Request, parts: ApiParts) -> set[str]:
+    public = urlsplit(parts.public_url)
+    return {f"{public.scheme}://{public.netloc}", f"{request.url.scheme}://{request.headers.get('host', '')}"}
+
+
+def _is_form(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind in {"application/x-www-form-urlencoded", "multipart/form-data"}
+
+
+# The cookie.
+
+
+def session_token(request: Request) -> str | None:
+    return request.cookies.get(_SECURE_COOKIE if _is_secure(request) else _PLAIN_COOKIE)
+
+
+def keep_session(request: Request, response: Response, token: str) -> None:
+    """Kept until the browser is closed; the session ends by the server's clock."""
+    is_secure = _is_secure(request)
+    name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
+    response.set_cookie(name, token, path="/", secure=is_secure, httponly=True, samesite="lax")
+
+
+def drop_session(request: Request, response: Response) -> None:
+    is_secure = _is_secure(request)
+    name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
+    response.delete_cookie(name, path="/", secure=is_secure, httponly=True, samesite="lax")
+
+
+def host_of(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+def _is_secure(request: Request) -> bool:
+    """Behind a proxy that ends TLS the address in the settings tells."""
+    return request.url.scheme == "https" or parts_of(request).public_url.startswith("https://")

@@ -1,0 +1,125 @@
+"""Lists: what readers join and leave, with who is on each."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import contacts, lists
+from mailwright.audience.finding import Asked, count_on, look_for
+from mailwright.audience.lists import List
+from mailwright.audience.standing import Standing
+from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/lists", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+
+
+@router.get("")
+async def list_lists(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    return await _page(request, parts, visitor, Fields({"isPublic": "yes"}), Errors())
+
+
+@router.post("")
+async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    try:
+        made = await lists.create(
+            parts.database,
+            parts.clock,
+            visitor.tenant_id,
+            form["listKey"],
+            name=form["name"] or None,
+            description=form["description"] or None,
+            is_public=bool(form["isPublic"]),
+            requires_confirmation=form["optIn"] == "confirmed",
+            actor=visitor.actor,
+        )
+    except MailwrightError as error:
+        return await _page(request, parts, visitor, form, errors_of(error))
+    return done(request, f"/lists/{made.list_key}", "Made. Put the first people on it.")
+
+
+@router.get("/{list_key}")
+async def show(request: Request, parts: Parts, visitor: Viewing, list_key: str, cursor: str = "") -> Response:
+    return await _show(request, parts, visitor, await _found(parts, visitor, list_key), Fields(), Errors(), cursor)
+
+
+@router.get("/{list_key}/count")
+async def count(request: Request, parts: Parts, visitor: Viewing, list_key: str) -> Response:
+    """Asked for once the page is there: a long list takes a moment to count."""
+    await _found(parts, visitor, list_key)
+    number = await count_on(parts.database, visitor.tenant_id, list_key)
+    return fragment(request, visitor, "audience/count.html", count=number)
+
+
+@router.post("/{list_key}/add")
+async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+    """They are asked first where the list requires that, unless somebody says that they have agreed."""
+    found, form = await _found(parts, visitor, list_key), await fields_of(request)
+    try:
+        if form["confirmed"]:
+            standing = Standing(parts.database, parts.clock)
+            actor = visitor.actor
+            await standing.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+        else:
+            await (await parts.opting_in()).join(visitor.tenant_id, form["email"], list_key, source=visitor.actor)
+    except MailwrightError as error:
+        return await _show(request, parts, visitor, found, form, errors_of(error))
+    is_asked = found.requires_confirmation and not form["confirmed"]
+    words = "They were asked by mail to confirm." if is_asked else "They are on the list."
+    return done(request, f"/lists/{list_key}", words)
+
+
+@router.post("/{list_key}/remove")
+async def remove(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+    form = await fields_of(request)
+    standing = Standing(parts.database, parts.clock)
+    actor = visitor.actor
+    await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+    return done(request, f"/lists/{list_key}", f"{form['email']} gets no more mail of this list.")
+
+
+async def _found(parts: ApiParts, visitor: Visitor, list_key: str) -> List:
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    found = next((each for each in every if each.list_key == list_key), None)
+    if found is None:
+        raise NotFound("There is no such list.")
+    return found
+
+
+async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/lists.html", status=status, lists=every, form=form, errors=errors)
+
+
+async def _show(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    found: List,
+    form: Fields,
+    errors: Errors,
+    cursor: str = "",
+) -> Response:
+    before = decode_cursor("member", cursor)[0] if cursor else contacts.NEWEST
+    members = await look_for(
+        parts.database, visitor.tenant_id, Asked(list_key=found.list_key), limit=PAGE, before=before
+    )
+    values: dict[str, Any] = {
+        "list": found,
+        "members": members.people,
+        "following": encode_cursor("member", members.next_key) if members.next_key is not None else None,
+        "form": form,
+        "errors": errors,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/list.html", status=status, **values)

@@ -1,0 +1,149 @@
+"""A mail taken apart for people: its headers, what it says as HTML and as text, and what is attached to it."""
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+from email.header import decode_header, make_header
+from email.message import Message
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from mailwright.domain.errors import NotFound
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.shell import framed
+
+VIEWS: Final = {"html": "HTML", "text": "Text", "headers": "Headers", "source": "Source"}
+# A page shows so much of a source; whoever wants all of it downloads it.
+LONGEST_SOURCE: Final = 200_000
+_INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    number: int
+    name: str
+    kind: str
+    content: bytes
+
+    @property
+    def size(self) -> str:
+        length = len(self.content)
+        if length < 1_000_000:
+            return f"{length} B" if length < 1_000 else f"{length / 1_000:.0f} kB"
+        return f"{length / 1_000_000:.1f} MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`html` shows its own images in place, whatever its frame may load."""
+
+    headers: tuple[tuple[str, str], ...]
+    html: str | None
+    text: str | None
+    attached: tuple[Attached, ...]
+    source: bytes
+
+    def header(self, name: str) -> str:
+        return next((value for each, value in self.headers if each.lower() == name), "")
+
+    @property
+    def views(self) -> list[tuple[str, str]]:
+        missing = {"html": self.html is None, "text": self.text is None}
+        return [(name, words) for name, words in VIEWS.items() if not missing.get(name)]
+
+    @property
+    def shown_source(self) -> str:
+        return self.source[:LONGEST_SOURCE].decode("utf-8", "replace").replace("\r\n", "\n")
+
+    @property
+    def is_source_cut(self) -> bool:
+        return len(self.source) > LONGEST_SOURCE
+
+    def view(self, wanted: str) -> str:
+        """The one that is asked for, or the first that there is."""
+        names = [name for name, _ in self.views]
+        return wanted if wanted in names else names[0]
+
+
+def opened(source: bytes) -> Opened:
+    """Whatever is in it: a part that cannot be read is an attachment, and a header is shown as it stands."""
+    letter = message_from_bytes(source, policy=policy.compat32)
+    html = text = None
+    inline: dict[str, str] = {}
+    attached: list[Attached] = []
+    for part in _leaves(letter):
+        kind, content = part.get_content_type(), _content(part)
+        is_attached = part.get_content_disposition() == "attachment"
+        if kind == "text/html" and html is None and not is_attached:
+            html = _words(part, content)
+        elif kind == "text/plain" and text is None and not is_attached:
+            text = _words(part, content)
+        else:
+            cid = str(part.get("Content-ID", "")).strip("<> ")
+            if cid and kind.startswith("image/"):
+                inline[cid] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
+            name = part.get_filename() or cid or f"part-{len(attached) + 1}"
+            attached.append(Attached(len(attached), readable(name), kind, content))
+    if html is not None and inline:
+        html = _INLINE.sub(lambda found: inline.get(found[1], found[0]), html)
+    headers = tuple((name, readable(str(value))) for name, value in letter.items())
+    return Opened(headers, html, text, tuple(attached), source)
+
+
+def frame_of(mail: Opened | str, *, is_dark: bool = False) -> Response:
+    """For the frame: the mail as its reader sees it, in a place where it can do nothing."""
+    if isinstance(mail, str):
+        return framed(previews.notice(mail))
+    if mail.html is None:
+        return framed(previews.notice("This mail has no HTML."))
+    return framed(previews.in_dark(mail.html) if is_dark else previews.in_light(mail.html))
+
+
+def file_of(mail: Opened | str, number: int) -> Response:
+    """Handed out as a file to be kept, whatever it says it is: nothing of a mail runs on our address."""
+    if isinstance(mail, str) or not 0 <= number < len(mail.attached):
+        raise NotFound
+    found = mail.attached[number]
+    return download(found.content, found.name)
+
+
+def download(content: bytes, name: str, kind: str = "application/octet-stream") -> Response:
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(content, HTTPStatus.OK, headers=headers, media_type=kind)
+
+
+def _leaves(letter: Message) -> Iterator[Message]:
+    for part in letter.walk():
+        if not part.is_multipart():
+            yield part
+
+
+def _content(part: Message) -> bytes:
+    found: Any = part.get_payload(decode=True)
+    return found if isinstance(found, bytes) else b""
+
+
+def _words(part: Message, content: bytes) -> str:
+    try:
+        return content.decode(part.get_content_charset() or "utf-8", "replace")
+    except LookupError:
+        return content.decode("utf-8", "replace")
+
+
+def readable(value: str) -> str:
+    """Encoded words as they read; what is not decodable stays as it is."""
+    unfolded = re.sub(r"\r?\n\s+", " ", value)
+    try:
+        return str(make_header(decode_header(unfolded)))
+    except (ValueError, LookupError):
+        return unfolded

@@ -1,0 +1,204 @@
+"""The mailbox in the browser: what the provider `mailbox` took, for whoever tries things out on their own machine.
+
+One folder holds the mail of all tenants; a visitor is shown only what the outbox knows as their tenant's.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.parser import BytesHeaderParser
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from sqlalchemy import select
+from starlette.responses import Response
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import NotFound
+from mailwright.domain.ids import is_uuid
+from mailwright.storage.tables import messages
+from mailwright.web.dashboard.entry import Viewing, Visitor
+from mailwright.web.dashboard.mail import Opened, download, file_of, frame_of, opened, readable
+from mailwright.web.dashboard.shell import PageRoute, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/mailbox", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+_SUFFIX: Final = ".mailwright"
+_FOLDERS: Final = ("new", "cur")
+# Asked of the database together.
+_AT_ONCE: Final = 200
+_NEWEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    outbox_id: str
+    arrived_ns: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    outbox_id: str
+    to_email: str
+    subject: str
+    arrived_ns: int
+
+    @property
+    def at(self) -> Instant:
+        return self.arrived_ns // 1_000_000
+
+
+@router.get("")
+async def list_mails(request: Request, parts: Parts, visitor: Viewing, q: str = "", cursor: str = "") -> Response:
+    values = await _listed(parts, visitor, q, cursor)
+    return await page(request, visitor, "mailbox/list.html", mail=None, outbox_id="", **values)
+
+
+@router.get("/stream")
+async def listen(
+    request: Request, parts: Parts, visitor: Viewing, *, q: str = "", cursor: str = "", shown: str = ""
+) -> Response:
+    async def look() -> dict[str, str]:
+        values = await _listed(parts, visitor, q, cursor)
+        return {"arrivals": rendered(request, visitor, "mailbox/arrivals.html", outbox_id=shown, **values)}
+
+    return stream(request, visitor, f"mailbox {q} {cursor} {shown}", look)
+
+
+@router.get("/{outbox_id}")
+async def show(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    outbox_id: str,
+    *,
+    q: str = "",
+    cursor: str = "",
+    view: str = "html",
+    width: Literal["desk", "phone"] = "desk",
+) -> Response:
+    mail = await _opened(parts, visitor, outbox_id)
+    values: dict[str, Any] = {
+        **await _listed(parts, visitor, q, cursor),
+        "mail": mail,
+        "view": mail.view(view),
+        "width": width,
+        "outbox_id": outbox_id,
+        "at": f"/mailbox/{outbox_id}",
+    }
+    return await page(request, visitor, "mailbox/list.html", **values)
+
+
+@router.get("/{outbox_id}/frame")
+async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    return frame_of(await _opened(parts, visitor, outbox_id))
+
+
+@router.get("/{outbox_id}/files/{number}")
+async def hand_out_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
+    return file_of(await _opened(parts, visitor, outbox_id), number)
+
+
+@router.get("/{outbox_id}/source.eml")
+async def hand_out_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    mail = await _opened(parts, visitor, outbox_id)
+    return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
+
+
+async def _listed(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
+    before = decode_cursor("mailbox", cursor)[0] if cursor else _NEWEST
+    words = q.strip()[:320]
+    lines = await _lines(parts, visitor, words, before) if parts.mailbox_folder is not None else []
+    following = encode_cursor("mailbox", lines[PAGE - 1].arrived_ns) if len(lines) > PAGE else None
+    return {
+        "is_on": parts.mailbox_folder is not None,
+        "lines": lines[:PAGE],
+        "following": following,
+        "q": words,
+        "cursor": cursor,
+    }
+
+
+async def _lines(parts: ApiParts, visitor: Visitor, words: str, before: int) -> list[Line]:
+    """One more than a page, the latest first."""
+    arrived = await asyncio.to_thread(_arrived, parts.mailbox_folder or Path(), before)
+    found: list[Line] = []
+    for start in range(0, len(arrived), _AT_ONCE):
+        some = arrived[start : start + _AT_ONCE]
+        known = await _known(parts, visitor, [each.outbox_id for each in some])
+        mine = [each for each in some if each.outbox_id in known]
+        for each, subject in zip(mine, await asyncio.to_thread(_subjects, mine), strict=True):
+            line = Line(each.outbox_id, known[each.outbox_id], subject, each.arrived_ns)
+            if words.lower() in line.subject.lower() or words.lower() in line.to_email:
+                found.append(line)
+        if len(found) > PAGE:
+            break
+    return found
+
+
+def _arrived(folder: Path, before: int) -> list[Arrived]:
+    found: list[Arrived] = []
+    for name in _FOLDERS:
+        if not (folder / name).is_dir():
+            continue
+        with os.scandir(folder / name) as entries:
+            for entry in entries:
+                outbox_id = entry.name.partition(_SUFFIX)[0]
+                if _SUFFIX in entry.name and is_uuid(outbox_id):
+                    arrived_ns = entry.stat().st_mtime_ns
+                    if arrived_ns < before:
+                        found.append(Arrived(outbox_id, arrived_ns, entry.path))
+    return sorted(found, key=lambda each: each.arrived_ns, reverse=True)
+
+
+def _subjects(some: Sequence[Arrived]) -> list[str]:
+    """As the mails themselves have them: a campaign's message is kept with the subject of all."""
+    return [_subject(each.path, each.arrived_ns) for each in some]
+
+
+@lru_cache(maxsize=10_000)
+def _subject(path: str, arrived_ns: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            head = BytesHeaderParser().parse(file)
+    except OSError:
+        return ""
+    return readable(str(head.get("Subject", "")))
+
+
+async def _known(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
+    """Which of these are the tenant's, with the address of each."""
+    mine = (messages.c.tenant_id == visitor.tenant_id, messages.c.outbox_id.in_(outbox_ids))
+    async with parts.database.read() as tx:
+        rows = await tx.execute(select(messages.c.outbox_id, messages.c.to_email).where(*mine))
+    return {row.outbox_id: row.to_email for row in rows}
+
+
+async def _opened(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Opened:
+    if parts.mailbox_folder is None or not is_uuid(outbox_id):
+        raise NotFound
+    if not await _known(parts, visitor, [outbox_id]):
+        raise NotFound("There is no such mail in this mailbox.")
+    content = await asyncio.to_thread(_content, parts.mailbox_folder, outbox_id)
+    if content is None:
+        raise NotFound("This mail is no longer in the mailbox.")
+    return opened(content)
+
+
+def _content(folder: Path, outbox_id: str) -> bytes | None:
+    """A mail program that was pointed at the folder moves a mail to `cur`, and puts marks behind its name."""
+    for name in _FOLDERS:
+        for path in sorted((folder / name).glob(f"{outbox_id}{_SUFFIX}*")):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                continue
+    return None

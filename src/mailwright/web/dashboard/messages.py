@@ -1,0 +1,390 @@
+"""Messages as people look after them: found by what they remember, each with its story, its mail and what can be done."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from mailwright.domain import address
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.message import Event, Source
+from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.outbox import records
+from mailwright.outbox.explain import explain
+from mailwright.outbox.finding import STRETCH, look_for
+from mailwright.outbox.operate import Resolution
+from mailwright.outbox.records import NEWEST, Record, Search, Summary
+from mailwright.pipeline.once_more import mail_of
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import chosen, fields_of
+from mailwright.web.dashboard.mail import Opened, download, file_of, frame_of, opened
+from mailwright.web.dashboard.shell import PageRoute, done, own_path, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+# Somebody decides these by hand; more at once is a thing for the command line.
+MOST_RETRIED: Final = 500
+
+# In the order in which people look for them.
+STATUSES: Final = (
+    Status.PENDING,
+    Status.SENT_ATTEMPT,
+    Status.RETRY_SCHEDULED,
+    Status.SENT,
+    Status.FAILED,
+    Status.IN_DOUBT,
+    Status.CLOSED_UNKNOWN,
+    Status.CANCELLED,
+)
+SOURCES: Final = {
+    Source.API: "API",
+    Source.CAMPAIGN: "Campaign",
+    Source.MAILOUT: "Mailout",
+    Source.ARTICLE: "Article",
+    Source.NOTIFICATION: "Notification",
+}
+# What a decision about a doubt means, in the words of its button and after it.
+DECISIONS: Final = {
+    Resolution.SENT: ("It arrived", "You know that the provider has it. It counts as sent, and nothing is sent again."),
+    Resolution.RESEND: ("Send it again", "It is sent once more. Should the first one have arrived, it comes twice."),
+    Resolution.CLOSE: ("Leave it open", "Nobody will ever know. It is sent no more, and counts neither way."),
+}
+_DECIDED: Final = {
+    Resolution.SENT: "It counts as sent.",
+    Resolution.RESEND: "It is sent once more.",
+    Resolution.CLOSE: "It is closed; nobody will know.",
+}
+
+# What each step means, and what of it people want to read.
+_STEPS: Final = {
+    EventType.RECEIVED: "A worker took it up",
+    EventType.VALIDATED: "It was found in order",
+    EventType.VALIDATION_FAILED: "It was refused before any provider saw it",
+    EventType.SENT_ATTEMPT: "It was handed to the provider",
+    EventType.SENT: "The provider took it",
+    EventType.FAILED: "It failed for good",
+    EventType.RETRY_SCHEDULED: "It did not work; it is tried again",
+    EventType.IN_DOUBT: "The answer was lost: it may or may not have arrived",
+    EventType.CLOSED_UNKNOWN: "It was closed without knowing",
+    EventType.CANCELLED: "It was cancelled",
+    EventType.REQUEUED: "It was put in line again",
+    EventType.ACCEPTED: "The provider says: accepted",
+    EventType.DELIVERED: "The provider says: delivered",
+    EventType.OPENED: "It was opened",
+    EventType.CLICKED: "A link in it was followed",
+    EventType.BOUNCED: "It came back",
+    EventType.COMPLAINED: "The reader marked it as spam",
+    EventType.UNSUBSCRIBED: "The reader left",
+    EventType.DEFERRED: "The provider puts it off",
+}
+_TONES: Final = {
+    EventType.SENT: "good",
+    EventType.DELIVERED: "good",
+    EventType.OPENED: "good",
+    EventType.CLICKED: "good",
+    EventType.FAILED: "bad",
+    EventType.VALIDATION_FAILED: "bad",
+    EventType.BOUNCED: "bad",
+    EventType.COMPLAINED: "bad",
+    EventType.RETRY_SCHEDULED: "care",
+    EventType.DEFERRED: "care",
+    EventType.IN_DOUBT: "doubt",
+    EventType.CLOSED_UNKNOWN: "doubt",
+}
+_DETAILS: Final = {
+    "attempt": "attempt",
+    "provider": "provider",
+    "providerMessageId": "provider’s id",
+    "errorCode": "code",
+    "errorReason": "answer",
+    "message": "answer",
+    "reason": "reason",
+    "backoffDelay": "again after",
+    "previousStatus": "before",
+    "previousErrorCode": "failed before with",
+    "resolvedBy": "decided by",
+    "as": "decision",
+    "durationMs": "took",
+    "bounceType": "kind",
+    "bounceSubtype": "in detail",
+    "url": "link",
+}
+_MILLISECONDS: Final = ("backoffDelay", "durationMs")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event of a story. `after` is how long after the message was accepted."""
+
+    type: str
+    words: str
+    tone: str
+    at: Instant
+    after: str
+    details: tuple[tuple[str, str], ...]
+    raw: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the form above the list asks for."""
+
+    q: str = ""
+    status: Status | None = None
+    source: Source | None = None
+    campaign: str = ""
+
+    @property
+    def is_anything(self) -> bool:
+        return bool(self.q or self.status or self.source or self.campaign)
+
+
+@router.get("/messages")
+async def list_messages(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    *,
+    q: str = "",
+    status: str = "",
+    source: str = "",
+    campaign: str = "",
+    cursor: str = "",
+) -> Response:
+    asked = Asked(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
+    if is_uuid(asked.q):
+        return RedirectResponse(f"/messages/{asked.q}", HTTPStatus.SEE_OTHER)
+    wanted = await _wanted(parts, visitor, asked, decode_cursor("message", cursor)[0] if cursor else NEWEST)
+    found = await look_for(parts.database, visitor.tenant_id, wanted, limit=PAGE)
+    values: dict[str, Any] = {
+        "asked": asked,
+        "found": found.messages,
+        "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
+        "is_cut": found.is_cut,
+        "stretch": STRETCH,
+        "statuses": STATUSES,
+        "sources": SOURCES,
+        "decisions": DECISIONS,
+        "campaign_name": await _campaign_name(parts, visitor, asked.campaign),
+    }
+    return await page(request, visitor, "messages/list.html", **values)
+
+
+@router.get("/messages/{outbox_id}")
+async def show(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    outbox_id: str,
+    *,
+    view: str = "html",
+    width: Literal["desk", "phone"] = "desk",
+) -> Response:
+    record = await _found(parts, visitor, outbox_id)
+    mail = await _mail(parts, visitor, record)
+    values: dict[str, Any] = {
+        **await _story(parts, visitor, record),
+        "mail": mail,
+        "view": mail.view(view) if isinstance(mail, Opened) else "",
+        "width": width,
+        "at": f"/messages/{record.summary.outbox_id}",
+        "tags": record.payload.get("tags", []),
+        "metadata": record.payload.get("metadata", {}),
+    }
+    return await page(request, visitor, "messages/show.html", **values)
+
+
+@router.get("/messages/{outbox_id}/stream")
+async def listen(request: Request, parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    await _found(parts, visitor, outbox_id)
+
+    async def look() -> dict[str, str]:
+        values = await _story(parts, visitor, await _found(parts, visitor, outbox_id))
+        return {name: rendered(request, visitor, f"messages/{name}.html", **values) for name in ("stands", "timeline")}
+
+    return stream(request, visitor, f"message {outbox_id}", look)
+
+
+@router.get("/messages/{outbox_id}/frame")
+async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    return frame_of(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)))
+
+
+@router.get("/messages/{outbox_id}/files/{number}")
+async def hand_out_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
+    return file_of(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)), number)
+
+
+@router.get("/messages/{outbox_id}/source.eml")
+async def hand_out_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    mail = await _mail(parts, visitor, await _found(parts, visitor, outbox_id))
+    if isinstance(mail, str):
+        raise NotFound(mail)
+    return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
+
+
+@router.post("/messages/{outbox_id}/cancel")
+async def cancel(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
+    await parts.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return done(request, f"/messages/{outbox_id}", "Cancelled. It is not sent.")
+
+
+@router.post("/messages/{outbox_id}/retry")
+async def retry(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
+    await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return done(request, f"/messages/{outbox_id}", "It has all its attempts again.")
+
+
+@router.post("/messages/{outbox_id}/resolve")
+async def resolve(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
+    form = await fields_of(request)
+    try:
+        decision = Resolution(form["as"])
+    except ValueError as error:
+        raise InvalidInput("choose one of the decisions", field="as") from error
+    await parts.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    back = own_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
+    return done(request, back, _DECIDED[decision])
+
+
+@router.get("/dead-letters")
+async def list_dead_letters(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
+    created_at, key = decode_cursor("dead-letter", cursor, 2) if cursor else (NEWEST, NEWEST)
+    found = await records.dead_letters(parts.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
+    last = found[-1] if len(found) == PAGE else None
+    following = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
+    return await page(request, visitor, "messages/dead_letters.html", found=found, following=following)
+
+
+@router.post("/dead-letters/retry")
+async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """Each by itself: one that somebody else has decided meanwhile stops no other."""
+    wanted = (await chosen(request, "message"))[:MOST_RETRIED]
+    if not wanted:
+        return done(request, "/dead-letters", "Tick the mails that are to be tried again.", tone="bad")
+    retried = 0
+    for outbox_id in wanted:
+        try:
+            await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+            retried += 1
+        except (NotFound, NotPossibleNow):
+            continue
+    words = f"{retried} mail{'' if retried == 1 else 's'} tried again."
+    left = len(wanted) - retried
+    return done(request, "/dead-letters", f"{words} {left} had been decided already." if left else words)
+
+
+async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Record:
+    try:
+        return await records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
+    except NotFound as error:
+        raise NotFound("There is no such message here. It may be another tenant’s.") from error
+
+
+async def _mail(parts: ApiParts, visitor: Visitor, record: Record) -> Opened | str:
+    if parts.identity is None:
+        return "Mails cannot be looked at on this server."
+    summary = record.summary
+    mail = await mail_of(
+        parts.database,
+        parts.templates,
+        parts.identity,
+        summary.outbox_id,
+        tenant_id=visitor.tenant_id,
+        at=summary.sent_at or summary.created_at,
+    )
+    return mail if isinstance(mail, str) else opened(mail)
+
+
+async def _story(parts: ApiParts, visitor: Visitor, record: Record) -> dict[str, Any]:
+    outbox_id = record.summary.outbox_id
+    why = await explain(parts.database, parts.clock, outbox_id, tenant_id=visitor.tenant_id)
+    return {
+        "record": record,
+        "message": record.summary,
+        "why": why,
+        "steps": list(_steps(record.summary, record.events)),
+        "decisions": DECISIONS,
+        "may_cancel": record.summary.status in CLAIMABLE,
+        "may_retry": record.summary.status == Status.FAILED,
+        "may_resolve": record.summary.status == Status.IN_DOUBT,
+        "sources": SOURCES,
+    }
+
+
+def _steps(message: Summary, events: Sequence[Event]) -> Iterator[Step]:
+    for event in events:
+        shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
+        details = [(words, _told(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
+        raw = [(name, str(value)) for name, value in shown.items() if name not in _DETAILS]
+        yield Step(
+            event.type,
+            _STEPS[event.type],
+            _TONES.get(event.type, "calm"),
+            event.at,
+            after(event.at - message.created_at),
+            tuple(details),
+            tuple(raw),
+        )
+
+
+def _told(name: str, value: Any) -> str:
+    return after(int(value)).removeprefix("+") if name in _MILLISECONDS else str(value)
+
+
+def after(milliseconds: Instant) -> str:
+    """`+12 ms`, `+3.4 s`, `+2 h 05 min`: how long each step took is what people look for."""
+    if milliseconds < 1_000:
+        return f"+{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"+{milliseconds / 1000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"+{days} d {hours} h"
+    return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
+
+
+async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) -> Search:
+    to_email, words = None, asked.q or None
+    if "@" in asked.q:
+        try:
+            to_email, words = address.normal(asked.q), None
+        except address.InvalidAddress:
+            pass  # a piece of one: looked for as words
+    key = None
+    if asked.campaign:
+        campaign = await parts.campaigns.find(asked.campaign, tenant_id=visitor.tenant_id)
+        key = campaign.key
+    return Search(
+        status=asked.status,
+        to_email=to_email,
+        source=asked.source,
+        before_key=before,
+        words=words,
+        campaign_key=key,
+    )
+
+
+async def _campaign_name(parts: ApiParts, visitor: Visitor, campaign_id: str) -> str:
+    if not campaign_id:
+        return ""
+    return (await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)).name
+
+
+def _one_of(kind: Any, text: str) -> Any:
+    """None for everything that is none: an address that somebody typed wrongly shows all."""
+    try:
+        return kind(text) if text else None
+    except ValueError:
+        return None

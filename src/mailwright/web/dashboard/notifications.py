@@ -1,0 +1,205 @@
+"""Notifications: what happened, who is told of it, why somebody is not told yet, and how to begin anew."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import groupby
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from mailwright.content.store import latest_by_locale
+from mailwright.domain.clock import Instant
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
+from mailwright.sources.notifications import jobs, moments
+from mailwright.sources.notifications.desk import NEWEST, Desk, Standing
+from mailwright.sources.notifications.kinds import Kind
+from mailwright.sources.notifications.words import Fanout
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import chosen, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_schema=False)
+
+NotificationId = Annotated[int, Path(ge=1, le=2**53)]
+
+TABS: Final = (("/notifications", "Notifications"), ("/notifications/types", "Event types"))
+ENDED: Final = (Fanout.FAILED, Fanout.SKIPPED, Fanout.EXPIRED)
+_PAGE: Final = 50
+_MOST_REQUEUED: Final = 1_000
+
+
+class _Closed(Exception):
+    """There is no queue to look at, for a reason that the page tells."""
+
+    def __init__(self, why: str, detail: str = "") -> None:
+        super().__init__(detail)
+        self.why = why
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One event, with those of its notifications that are on the page."""
+
+    kind: str
+    subject: str
+    change: str
+    at: Instant | None
+    event_id: int
+    standings: tuple[Standing, ...]
+
+
+@router.get("")
+async def show_all(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    show: Annotated[str, Query(max_length=20)] = "",
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
+    wanted = next((each for each in Fanout if each == show), None)
+    try:
+        async with _opened(parts, visitor) as desk:
+            found = await desk.some(status=wanted, before=before, limit=_PAGE)
+    except _Closed as closed:
+        return await _closed_page(request, visitor, closed)
+    last = found[-1] if len(found) == _PAGE else None
+    return await page(
+        request,
+        visitor,
+        "notifications/list.html",
+        tabs=TABS,
+        events=_by_event(found),
+        show=wanted or "",
+        statuses=list(Fanout),
+        ended=ENDED,
+        following=encode_cursor("notification", last.row.notification_id) if last else None,
+        is_first=cursor is None,
+    )
+
+
+@router.get("/types")
+async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """Each with the languages that its template is stored in."""
+    try:
+        async with _opened(parts, visitor) as desk:
+            kinds = _declared(desk)
+    except _Closed as closed:
+        return await _closed_page(request, visitor, closed)
+    async with parts.database.read() as tx:
+        stored = {
+            kind.name: sorted(await latest_by_locale(tx, visitor.tenant_id, kind.template_id)) for kind in kinds
+        }
+    return await page(request, visitor, "notifications/types.html", tabs=TABS, kinds=kinds, stored=stored)
+
+
+@router.post("/requeue")
+async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """Those that were ticked, or all that ended alike."""
+    form, ticked = await fields_of(request), await chosen(request, "id")
+    back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
+    async with _found_desk(parts, visitor) as desk:
+        if form["all"] in ENDED:
+            count = await desk.requeue_all(Fanout(form["all"]), actor=visitor.actor, limit=_MOST_REQUEUED)
+        else:
+            count = await _requeue(desk, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
+    if not count:
+        return done(request, back, "Nothing was requeued: tick some that failed, were skipped or expired.", tone="bad")
+    return done(request, back, f"{count} {'begins' if count == 1 else 'begin'} anew.")
+
+
+@router.get("/{notification_id}")
+async def show(request: Request, parts: Parts, visitor: Viewing, notification_id: NotificationId) -> Response:
+    async with _found_desk(parts, visitor) as desk:
+        standing = await desk.find(notification_id)
+    [happened] = _by_event([standing])
+    values = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
+    details = {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
+    return await page(request, visitor, "notifications/show.html", **values, **details, moment=moments.read)
+
+
+@router.post("/{notification_id}/requeue")
+async def requeue(request: Request, parts: Parts, visitor: Editing, notification_id: NotificationId) -> Response:
+    async with _found_desk(parts, visitor) as desk:
+        await desk.requeue(notification_id, actor=visitor.actor)
+    return done(request, f"/notifications/{notification_id}", "It begins anew.")
+
+
+@asynccontextmanager
+async def _opened(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+    if parts.open_notifications is None:
+        raise _Closed("none")
+    try:
+        async with parts.open_notifications() as desk:
+            if desk.tenant_id != visitor.tenant_id:
+                raise _Closed("other")
+            yield desk
+    except ConfigurationInvalid as error:
+        raise _Closed("broken", str(error)) from error
+
+
+@asynccontextmanager
+async def _found_desk(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+    try:
+        async with _opened(parts, visitor) as desk:
+            yield desk
+    except _Closed as closed:
+        raise NotFound("There is no queue of notifications here.") from closed
+
+
+async def _requeue(desk: Desk, notification_ids: Sequence[int], actor: str) -> int:
+    count = 0
+    for each in notification_ids[:_PAGE]:
+        try:
+            await desk.requeue(each, actor=actor)
+            count += 1
+        except (NotPossibleNow, NotFound, InvalidInput):
+            continue  # it went on by itself since the page was shown
+    return count
+
+
+async def _closed_page(request: Request, visitor: Visitor, closed: _Closed) -> Response:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if closed.why == "broken" else HTTPStatus.OK
+    values = {"why": closed.why, "detail": closed.detail if visitor.may("admin") else ""}
+    return await page(request, visitor, "notifications/closed.html", status=status, **values)
+
+
+def _declared(desk: Desk) -> list[Kind]:
+    return sorted(desk._house.kinds.by_name.values(), key=lambda kind: kind.name)
+
+
+def _by_event(found: Sequence[Standing]) -> list[Happened]:
+    return [_happened(tuple(those)) for _, those in groupby(found, key=lambda each: each.row.open_event_id)]
+
+
+def _happened(standings: tuple[Standing, ...]) -> Happened:
+    event = standings[0].row.event or {}
+    subject = " ".join(str(event[name]) for name in ("term_id", "campus_code", "index_number") if event.get(name))
+    title = _payload(standings[0]).get("courseTitle")
+    before, after = event.get("status_before"), event.get("status_after")
+    return Happened(
+        str(jobs.kind_name(jobs.json_of(event.get("payload"))) or "unknown"),
+        f"{title} ({subject})" if title else subject or "its event is gone",
+        f"{before} → {after}" if before else str(after or ""),
+        moments.read(event.get("event_at")),
+        standings[0].row.open_event_id,
+        standings,
+    )
+
+
+def _payload(standing: Standing) -> Mapping[str, Any]:
+    found = jobs.json_of((standing.row.event or {}).get("payload"))
+    return found if isinstance(found, Mapping) else {}
+
+
+def _pretty(value: Any) -> str:
+    if not value:
+        return ""
+    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()

@@ -1,0 +1,188 @@
+"""The overview: what leaves now, what waits and why, what will become of it, what needs a person, and what is well."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from mailwright.domain.campaign import PAUSED, WAITS_FOR_WINNER
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
+from mailwright.outbox import quotas, tallies
+from mailwright.outbox.glance import MOST_COUNTED, Glance, glance
+from mailwright.outbox.workers import present
+from mailwright.sources.campaigns.forecast import Forecast, forecast
+from mailwright.sources.campaigns.progress import Counts, Place, counts, places
+from mailwright.sources.campaigns.simulation import Course, in_short
+from mailwright.web.bodies import json_response
+from mailwright.web.dashboard.entry import Viewing, Visitor, visitor_of
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """How much of the past the chart shows, and in which steps."""
+
+    words: str
+    length: Instant
+    step: Instant
+    unit: str
+
+
+RANGES: Final = {
+    "hour": Range("Hour", HOUR, MINUTE, "minute"),
+    "day": Range("Day", DAY, 15 * MINUTE, "quarter of an hour"),
+    "month": Range("30 days", 30 * DAY, 6 * HOUR, "six hours"),
+}
+# Ticks of the forecast's axis: the first length into which everything fits.
+_HORIZONS: Final = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 8 * DAY, 16 * DAY, 32 * DAY, 64 * DAY)
+_TICKS: Final = 4
+_MOST_CAMPAIGNS: Final = 12
+
+RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
+
+
+@dataclass(frozen=True, slots=True)
+class InLine:
+    """A campaign in line, as far as it has come."""
+
+    place: Place
+    counts: Counts
+
+    @property
+    def needs_somebody(self) -> bool:
+        return self.place.defer_reason in (PAUSED, WAITS_FOR_WINNER)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of the forecast, in thousandths of the axis."""
+
+    x: float
+    width: float
+    kind: str  # goes, waits or slows
+    reason: str | None
+    begins_at: Instant
+    ends_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    course: Course
+    stretches: tuple[Stretch, ...]
+
+
+@router.get("/")
+async def show(request: Request, parts: Parts, span: RangeQuery = "hour") -> Response:
+    """Programs, which do not ask for a page, are told where things are, as ever."""
+    if "text/html" not in request.headers.get("accept", "").lower():
+        return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
+    visitor = await visitor_of(request)
+    return await page(request, visitor, "overview.html", ranges=RANGES, span=span, **await _now(parts, visitor, span))
+
+
+@router.get("/overview/stream")
+async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQuery = "hour") -> Response:
+    async def look() -> dict[str, str]:
+        values = await _now(parts, visitor, span)
+        names = ("figures", "chart-data", "decisions", "line", "health")
+        return {name: rendered(request, visitor, f"overview/{name}.html", **values) for name in names}
+
+    return stream(request, visitor, f"overview {span}", look)
+
+
+@router.get("/overview/forecast")
+async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """Asked for after the page is there: it is computed anew each time, and nobody waits for it."""
+    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=64 * DAY)
+    length = _horizon(found)
+    lines = [_line(course, found.computed_at, length) for course in found.courses[:_MOST_CAMPAIGNS]]
+    ticks = [found.computed_at + length * number // _TICKS for number in range(_TICKS)]
+    values = {"found": found, "lines": lines, "ticks": ticks, "left_out": len(found.courses) - len(lines)}
+    return fragment(request, visitor, "overview/forecast.html", **values)
+
+
+async def _now(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
+    now, tenant_id = parts.clock.now(), visitor.tenant_id
+    seen = await glance(parts.database, now, tenant_id)
+    today = await tallies.stretches(parts.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
+    return {
+        "glance": seen,
+        "most": MOST_COUNTED,
+        "rate": await _rate(parts, tenant_id, now),
+        "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
+        "chart": await _chart(parts, tenant_id, now, RANGES[span]),
+        "range": RANGES[span],
+        "in_line": await _in_line(parts, tenant_id, now),
+        "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
+        **await _health(parts, now, seen),
+    }
+
+
+async def _rate(parts: ApiParts, tenant_id: int, now: Instant) -> float:
+    """Mails per second over the last minute: all of this one, and as much of the one before as still counts."""
+    last = await tallies.stretches(parts.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
+    sent = [each.counts.get("SENT", 0) for each in last]
+    passed = now % MINUTE / MINUTE
+    return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
+
+
+async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -> str:
+    found = await tallies.stretches(
+        parts.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
+    )
+    data = {
+        "step": wanted.step // SECOND,
+        "times": [each.begins_at // SECOND for each in found],
+        "sent": [each.counts.get("SENT", 0) for each in found],
+        "failed": [each.counts.get("FAILED", 0) + each.counts.get("bounce", 0) for each in found],
+    }
+    return orjson.dumps(data).decode()
+
+
+async def _in_line(parts: ApiParts, tenant_id: int, now: Instant) -> list[InLine]:
+    async with parts.database.read() as tx:
+        line = await places(tx, now, tenant_id=tenant_id)
+        return [InLine(place, await counts(tx, place)) for place in line[:_MOST_CAMPAIGNS]]
+
+
+async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]:
+    workers = await present(parts.database, now)
+    providers: dict[str, Any] = {}
+    for presence in workers:
+        is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
+        if not is_left_alone or presence.provider not in providers:
+            providers[presence.provider] = presence if is_left_alone else None
+    oldest = min((lane.until or now for lane in seen.lanes if lane.due), default=None)
+    return {
+        "workers": sorted({presence.worker for presence in workers}),
+        "providers": providers,
+        "quotas": await quotas.known(parts.database),
+        "is_worker_alive": parts.is_worker_alive() if parts.is_worker_alive is not None else None,
+        "oldest_due": oldest,
+        "engine": parts.database.dialect,
+    }
+
+
+def _horizon(found: Forecast) -> Instant:
+    ends = [course.finishes_at or found.looked_until for course in found.courses[:_MOST_CAMPAIGNS]]
+    length = max((end - found.computed_at for end in ends), default=0)
+    return next((each for each in _HORIZONS if each >= length), _HORIZONS[-1])
+
+
+def _line(course: Course, begins: Instant, length: Instant) -> Line:
+    stretches = []
+    for span in in_short(course.spans):
+        start, end = max(span.begins_at, begins), min(span.ends_at, begins + length)
+        if end > start:
+            kind = "goes" if span.reason is None else "slows" if span.sent else "waits"
+            x, width = 1000 * (start - begins) / length, 1000 * (end - start) / length
+            stretches.append(
+                Stretch(round(x, 2), round(max(width, 2), 2), kind, span.reason, span.begins_at, span.ends_at)
+            )
+    return Line(course, tuple(stretches))

@@ -1,0 +1,303 @@
+"""Settings: who may enter, keys, limits and hours, providers, the sender's domain, and who did what.
+
+An administrator of one tenant administers that tenant: its users, its keys, its journal. What holds for everybody is
+for the administrators of the installation.
+"""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import RedirectResponse, Response
+
+from mailwright.access.roles import Forbidden, Role, Scope, role_named, scopes_named
+from mailwright.access.users import User
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.outbox import quotas, tenants
+from mailwright.outbox.journal import deeds, note
+from mailwright.outbox.workers import present
+from mailwright.web.dashboard.entry import Administering, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
+
+TABS: Final = (
+    ("/settings/users", "Users"),
+    ("/settings/keys", "API keys"),
+    ("/settings/limits", "Limits and hours"),
+    ("/settings/providers", "Providers"),
+    ("/settings/domain", "Domain"),
+    ("/settings/webhooks", "Webhooks"),
+    ("/settings/journal", "Journal"),
+)
+ROLES: Final = (
+    (Role.VIEWER, "Viewer: looks at everything"),
+    (Role.EDITOR, "Editor: writes and sends"),
+    (Role.ADMIN, "Administrator: also decides who may enter"),
+)
+SCOPES: Final = (
+    (Scope.SEND, "Send", "single mails and batches"),
+    (Scope.READ, "Read", "everything that changes nothing"),
+    (Scope.MANAGE, "Manage", "campaigns, contacts, templates and all other changes"),
+)
+_ALL_TENANTS: Final = ""
+_PAGE: Final = 50
+_NEWEST: Final = 2**63 - 1
+
+
+@router.get("")
+async def first() -> Response:
+    return RedirectResponse(TABS[0][0], HTTPStatus.SEE_OTHER)
+
+
+# Users.
+
+
+@router.get("/users")
+async def show_users(request: Request, parts: Parts, visitor: Administering) -> Response:
+    return await _users_page(request, parts, visitor)
+
+
+@router.post("/users")
+async def create_user(request: Request, parts: Parts, visitor: Administering) -> Response:
+    form = await fields_of(request)
+    try:
+        tenant_id = await _tenant_for(parts, visitor, form["home"])
+        role = role_named(form["role"])
+        made = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
+    except InvalidInput as error:
+        return await _users_page(request, parts, visitor, form, error)
+    return done(request, "/settings/users", f"{made.login} can sign in now. Hand over the password yourself.")
+
+
+@router.post("/users/{login}/role")
+async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    user = await _within_reach(parts, visitor, login)
+    role = role_named((await fields_of(request))["role"])
+    await parts.users.change_role(user.login, role, actor=visitor.actor)
+    return done(request, "/settings/users", f"{user.login} is {role} now.")
+
+
+@router.post("/users/{login}/password")
+async def set_password(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    user = await _within_reach(parts, visitor, login)
+    form = await fields_of(request)
+    await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
+    return done(request, "/settings/users", f"{user.login} has a new password, and is signed out everywhere.")
+
+
+@router.post("/users/{login}/second-factor/drop")
+async def drop_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    user = await _within_reach(parts, visitor, login)
+    await parts.users.drop_second_factor(user.login, actor=visitor.actor)
+    return done(request, "/settings/users", f"{user.login} signs in with the password alone.")
+
+
+@router.post("/users/{login}/disable")
+async def disable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    user = await _within_reach(parts, visitor, login)
+    await parts.users.disable(user.login, actor=visitor.actor)
+    return done(request, "/settings/users", f"{user.login} is out, everywhere and at once.")
+
+
+@router.post("/users/{login}/enable")
+async def enable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    user = await _within_reach(parts, visitor, login)
+    await parts.users.enable(user.login, actor=visitor.actor)
+    return done(request, "/settings/users", f"{user.login} may sign in again.")
+
+
+async def _users_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    home = visitor.user.tenant_id
+    found = [user for user in await parts.users.list_all() if home in (None, user.tenant_id)]
+    names = [tenant.name for tenant in await tenants.list_all(parts.database)] if home is None else []
+    return await _page(
+        request,
+        visitor,
+        "users",
+        error,
+        users=found,
+        roles=ROLES,
+        role_names=[(role, role.value) for role in Role],
+        tenant_choices=[(_ALL_TENANTS, "All tenants"), *((name, name) for name in names)] if names else [],
+        form=form or Fields(role=Role.EDITOR),
+    )
+
+
+async def _tenant_for(parts: ApiParts, visitor: Visitor, name: str) -> int | None:
+    """Whoever belongs to a tenant brings in people of that tenant."""
+    if visitor.user.tenant_id is not None:
+        return visitor.user.tenant_id
+    return None if name == _ALL_TENANTS else (await tenants.find(parts.database, name)).id
+
+
+async def _within_reach(parts: ApiParts, visitor: Visitor, login: str) -> User:
+    user = await parts.users.find(login)
+    if visitor.user.tenant_id not in (None, user.tenant_id):
+        raise NotFound(f"there is no user {login[:80]}")
+    return user
+
+
+# Keys.
+
+
+@router.get("/keys")
+async def show_keys(request: Request, parts: Parts, visitor: Administering) -> Response:
+    return await _keys_page(request, parts, visitor)
+
+
+@router.post("/keys")
+async def create_key(request: Request, parts: Parts, visitor: Administering) -> Response:
+    """The key is shown in the answer itself, this once."""
+    form = await fields_of(request)
+    try:
+        scopes = scopes_named(await chosen(request, "scope"))
+        key = await parts.keys.create(visitor.tenant_id, form["name"], scopes)
+    except InvalidInput as error:
+        return await _keys_page(request, parts, visitor, error=error)
+    await _journal(parts, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
+    return await _keys_page(request, parts, visitor, made=key)
+
+
+@router.post("/keys/{key_id}/revoke")
+async def revoke_key(request: Request, parts: Parts, visitor: Administering, key_id: int) -> Response:
+    await parts.keys.revoke(visitor.tenant_id, key_id)
+    await _journal(parts, visitor, "key_revoke", str(key_id))
+    return done(request, "/settings/keys", "This key opens nothing any more.")
+
+
+async def _keys_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    *,
+    made: str | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    found = await parts.keys.list_all(visitor.tenant_id)
+    return await _page(request, visitor, "keys", error, keys=found[::-1], made=made, scopes=SCOPES)
+
+
+# Limits and hours.
+
+_NUMBERS: Final = ("rate_per_second", "rate_per_hour", "daily_limit", "max_in_flight")
+
+
+@router.get("/limits")
+async def show_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
+    return await _limits_page(request, parts, visitor)
+
+
+@router.post("/limits")
+async def change_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
+    """An empty field is no limit of the tenant's own: the installation's holds then."""
+    _require_installation(visitor)
+    form = await fields_of(request)
+    try:
+        changes: Any = {name: form.number(name) for name in _NUMBERS}
+        changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since")}
+        changes["weight"] = form.number("weight") or 1
+        await tenants.change(parts.database, visitor.tenant, **changes)
+    except InvalidInput as error:
+        return await _limits_page(request, parts, visitor, form, error)
+    own = {name: value for name, value in changes.items() if value is not None}
+    await _journal(parts, visitor, "tenant_limits", visitor.tenant, **own)
+    return done(request, "/settings/limits", "Saved. What the old limits held is looked at anew.")
+
+
+async def _limits_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    tenant = await tenants.find(parts.database, visitor.tenant)
+    shown = form or {
+        name: getattr(tenant, name) for name in (*_NUMBERS, "working_hours", "timezone", "warmup_since", "weight")
+    }
+    may_change = visitor.user.tenant_id is None
+    limits = parts.defaults.limits
+    return await _page(request, visitor, "limits", error, form=shown, limits=limits, may_change=may_change)
+
+
+# Providers, and the sender's domain.
+
+
+@router.get("/providers")
+async def show_providers(request: Request, parts: Parts, visitor: Administering) -> Response:
+    now = parts.clock.now()
+    known = {each.provider: each for each in await quotas.known(parts.database)}
+    seen: dict[str, list[Any]] = {}
+    for presence in await present(parts.database, now):
+        seen.setdefault(presence.provider, []).append(presence)
+    names = [*parts.defaults.providers, *(name for name in seen if name not in parts.defaults.providers)]
+    return await _page(request, visitor, "providers", None, names=names, seen=seen, quotas=known)
+
+
+@router.get("/domain")
+async def show_domain(request: Request, visitor: Administering) -> Response:
+    return await _page(request, visitor, "domain", None)
+
+
+@router.get("/domain/findings")
+async def check_domain(request: Request, parts: Parts, visitor: Administering) -> Response:
+    """Asked for after the page is there: DNS may take its time."""
+    found = [each async for each in parts.check_sender()] if parts.check_sender is not None else []
+    return fragment(request, visitor, "settings/findings.html", findings=found)
+
+
+# Who did what.
+
+
+@router.get("/journal")
+async def show_journal(
+    request: Request,
+    parts: Parts,
+    visitor: Administering,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    subject: Annotated[str, Query(max_length=254)] = "",
+) -> Response:
+    """Those of the installation see what concerns no tenant, too."""
+    before = decode_cursor("deed", cursor)[0] if cursor else _NEWEST
+    tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
+    found = await deeds(parts.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None)
+    following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
+    names = {tenant.id: tenant.name for tenant in await tenants.list_all(parts.database)}
+    values = {"deeds": found, "following": following, "tenant_names": names, "is_first": cursor is None}
+    return await _page(request, visitor, "journal", None, subject=subject, **values)
+
+
+async def _page(
+    request: Request, visitor: Visitor, name: str, error: MailwrightError | None, **values: Any
+) -> Response:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    errors = errors_of(error) if error is not None else Errors()
+    return await page(request, visitor, f"settings/{name}.html", status=status, tabs=TABS, errors=errors, **values)
+
+
+async def _journal(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
+    async with parts.database.write() as tx:
+        await note(
+            tx,
+            parts.clock.now(),
+            actor=visitor.actor,
+            action=action,
+            subject=subject,
+            tenant_id=visitor.tenant_id,
+            detail=detail,
+        )
+
+
+def _require_installation(visitor: Visitor) -> None:
+    if visitor.user.tenant_id is not None:
+        raise Forbidden("Limits are set by the administrators of the installation.")

@@ -1,0 +1,182 @@
+"""Signing in: a name, a password, and a code for whoever has a second factor. And out again."""
+
+from http import HTTPStatus
+from typing import Any, TypedDict
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from mailwright.access.guesses import TooManyGuesses
+from mailwright.access.set_up import SetUpOver
+from mailwright.access.users import User
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.outbox.explain import duration
+from mailwright.web.dashboard.entry import (
+    SignInNeeded,
+    Viewing,
+    Visitor,
+    drop_session,
+    found_visitor,
+    host_of,
+    keep_session,
+    require_own_origin,
+    require_own_page,
+)
+from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, own_path, page
+from mailwright.web.parts import Parts
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+class Whence(TypedDict):
+    """Where somebody comes from, as the list of their sessions shows it."""
+
+    address: str
+    agent: str
+
+
+@router.get("/sign-in")
+async def ask(request: Request, parts: Parts) -> Response:
+    visitor = await found_visitor(request)
+    if visitor is not None and not visitor.session.awaits_code:
+        return RedirectResponse(own_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
+    can_anybody = parts.admin_password is not None or await parts.users.is_anybody_there()
+    values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
+    return await page(request, None, "sign_in.html", can_anybody=can_anybody, **values)
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, parts: Parts) -> Response:
+    """No form token yet, because no session: that the page is ours is told by its origin."""
+    require_own_origin(request)
+    form = await fields_of(request)
+    try:
+        user = await parts.users.sign_in(form["login"], form["password"], host_of(request))
+    except TooManyGuesses as error:
+        return await _refused(request, form, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS)
+    if user is None:
+        return await _refused(request, form, "The name or the password is wrong.", HTTPStatus.UNAUTHORIZED)
+    return await _enter(request, parts, user, form["next"])
+
+
+@router.get("/sign-in/link")
+async def follow(request: Request, parts: Parts) -> Response:
+    """A link from the console, good once. The token in it is of no use afterwards."""
+    session = await parts.sessions.find(request.query_params.get("token"))
+    if session is None:
+        raise NotFound("This link was used, or is too old. `mailwright user link` makes another.")
+    if session.awaits_code:
+        response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
+        keep_session(request, response, request.query_params["token"])
+        return response
+    token = await parts.sessions.renew(session, **_whence(request))
+    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    keep_session(request, response, token)
+    return response
+
+
+@router.get("/sign-in/code")
+async def ask_code(request: Request) -> Response:
+    visitor = await _half_in(request)
+    next_path = request.query_params.get("next", "")
+    values: dict[str, Any] = {"errors": Errors(), "form_token": visitor.form_token, "next": next_path}
+    return await page(request, None, "code.html", **values)
+
+
+@router.post("/sign-in/code")
+async def pass_code(request: Request, parts: Parts) -> Response:
+    visitor = await _half_in(request)
+    await require_own_page(request, visitor.token)
+    form = await fields_of(request)
+    try:
+        is_right = await parts.users.pass_code(visitor.user, form["code"], host_of(request))
+        wrong, status = "This code is wrong, or was used before.", HTTPStatus.UNAUTHORIZED
+    except TooManyGuesses as error:
+        is_right, wrong, status = False, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS
+    if not is_right:
+        errors = Errors(code=wrong)
+        values: dict[str, Any] = {"errors": errors, "form_token": visitor.form_token, "next": form["next"]}
+        return await page(request, None, "code.html", status=status, **values)
+    token = await parts.sessions.renew(visitor.session, **_whence(request))
+    response = done(request, own_path(form["next"]))
+    keep_session(request, response, token)
+    return response
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    await parts.sessions.end(visitor.session)
+    response = done(request, "/sign-in")
+    drop_session(request, response)
+    return response
+
+
+@router.post("/tenant")
+async def look_at(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """Another tenant's data from now on; the page of one thing of the last tenant's would not be found there."""
+    form = await fields_of(request)
+    await parts.sessions.look_at(visitor.session, form["tenant"])
+    section = "/" + own_path(form["next"]).split("/")[1]
+    return done(request, section)
+
+
+# The first administrator.
+
+
+@router.get("/set-up")
+async def ask_first(request: Request, parts: Parts) -> Response:
+    if await parts.users.is_anybody_there():
+        return RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER)
+    token = request.query_params.get("token", "")
+    return await page(request, None, "set_up.html", errors=Errors(), login="admin", token=token)
+
+
+@router.post("/set-up")
+async def set_up(request: Request, parts: Parts) -> Response:
+    require_own_origin(request)
+    form = await fields_of(request)
+    try:
+        user = await parts.set_up.accept(form["token"], form["login"], form["password"])
+    except (InvalidInput, SetUpOver) as error:
+        values: dict[str, Any] = {"errors": errors_of(error), "login": form["login"], "token": form["token"]}
+        return await page(request, None, "set_up.html", status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
+    return await _enter(request, parts, user, "/")
+
+
+async def _enter(request: Request, parts: Parts, user: User, to: str) -> Response:
+    token = await parts.sessions.open(user, **_whence(request))
+    target = own_path(to)
+    response = done(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
+    keep_session(request, response, token)
+    return response
+
+
+async def _half_in(request: Request) -> Visitor:
+    visitor = await found_visitor(request)
+    if visitor is None or not visitor.session.awaits_code:
+        raise SignInNeeded
+    return visitor
+
+
+async def _refused(request: Request, form: Fields, sentence: str, status: HTTPStatus) -> Response:
+    """The same form once more, with where they wanted to go."""
+    return await page(
+        request,
+        None,
+        "sign_in.html",
+        status=status,
+        errors=Errors({WHOLE: sentence}),
+        login=form["login"][:100],
+        next=form["next"],
+        can_anybody=True,
+    )
+
+
+def _too_many(error: TooManyGuesses) -> str:
+    return f"Too many wrong attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
+
+
+def _whence(request: Request) -> Whence:
+    return Whence(address=host_of(request) or "unknown", agent=request.headers.get("user-agent", ""))

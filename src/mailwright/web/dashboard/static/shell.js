@@ -1,0 +1,135 @@
+// What every page does: the menu, the theme, times in the reader's zone, questions before grave buttons, and messages.
+
+// The menu on small screens.
+const menu = document.querySelector(".menu");
+menu?.addEventListener("click", () => {
+  const isOpen = menu.getAttribute("aria-expanded") !== "true";
+  menu.setAttribute("aria-expanded", String(isOpen));
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && menu?.getAttribute("aria-expanded") === "true") {
+    menu.setAttribute("aria-expanded", "false");
+    menu.focus();
+  }
+});
+
+// The theme: as the system says, or light, or dark.
+const THEMES = { "": "System", light: "Light", dark: "Dark" };
+const themeButton = document.querySelector("[data-theme-next]");
+function showTheme() {
+  const chosen = document.documentElement.dataset.theme ?? "";
+  if (themeButton) themeButton.querySelector("span").textContent = THEMES[chosen] ?? THEMES[""];
+}
+themeButton?.addEventListener("click", () => {
+  const names = Object.keys(THEMES);
+  const next = names[(names.indexOf(document.documentElement.dataset.theme ?? "") + 1) % names.length];
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("theme", next);
+  showTheme();
+  // Charts are painted, not styled.
+  document.dispatchEvent(new Event("theme"));
+});
+showTheme();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("theme")));
+
+// The reader's zone: told to the server for the next page, and put right on this one.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone) document.cookie = `zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
+
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const WEEKDAY = new Intl.DateTimeFormat("en-GB", { weekday: "short" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "long" });
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+function distance(then) {
+  const seconds = (then - Date.now()) / 1000;
+  const length = Math.abs(seconds);
+  const [unit, size] = UNITS.find(([, size]) => length >= 2 * size) ?? UNITS[3];
+  const count = Math.round(length / size);
+  const words = length < 1 ? "less than a second" : `${count} ${unit}${count === 1 ? "" : "s"}`;
+  return seconds > 0 ? `in ${words}` : `${words} ago`;
+}
+
+function clock(then) {
+  const time = CLOCK.format(then);
+  if (then.toDateString() === new Date().toDateString()) return time;
+  const isNear = Math.abs(then - Date.now()) < 6 * 86400e3;
+  return `${isNear ? WEEKDAY.format(then) : DAY.format(then)} ${time}`;
+}
+
+function showTimes(root, zoneIsNew) {
+  for (const element of root.querySelectorAll("time[data-form]")) {
+    const then = new Date(element.dateTime);
+    if (element.dataset.form === "ago") element.textContent = distance(then);
+    else if (zoneIsNew) {
+      element.textContent = element.dataset.form === "day" ? DAY.format(then) : clock(then);
+      element.title = FULL.format(then);
+    }
+  }
+}
+const zoneIsNew = "zoneUnknown" in document.body.dataset;
+showTimes(document, zoneIsNew);
+document.addEventListener("htmx:load", (event) => showTimes(event.target, zoneIsNew));
+document.addEventListener("told", (event) => showTimes(event.target, zoneIsNew));
+setInterval(() => document.hidden || showTimes(document, false), 10_000);
+
+// A question before a form that cannot be taken back.
+const dialog = document.getElementById("confirm");
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  const question = form.dataset.confirm;
+  if (!question || form.dataset.confirmed) return;
+  event.preventDefault();
+  const button = event.submitter;
+  dialog.querySelector("#confirm-text").textContent = question;
+  dialog.querySelector("#confirm-yes").textContent = button?.textContent.trim() || "Yes";
+  dialog.returnValue = "no";
+  dialog.showModal();
+  dialog.addEventListener(
+    "close",
+    () => {
+      if (dialog.returnValue !== "yes") return button?.focus();
+      form.dataset.confirmed = "yes";
+      form.requestSubmit(button);
+    },
+    { once: true },
+  );
+});
+
+// A form is sent once, however often its button is pressed.
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.target.method === "dialog") return;
+  if (event.target.dataset.sent) return event.preventDefault();
+  if (event.target.method === "post") event.target.dataset.sent = "yes";
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+});
+
+// Copying.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    say("Copied.", "good");
+  } catch {
+    getSelection().selectAllChildren(button.previousElementSibling ?? button);
+    say("Press Ctrl+C to copy what is selected.", "good");
+  }
+});
+
+// Messages.
+function say(text, tone) {
+  const line = document.createElement("p");
+  line.className = `flash is-${tone}`;
+  line.textContent = text;
+  document.getElementById("flash")?.replaceChildren(line);
+}
+document.addEventListener("complain", (event) => say(event.detail.value ?? String(event.detail), "bad"));
+document.addEventListener("htmx:sendError", () => say("The server is out of reach. Try again in a moment.", "bad"));

@@ -1,0 +1,112 @@
+"""Suppressions: who is not written to, why, and who says so."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import lists, suppressions
+from mailwright.audience.suppressions import ALL_MAIL
+from mailwright.domain import address
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.unsubscribe import GENERAL
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+REASONS: Final = {
+    "bounce": "their mail came back",
+    "soft_bounces": "their mail came back again and again",
+    "complaint": "they marked a mail as spam",
+    "unsubscribed": "they left",
+}
+
+
+@router.get("")
+async def list_suppressions(
+    request: Request, parts: Parts, visitor: Viewing, q: str = "", cursor: str = ""
+) -> Response:
+    return await _page(request, parts, visitor, Fields(), Errors(), q=q.strip()[:320], cursor=cursor)
+
+
+@router.post("")
+async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    try:
+        _, is_new = await suppressions.add(
+            parts.database,
+            parts.clock,
+            visitor.tenant_id,
+            form["email"],
+            reason=(form["reason"] or "asked for")[:200],
+            source=visitor.actor,
+            list_key=form["scope"] or ALL_MAIL,
+            actor=visitor.actor,
+        )
+    except InvalidInput as error:
+        return await _page(request, parts, visitor, form, errors_of(error, {"listKey": "scope"}))
+    words = "They get none of it any more, not even what waits." if is_new else "They were there already."
+    return done(request, "/suppressions", words)
+
+
+@router.post("/lift")
+async def lift(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    await suppressions.remove(
+        parts.database,
+        visitor.tenant_id,
+        form["email"],
+        list_key=form["scope"] or None,
+        actor=visitor.actor,
+        clock=parts.clock,
+    )
+    return done(request, "/suppressions", f"{form['email']} may be written to again.")
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields,
+    errors: Errors,
+    *,
+    q: str = "",
+    cursor: str = "",
+) -> Response:
+    before = decode_cursor("suppression", cursor)[0] if cursor else suppressions.NEWEST
+    following = None
+    if q:
+        async with parts.database.read() as tx:
+            found = await suppressions.of_address(tx, visitor.tenant_id, _normal(q))
+    else:
+        found = await suppressions.list_some(parts.database, visitor.tenant_id, limit=PAGE, before=before)
+        following = encode_cursor("suppression", found[-1].id) if len(found) == PAGE else None
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    scopes = [(ALL_MAIL, "No mail at all"), (GENERAL, "No bulk mail")]
+    scopes += [(each.list_key, f"No mail of {each.name}") for each in every]
+    values: dict[str, Any] = {
+        "found": found,
+        "following": following,
+        "q": q,
+        "form": form,
+        "errors": errors,
+        "scopes": scopes,
+        "scope_words": dict(scopes),
+        "reasons": REASONS,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/suppressions.html", status=status, **values)
+
+
+def _normal(text: str) -> str:
+    """What is no address is not found, and that is said as for any other."""
+    try:
+        return address.normal(text)
+    except address.InvalidAddress:
+        return text

@@ -1,0 +1,383 @@
+"""Templates as their authors handle them: written in versions and locales, looked at, compared, and tried."""
+
+import re
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.access.keys import Caller
+from mailwright.audience import contacts
+from mailwright.content.authoring import Format
+from mailwright.content.preflight import Facts, preflight
+from mailwright.content.store import RESERVED, StoredTemplate, difference
+from mailwright.content.template import Rendered, TemplateFailed
+from mailwright.content.variables import STANDARD, Variable, check_declared
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.sources.api.mail import Asking
+from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.api.template_requests import check_template_id, parse_template
+from mailwright.sources.campaigns.trial import MARK
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.campaigns_compose import FORMATS
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.request_ids import request_id_of
+
+router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+_VERBATIM: Final = ("body", "text")
+_BODIES: Final = {each.value: "body" for each in Format}
+_SOME_READERS: Final = 20
+_LINE: Final = re.compile(r"\(line (\d+)\)")
+_PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
+_PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
+_FIRST_WORDS: Final = """# Hello {{ name }}
+
+Write here what every such mail says.
+
+---
+
+{{ postal_address }}
+"""
+
+
+@router.get("")
+async def list_templates(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
+    """In the order of their ids, each with its newest versions."""
+    found = [
+        list(newest.values()) for newest in await parts.templates.some(visitor.tenant_id, limit=PAGE, after=cursor)
+    ]
+    following = found[-1][0].template_id if len(found) == PAGE else None
+    values: dict[str, Any] = {"found": found, "following": following, "cursor": cursor}
+    return await page(request, visitor, "templates/list.html", **values)
+
+
+# No template can be called so: a tilde is no letter of an id.
+@router.get("/~new")
+async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = Fields({"format": Format.MARKDOWN, "body": _FIRST_WORDS})
+    return await _editor(request, parts, visitor, form)
+
+
+@router.post("/~new")
+async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request, verbatim=_VERBATIM)
+    try:
+        check_template_id(form["templateId"])
+        if await _exists(parts, visitor, form["templateId"]):
+            raise InvalidInput("there is a template with this id; open it and write a new version", field="templateId")
+        stored = await _write(parts, visitor, form["templateId"], form)
+    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+        return await _editor(request, parts, visitor, form, error=error)
+    return done(request, f"/templates/{stored.template_id}", "Saved as version 1.")
+
+
+@router.post("/~preview")
+async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """For the frame: the mail of what is in the form now. Nothing is stored."""
+    form = await fields_of(request, verbatim=_VERBATIM)
+    try:
+        rendered = await _rendered(parts, visitor, form)
+    except MailwrightError as error:
+        return framed(previews.notice(_sentence(error)))
+    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+
+
+@router.post("/~preview/words")
+async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request, verbatim=_VERBATIM)
+    values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
+    try:
+        rendered = await _rendered(parts, visitor, form)
+    except MailwrightError as error:
+        problem = _sentence(error)
+        line = _LINE.search(problem)
+        values |= {"problem": problem, "line": line[1] if line else None}
+    else:
+        # Whether it is for many or for one is not known of a template.
+        facts = Facts(is_bulk=False, postal_address=parts.postal_address)
+        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        has_dark = previews.has_dark_style(rendered.html or "")
+        values |= {"rendered": rendered, "findings": found, "has_dark": has_dark}
+    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+
+
+@router.get("/{template_id}")
+async def show(
+    request: Request, parts: Parts, visitor: Viewing, template_id: str, version: int | None = None
+) -> Response:
+    return await _page(request, parts, visitor, template_id, version)
+
+
+@router.get("/{template_id}/mail")
+async def show_mail(
+    parts: Parts, visitor: Viewing, template_id: str, version: int | None = None, scheme: str = "light"
+) -> Response:
+    stored = await _which(parts, visitor, template_id, version)
+    try:
+        rendered = stored.render(_samples(stored))
+    except MailwrightError as error:
+        return framed(previews.notice(str(error)))
+    return framed(previews.shown(rendered, is_dark=scheme == "dark"))
+
+
+@router.get("/{template_id}/edit")
+async def look_again(
+    request: Request, parts: Parts, visitor: Editing, template_id: str, *, version: int | None = None, locale: str = ""
+) -> Response:
+    """From a version of one's choice, the newest where none is named. A locale that is new begins with that text."""
+    stored = await _which(parts, visitor, template_id, version)
+    form = Fields(
+        {
+            "locale": locale or stored.locale,
+            "subject": stored.subject,
+            "format": stored.format,
+            "body": stored.body,
+            "text": stored.text or "",
+            "variables": declared_text(stored.variables),
+        }
+    )
+    return await _editor(request, parts, visitor, form, template=stored)
+
+
+@router.post("/{template_id}/edit")
+async def write(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
+    """A new version. Old ones stay, and so do the mails that were asked for with them."""
+    form = await fields_of(request, verbatim=_VERBATIM)
+    newest = await _which(parts, visitor, template_id, None)
+    try:
+        stored = await _write(parts, visitor, template_id, form)
+    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+        return await _editor(request, parts, visitor, form, template=newest, error=error)
+    return done(request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}.")
+
+
+@router.get("/{template_id}/diff")
+async def compare(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    template_id: str,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+) -> Response:
+    """What an author changed, line by line; without numbers the newest and the one before it."""
+    _require_own(template_id)
+    older, newer = await parts.templates.pair(visitor.tenant_id, template_id, before, after)
+    values: dict[str, Any] = {
+        "older": older,
+        "newer": newer,
+        "lines": list(_shown(difference(older, newer))),
+        "versions": await parts.templates.versions(visitor.tenant_id, template_id),
+    }
+    return await page(request, visitor, "templates/diff.html", **values)
+
+
+@router.post("/{template_id}/test")
+async def try_out(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
+    """The mail with its samples, to one address."""
+    form = await fields_of(request)
+    version = form.number("version")
+    stored = await _which(parts, visitor, template_id, version)
+    caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
+    try:
+        rendered = stored.render(_samples(stored))
+        mail = {"subject": MARK + rendered.subject, "html": rendered.html, "text": rendered.text}
+        body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
+        await parts.mail.send(Asking(caller, request_id_of(request)), body)
+    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+        return await _page(request, parts, visitor, template_id, version, error=error, form=form)
+    return done(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")
+
+
+def declared_of(text: str) -> list[dict[str, Any]]:
+    """A line each: `name`, `name = sample`, and `name?` for one that may be missing."""
+    found = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, _, sample = line.partition("=")
+        name, is_optional = name.strip(), name.strip().endswith("?")
+        found.append(
+            {"name": name.removesuffix("?").strip(), "required": not is_optional, "sample": sample.strip() or None}
+        )
+    return found
+
+
+def declared_text(variables: tuple[Variable, ...]) -> str:
+    lines = []
+    for each in variables:
+        sample = "" if each.sample is None else f" = {each.sample}"
+        lines.append(f"{each.name}{'' if each.is_required else '?'}{sample}")
+    return "\n".join(lines)
+
+
+async def _write(parts: ApiParts, visitor: Visitor, template_id: str, form: Fields) -> StoredTemplate:
+    request = parse_template(_request(form))
+    return await parts.templates.write(visitor.tenant_id, template_id, request.draft(), actor=visitor.actor)
+
+
+def _request(form: Fields) -> dict[str, Any]:
+    body: dict[str, Any] = {"subject": form["subject"], _format(form).value: form["body"].replace("\r\n", "\n")}
+    if form["text"].strip():
+        body["text"] = form["text"].replace("\r\n", "\n")
+    if form["locale"]:
+        body["locale"] = form["locale"]
+    if declared := declared_of(form["variables"]):
+        body["variables"] = declared
+    return body
+
+
+def _format(form: Fields) -> Format:
+    try:
+        return Format(form["format"] or Format.HTML)
+    except ValueError as error:
+        raise InvalidInput("is one of html, mjml and markdown", field="format") from error
+
+
+async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+    shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
+    draft = parse_template(_request(shown)).draft()
+    tenant_id = visitor.tenant_id
+    html = await parts.templates.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=draft.locale)
+    stored = StoredTemplate(
+        key=0,
+        tenant_id=tenant_id,
+        template_id="",
+        version=0,
+        subject=draft.subject,
+        html=html,
+        text=draft.text,
+        created_at=0,
+        variables=draft.variables,
+    )
+    check_declared(stored.compiled(), draft.variables)
+    reader = await _reader(parts, tenant_id, form["as_contact"])
+    return stored.render({**_samples(stored), **reader})
+
+
+async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, Any]:
+    if not email:
+        return {}
+    try:
+        found = await contacts.by_email(parts.database, tenant_id, email)
+    except NotFound as error:
+        raise InvalidInput("there is no contact with this address", field="as_contact") from error
+    return {**found.attributes, "email": found.email, "name": found.name or ""}
+
+
+def _samples(stored: StoredTemplate) -> dict[str, Any]:
+    """What is needed and has no sample is shown by its name."""
+    return {each.name: f"[{each.name}]" for each in stored.expects() if each.is_required and each.sample is None}
+
+
+async def _page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    template_id: str,
+    version: int | None,
+    *,
+    error: MailwrightError | None = None,
+    form: Fields | None = None,
+) -> Response:
+    stored = await _which(parts, visitor, template_id, version)
+    versions = await parts.templates.versions(visitor.tenant_id, template_id)
+    newest: dict[str, StoredTemplate] = {}
+    for each in versions:
+        newest.setdefault(each.locale, each)
+    facts = Facts(is_bulk=False, postal_address=parts.postal_address)
+    values: dict[str, Any] = {
+        "stored": stored,
+        "versions": versions,
+        "newest": dict(sorted(newest.items())),
+        "variables": stored.expects(),
+        "findings": preflight(subject=stored.subject, html=stored.html, text=stored.text, facts=facts),
+        "advice": ADVICE.get,
+        "mail": None,
+        "problem": None,
+        "has_dark": previews.has_dark_style(stored.html),
+        "form": form or Fields(),
+        "errors": errors_of(error) if error is not None else Errors(),
+    }
+    try:
+        values["mail"] = stored.render(_samples(stored))
+    except MailwrightError as failure:
+        values["problem"] = str(failure)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "templates/show.html", status=status, **values)
+
+
+async def _editor(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields,
+    *,
+    template: StoredTemplate | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
+    values: dict[str, Any] = {
+        "form": form,
+        "stored": template,
+        "formats": FORMATS,
+        "readers": readers,
+        "offered": [*STANDARD, *(name for name in attributes if name not in STANDARD)],
+        "errors": _told(error) if error is not None else Errors(),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "templates/edit.html", status=status, **values)
+
+
+def _told(error: MailwrightError) -> Errors:
+    found = errors_of(error, {**_BODIES, "template": "body"})
+    return Errors({"variables" if name.startswith("variables[") else name: text for name, text in found.items()})
+
+
+async def _exists(parts: ApiParts, visitor: Visitor, template_id: str) -> bool:
+    try:
+        await parts.templates.latest(visitor.tenant_id, template_id)
+    except NotFound:
+        return False
+    return True
+
+
+async def _which(parts: ApiParts, visitor: Visitor, template_id: str, version: int | None) -> StoredTemplate:
+    _require_own(template_id)
+    if version is not None:
+        return await parts.templates.version(visitor.tenant_id, template_id, min(version, 2**31 - 1))
+    return await parts.templates.latest(visitor.tenant_id, template_id)
+
+
+def _require_own(template_id: str) -> None:
+    """What campaigns keep under names of ours is no template of anybody's."""
+    if RESERVED in template_id:
+        raise NotFound
+
+
+def _sentence(error: MailwrightError) -> str:
+    if isinstance(error, RequestInvalid):
+        return "; ".join(dict.fromkeys(f"{each.field}: {each.message}" for each in error.errors))
+    return str(error)
+
+
+def _shown(text: str) -> Iterator[tuple[str, str]]:
+    """Each line of a difference with its kind, and the marks of `diff -u` in words."""
+    for line in text.splitlines():
+        if part := _PART.fullmatch(line):
+            if part[1] == "---":
+                yield "head", part[2].capitalize()
+        elif place := _PLACE.match(line):
+            yield "place", f"line {place[1]}"
+        else:
+            yield {"+": "new", "-": "old"}.get(line[:1], "same"), line

@@ -1,0 +1,259 @@
+"""Webhooks, in the settings: who is told what, what was told, and why one that takes nothing is paused."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from mailwright.access.roles import Role
+from mailwright.domain.errors import MailwrightError
+from mailwright.domain.states import EventType
+from mailwright.events.outgoing.deliveries import NEWEST, Deliveries
+from mailwright.events.outgoing.endpoints import TYPES, Endpoint, Wanted
+from mailwright.outbox.journal import note
+from mailwright.sources.api.requests import parse
+from mailwright.web.dashboard.entry import Administering, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
+from mailwright.web.dashboard.settings import TABS
+from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.webhooks import WebhookRequest
+
+HOME: Final = "/settings/webhooks"
+
+router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
+
+# What can be told, in groups that a receiver thinks in: the type, and when it is told.
+GROUPS: Final = (
+    (
+        "How a message ends",
+        (
+            (EventType.SENT, "a provider took it"),
+            (EventType.FAILED, "it was refused for good"),
+            (EventType.CANCELLED, "somebody took it back"),
+            (EventType.IN_DOUBT, "a provider may or may not have it"),
+            (EventType.CLOSED_UNKNOWN, "nobody will ever know"),
+        ),
+    ),
+    (
+        "What the provider tells of its way",
+        (
+            (EventType.ACCEPTED, "the provider has it"),
+            (EventType.DELIVERED, "it is in the mailbox"),
+            (EventType.DEFERRED, "the mailbox puts it off"),
+        ),
+    ),
+    (
+        "What the provider tells of the reader",
+        (
+            (EventType.BOUNCED, "the address does not work"),
+            (EventType.COMPLAINED, "they called it spam"),
+            (EventType.UNSUBSCRIBED, "they left"),
+            (EventType.OPENED, "they opened it"),
+            (EventType.CLICKED, "they followed a link"),
+        ),
+    ),
+)
+_PAGE: Final = 30
+_OFF: Final = "no"
+
+Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
+
+
+@router.get("")
+async def show_all(request: Request, parts: Parts, visitor: Administering) -> Response:
+    return await _list_page(request, parts, visitor, Fields(active="yes"), _usual())
+
+
+@router.post("")
+async def create(request: Request, parts: Parts, visitor: Administering) -> Response:
+    """The secret is shown in the answer itself, this once."""
+    form, types = await fields_of(request), await chosen(request, "types")
+    try:
+        made, secret = await parts.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
+    except MailwrightError as error:
+        return await _list_page(request, parts, visitor, form, types, error)
+    return await _one_page(request, parts, visitor, made, secret=secret, is_new=True)
+
+
+@router.get("/{webhook_id}")
+async def show(
+    request: Request,
+    parts: Parts,
+    visitor: Administering,
+    webhook_id: str,
+    status: Which = "",
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    found = await _found(parts, visitor, webhook_id)
+    return await _one_page(request, parts, visitor, found, status=status, cursor=cursor)
+
+
+@router.get("/{webhook_id}/stream")
+async def watch(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    await _found(parts, visitor, webhook_id)
+
+    async def look() -> Mapping[str, str]:
+        found = await _found(parts, visitor, webhook_id)
+        values = {"webhook": found, **await _told(parts, found)}
+        return {
+            "standing": rendered(request, visitor, "webhooks/standing.html", **values),
+            "deliveries": rendered(request, visitor, "webhooks/deliveries.html", **values),
+        }
+
+    return stream(request, visitor, f"webhook:{webhook_id}", look, Role.ADMIN)
+
+
+@router.get("/{webhook_id}/edit")
+async def show_form(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(parts, visitor, webhook_id)
+    form = Fields(url=found.url, description=found.description, active="yes" if found.is_active else _OFF)
+    return await _form_page(request, visitor, found, form, list(found.types))
+
+
+@router.post("/{webhook_id}/edit")
+async def edit(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(parts, visitor, webhook_id)
+    form, types = await fields_of(request), await chosen(request, "types")
+    try:
+        wanted = _wanted(form, types)
+        await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    except MailwrightError as error:
+        return await _form_page(request, visitor, found, form, types, error)
+    return done(request, f"{HOME}/{webhook_id}", "Saved.")
+
+
+@router.post("/{webhook_id}/resume")
+async def resume(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    """As it is written down: whatever waited for it goes first."""
+    found = await _found(parts, visitor, webhook_id)
+    wanted = Wanted(found.url, found.types, found.description, is_active=True)
+    await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return done(request, f"{HOME}/{webhook_id}", "It is told again, beginning with what waited for it.")
+
+
+@router.post("/{webhook_id}/secret")
+async def rotate_secret(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    """Shown in the answer itself, this once."""
+    found, secret = await parts.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return await _one_page(request, parts, visitor, found, secret=secret)
+
+
+@router.post("/{webhook_id}/test")
+async def try_out(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    found = await _found(parts, visitor, webhook_id)
+    await Deliveries(parts.database, parts.clock).test(found)
+    await _journal(parts, visitor, "webhook.test", webhook_id)
+    return done(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
+
+
+@router.post("/{webhook_id}/remove")
+async def remove(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+    await parts.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    return done(request, HOME, "It is told nothing any more.")
+
+
+@router.post("/deliveries/{delivery_id}/redeliver")
+async def redeliver(request: Request, parts: Parts, visitor: Administering, delivery_id: str) -> Response:
+    again = await Deliveries(parts.database, parts.clock).redeliver(delivery_id, tenant_id=visitor.tenant_id)
+    await _journal(parts, visitor, "webhook.redeliver", again.webhook_id, deliveryId=delivery_id)
+    return done(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
+
+
+async def _list_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    form: Fields,
+    types: list[str],
+    error: MailwrightError | None = None,
+) -> Response:
+    found = await parts.outgoing.list_all(visitor.tenant_id)
+    return await _page(request, visitor, "list", error, webhooks=found, form=form, chosen=types)
+
+
+async def _form_page(
+    request: Request,
+    visitor: Visitor,
+    found: Endpoint,
+    form: Fields,
+    types: list[str],
+    error: MailwrightError | None = None,
+) -> Response:
+    return await _page(request, visitor, "edit", error, webhook=found, form=form, chosen=types)
+
+
+async def _one_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    found: Endpoint,
+    *,
+    status: str = "",
+    cursor: str | None = None,
+    secret: str | None = None,
+    is_new: bool = False,
+) -> Response:
+    told = await _told(parts, found, status, cursor)
+    return await _page(
+        request,
+        visitor,
+        "show",
+        None,
+        webhook=found,
+        secret=secret,
+        is_new=is_new,
+        which=status,
+        is_first=cursor is None,
+        **told,
+    )
+
+
+async def _told(parts: ApiParts, found: Endpoint, status: str = "", cursor: str | None = None) -> dict[str, Any]:
+    before = decode_cursor("delivery", cursor)[0] if cursor else NEWEST
+    some = await Deliveries(parts.database, parts.clock).some(
+        found, limit=_PAGE, before=before, status=status or None
+    )
+    following = encode_cursor("delivery", some[-1].key) if len(some) == _PAGE else None
+    return {"deliveries": some, "following": following}
+
+
+async def _page(
+    request: Request, visitor: Visitor, name: str, error: MailwrightError | None, **values: Any
+) -> Response:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    errors = errors_of(error) if error is not None else Errors()
+    shared = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(TYPES)}
+    return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
+
+
+async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> Endpoint:
+    return await parts.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
+
+
+async def _journal(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
+    async with parts.database.write() as tx:
+        await note(
+            tx,
+            parts.clock.now(),
+            actor=visitor.actor,
+            action=action,
+            subject=subject,
+            tenant_id=visitor.tenant_id,
+            detail=detail,
+        )
+
+
+def _wanted(form: Fields, types: list[str]) -> Wanted:
+    """Checked as the API checks it."""
+    given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
+    return parse(WebhookRequest, given).wanted()
+
+
+def _usual() -> list[str]:
+    """What most receivers need: who can no longer be written to, and what never left."""
+    return [EventType.FAILED, EventType.BOUNCED, EventType.COMPLAINED, EventType.UNSUBSCRIBED]

@@ -1,0 +1,165 @@
+"""The archive of a list: what its author opened to everyone, page by page and as a feed."""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.content.template import TemplateFailed
+from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import NotFound
+from mailwright.sources.campaigns.archive import NEWEST, Issue, Surroundings
+from mailwright.web.archive import archive_of
+from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.public.language import language_of
+from mailwright.web.public.pages import FOR_EVERYONE, page, policy, stored_html
+from mailwright.web.public.readers import ReaderRoute
+from mailwright.web.public.visiting import Visited, sender_of, visited
+
+PER_PAGE = 30
+ATOM = "http://www.w3.org/2005/Atom"
+SUMMARY = 300
+
+# A frame of ours, and nothing else.
+WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'self'")}
+
+# What no XML may hold, whatever an author wrote.
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HEAD = re.compile(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", re.IGNORECASE)
+
+router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+
+
+@router.api_route("/archive/{list_key}", methods=["GET", "HEAD"])
+async def show(request: Request, list_key: str, parts: Parts) -> Response:
+    place = await visited(request, parts, list_key)
+    language = language_of(request)
+    before = request.query_params.get("before", "")
+    last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
+    found = await archive_of(parts).issues(place.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
+    shown = [await _line(parts, place, each, language) for each in found[:PER_PAGE]]
+    older = place.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
+    return page(
+        "archive",
+        language,
+        is_for_everyone=True,
+        sender=sender_of(parts, place),
+        here=place.here,
+        list=place.list,
+        issues=[each for each in shown if each is not None],
+        older=older,
+        feed=place.link(f"{list_key}/feed"),
+        join=place.link(f"../subscribe/{list_key}"),
+    )
+
+
+@router.api_route("/archive/{list_key}/feed", methods=["GET", "HEAD"])
+async def feed(request: Request, list_key: str, parts: Parts) -> Response:
+    """Atom (RFC 4287): what newsreaders ask for again and again, answered in a few bytes while nothing is new."""
+    place = await visited(request, parts, list_key)
+    found = await archive_of(parts).issues(place.tenant_id, list_key, limit=PER_PAGE)
+    content = await _atom(parts, place, found)
+    tag = f'"{sha256(content).hexdigest()[:32]}"'
+    headers = {**FOR_EVERYONE, "ETag": tag, "X-Content-Type-Options": "nosniff"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(content, media_type="application/atom+xml; charset=utf-8", headers=headers)
+
+
+@router.api_route("/archive/{list_key}/{campaign_id}", methods=["GET", "HEAD"])
+async def show_issue(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
+    place = await visited(request, parts, list_key)
+    issue = await archive_of(parts).issue(place.tenant_id, list_key, campaign_id)
+    language = language_of(request)
+    line = await _line(parts, place, issue, language)
+    if line is None:
+        raise NotFound
+    return page(
+        "issue",
+        language,
+        headers=WITH_FRAME,
+        is_for_everyone=True,
+        sender=sender_of(parts, place),
+        here=place.here,
+        list=place.list,
+        content=place.link(f"{campaign_id}/content"),
+        back=place.link(f"../{list_key}"),
+        join=place.link(f"../../subscribe/{list_key}"),
+        **line,
+    )
+
+
+@router.api_route("/archive/{list_key}/{campaign_id}/content", methods=["GET", "HEAD"])
+async def content(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
+    """The mail itself, to be framed by its page."""
+    place = await visited(request, parts, list_key)
+    archive = archive_of(parts)
+    issue = await archive.issue(place.tenant_id, list_key, campaign_id)
+    try:
+        html = (await archive.rendered(issue, language_of(request), _around(parts, place, issue))).html
+    except TemplateFailed as error:
+        raise NotFound from error
+    return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
+
+
+async def _line(parts: ApiParts, place: Visited, issue: Issue, language: str) -> dict[str, Any] | None:
+    """None for one that cannot be shown any more."""
+    try:
+        shown = await archive_of(parts).rendered(issue, language, _around(parts, place, issue))
+    except (TemplateFailed, NotFound):
+        return None
+    at = isoformat(issue.sent_at) or ""
+    link = place.link(f"{place.list.list_key}/{issue.campaign_id}")
+    return {"subject": shown.subject.strip() or issue.name, "at": at, "day": at[:10], "link": link}
+
+
+def _around(parts: ApiParts, place: Visited, issue: Issue) -> Surroundings:
+    key = place.list.list_key
+    return Surroundings(
+        subscribe=parts.public_url + place.link(f"/subscribe/{key}"),
+        itself=parts.public_url + place.link(f"/archive/{key}/{issue.campaign_id}"),
+        postal_address=parts.postal_address or "",
+    )
+
+
+async def _atom(parts: ApiParts, place: Visited, found: list[Issue]) -> bytes:
+    key = place.list.list_key
+    root = Element("feed", xmlns=ATOM)
+    _add(root, "id", parts.public_url + place.link(f"/archive/{key}/feed"))
+    _add(root, "title", place.list.name)
+    _add(root, "subtitle", place.list.description)
+    _add(root, "updated", isoformat(max((each.archived_at or 0 for each in found), default=place.list.created_at)))
+    SubElement(root, "link", rel="self", href=parts.public_url + place.link(f"/archive/{key}/feed"))
+    SubElement(root, "link", rel="alternate", href=parts.public_url + place.link(f"/archive/{key}"))
+    _add(SubElement(root, "author"), "name", sender_of(parts, place) or place.list.name)
+    for issue in found:
+        around = _around(parts, place, issue)
+        try:
+            shown = await archive_of(parts).rendered(issue, None, around)
+        except (TemplateFailed, NotFound):
+            continue
+        entry = SubElement(root, "entry")
+        _add(entry, "id", f"urn:uuid:{issue.campaign_id}")
+        _add(entry, "title", shown.subject.strip() or issue.name)
+        _add(entry, "published", isoformat(issue.sent_at))
+        _add(entry, "updated", isoformat(issue.archived_at))
+        SubElement(entry, "link", rel="alternate", href=around.itself)
+        _add(entry, "summary", " ".join((shown.text or "").split())[:SUMMARY])
+    content: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return content
+
+
+def _add(parent: Element, name: str, text: str | None) -> None:
+    if text:
+        SubElement(parent, name).text = _NO_XML.sub("", text)
+
+
+def _in_new_windows(html: str) -> str:
+    """Links open beside the page: inside its frame they would lead nowhere."""
+    end = max((found.end() for found in _HEAD.finditer(html[:10_000])), default=0)
+    return f'{html[:end]}<base target="_blank">{html[end:]}'

@@ -1,0 +1,96 @@
+"""Signing up: a plain form for each public list, to link to, to frame, or to post to from a form of one's own."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, assert_never
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience.signing_up import SigningUp, Taken, Wish
+from mailwright.web.bodies import json_response
+from mailwright.web.parts import Parts
+from mailwright.web.problems import problem
+from mailwright.web.public.forms import read_form
+from mailwright.web.public.language import language_of, spoken
+from mailwright.web.public.pages import page, policy
+from mailwright.web.public.readers import ReaderRoute, link_secrets, wants_json
+from mailwright.web.public.visiting import Visited, sender_of, visited
+
+# It shows nothing of anybody and knows no session: framing it gains nothing but a subscriber.
+FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
+RETRY_SECONDS = "3600"
+
+router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+
+
+@router.api_route("/subscribe/{list_key}", methods=["GET", "HEAD"])
+async def show(request: Request, list_key: str, parts: Parts) -> Response:
+    place = await visited(request, parts, list_key)
+    return _form(parts, place, language_of(request))
+
+
+@router.post("/subscribe/{list_key}")
+async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
+    """The same answer for everyone: nobody learns from it who is on a list."""
+    place = await visited(request, parts, list_key)
+    form = await read_form(request)
+    language = spoken(form.get("lang", [""])[0]) or language_of(request)
+    wish = Wish(
+        email=form.get("email", [""])[0],
+        origin=request.client.host if request.client else "",
+        locale=language,
+        trap=form.get("website", [""])[0],
+    )
+    secret, *_ = await link_secrets(parts)
+    desk = SigningUp(parts.database, parts.clock, await parts.opting_in(), secret)
+    match await desk.take(place.tenant_id, list_key, wish):
+        case Taken.THANKS if wants_json(request):
+            return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
+        case Taken.THANKS:
+            return _page("signed_up", parts, place, language, here=None)
+        case Taken.NO_ADDRESS if wants_json(request):
+            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "This is not an email address.")
+        case Taken.NO_ADDRESS:
+            return _form(parts, place, language, wish)
+        case Taken.TOO_MANY if wants_json(request):
+            return problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TOO_MANY_SIGN_UPS",
+                "Too many subscriptions from this network.",
+                headers={"Retry-After": RETRY_SECONDS},
+            )
+        case Taken.TOO_MANY:
+            wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
+            return _page("too_many", parts, place, language, status=status, headers=wait, here=None)
+        case other:
+            assert_never(other)
+
+
+def _form(parts: Parts, place: Visited, language: str, wrong: Wish | None = None) -> Response:
+    status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
+    return _page(
+        "sign_up",
+        parts,
+        place,
+        language,
+        status=status,
+        here=place.here,
+        action=place.link(place.list.list_key),
+        is_wrong=wrong is not None,
+        given="" if wrong is None else wrong.email[:254],
+    )
+
+
+def _page(
+    template: str,
+    parts: Parts,
+    place: Visited,
+    language: str,
+    *,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    **values: Any,
+) -> Response:
+    told = {**FRAMED, **(headers or {})}
+    return page(template, language, status, headers=told, sender=sender_of(parts, place), list=place.list, **values)

@@ -1,0 +1,34 @@
+"""The web view: a mail in the browser, as its reader got it, for whoever has its link."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.domain.errors import NotFound
+from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.domain.viewing import ViewTokens
+from mailwright.pipeline.view import Pages, seen
+from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.public.pages import stored_html
+from mailwright.web.public.readers import ReaderRoute, link_secrets
+
+router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+
+
+@router.api_route("/view/{token}", methods=["GET", "HEAD"])
+async def view(_request: Request, token: str, parts: Parts) -> Response:
+    pages = await _pages(parts)
+    html = await seen(parts.database, parts.templates, pages, pages.views.parse(token))
+    if html is None:
+        raise NotFound
+    return stored_html(html, framed_by="'none'")
+
+
+async def _pages(parts: ApiParts) -> Pages:
+    secrets = await link_secrets(parts)
+    return Pages(
+        parts.public_url,
+        parts.public_pages.unsubscribe_url or f"{parts.public_url}/unsubscribe",
+        UnsubscribeTokens(*secrets),
+        ViewTokens(*secrets),
+        parts.postal_address or "",
+    )

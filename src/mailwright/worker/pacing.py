@@ -1,0 +1,313 @@
+"""Pacing: mails that need a moment of their own wait here, are marked just before it, and begin at it.
+
+Moments are booked in the ledger, a few ahead, so that no two workers have the same one. An exact pace is kept by one
+worker at a time: the next moment is counted from when its last mail really began.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from time import perf_counter
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.message import Claimed
+from mailwright.domain.permits import Held, Pace, Paced
+from mailwright.outbox.ledger import LEAD, TAKE_OVER, Known, Ledger
+from mailwright.pipeline.conclude import Ready
+from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
+
+# So much of a pace is booked ahead: a commit for one mail costs as much as one for all of these.
+AHEAD: Instant = 200
+# A mail is marked so long before its moment: a little more than the moment lies ahead of its booking at least.
+NEAR: Instant = LEAD + 20
+# A clock that has not moved for so long stands still, and brings no moment nearer.
+STILL_SECONDS = 0.05
+LONGEST_LOOK_SECONDS = 0.06
+# Timers come late rather than early: the last bit is waited for turn by turn.
+TIMER_SECONDS = 0.001
+RESENDS = "resends"
+
+
+@dataclass(slots=True)
+class _Booked:
+    ready: Ready
+    moment_us: int  # when it may begin, as all workers see it
+    begins_at: float  # the same by this process's own clock
+    latest: float
+    booked_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """Mails that do not get their moment here, and until when their lane waits."""
+
+    mails: list[Ready]
+    lane: int
+    held: Held
+    is_others: bool = False  # another worker keeps the pace: only this one leaves the lane alone
+
+
+class Pacing:
+    def __init__(self, clock: Clock, ledger: Ledger) -> None:
+        self._clock = clock
+        self._ledger = ledger
+        self._lanes: dict[int, deque[Ready]] = {}
+        self._booked: deque[_Booked] = deque()
+        self._marked: dict[int, _Booked] = {}  # on their way to their moment; by message
+        self._under_way: Counter[str] = Counter()  # by whose mails go one at a time
+        self._ahead: Counter[str] = Counter()  # moments that are booked and not yet begun, by pace
+        self._kept: dict[str, Known] = {}
+        self._exact: set[str] = set()
+        self._began: dict[str, float] = {}  # the last mail of an exact pace
+        self._last_lane = 0
+        self._moved = (0, 0.0)  # what the clock showed, and when it began to
+
+    def __bool__(self) -> bool:
+        return bool(self._lanes or self._booked or self._kept_for_nothing())
+
+    def add(self, ready: Ready) -> None:
+        if ready.claimed.resends:
+            # One at a time: should it be the one that kills its worker, it takes no other's only resend with it.
+            paced = _paced(ready)
+            ready.claimed.paced = replace(paced, alone=(*paced.alone, RESENDS))
+        self._lanes.setdefault(ready.claimed.lane, deque()).append(ready)
+
+    def waiting(self) -> Iterator[Ready]:
+        """Those that are not marked yet."""
+        yield from (each.ready for each in self._booked)
+        for line in self._lanes.values():
+            yield from line
+
+    def clear(self) -> list[Ready]:
+        found = list(self.waiting())
+        for each in self._booked:
+            self._count(each.ready, -1)
+        self._give_up_moments()
+        self._booked.clear()
+        self._lanes.clear()
+        return found
+
+    # What a turn of the pump asks.
+
+    def has_work(self) -> bool:
+        if self._booked and (self._is_near(self._booked[0]) or self._is_stranded()):
+            return True
+        return bool(self._kept_for_nothing()) or any(self._can_book(line[0]) for line in self._lanes.values())
+
+    def pause_seconds(self) -> float | None:
+        """How long nothing needs to be done; None where nothing waits for a moment."""
+        if not self._booked and not self._lanes:
+            return None
+        if not self._booked:
+            return LONGEST_LOOK_SECONDS
+        pause = self._booked[0].begins_at - perf_counter() - NEAR / 1_000
+        return min(max(pause, TIMER_SECONDS), LONGEST_LOOK_SECONDS)
+
+    async def book(self) -> list[Stranded]:
+        """Gives waiting mails their moments; answers those that have to wait elsewhere."""
+        stranded = self._strand() if self._is_stranded() else []
+        lanes = sorted(self._lanes, key=lambda lane: (lane >> 52, lane <= self._last_lane, lane))
+        for lane in lanes:
+            line = self._lanes[lane]
+            if not self._can_book(line[0]):
+                continue
+            self._last_lane = lane
+            paced = _paced(line[0])
+            if not paced.paces:
+                self._book(line.popleft(), self._clock.now() * 1_000)
+            elif (opens_at := await self._book_some(line, paced)) is not None:
+                reason = max(paced.paces, key=lambda pace: pace.interval_us).reason
+                stranded.append(Stranded(list(line), lane, Held(opens_at, reason), is_others=True))
+                line.clear()
+            if not line:
+                del self._lanes[lane]
+        if done := self._kept_for_nothing():
+            given_up = {name: self._kept[name] for name in done if self._is_worth_telling(name)}
+            if given_up:
+                await self._ledger.unbook(given_up)
+            for name in done:
+                del self._kept[name]
+        return stranded
+
+    def due(self) -> Iterator[Ready]:
+        """Those that are marked now, so that they can begin on time."""
+        while self._booked and self._is_near(self._booked[0]):
+            each = self._booked.popleft()
+            self._marked[each.ready.claimed.message_key] = each
+            yield each.ready
+
+    def drop(self, claimed: Claimed) -> None:
+        """It was to be marked and is not, or was and does not begin."""
+        each = self._marked.pop(claimed.message_key, None)
+        if each is not None:
+            self._count(each.ready, -1)
+
+    def begin(self, ready: Ready, start: Callable[[], None], too_late: Callable[[], None]) -> None:
+        """Calls one of them: at its moment, never before, or when its moment is over."""
+        each = self._marked[ready.claimed.message_key]
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            now = perf_counter()
+            begins_at = max([each.begins_at, *self._spaced(each)])
+            if now < begins_at:
+                pause = begins_at - now - TIMER_SECONDS
+                loop.call_later(pause, look) if pause > 0 else loop.call_soon(look)
+            elif now > each.latest:
+                self.drop(ready.claimed)
+                too_late()
+            else:
+                self._begun(each, now)
+                start()
+                loop.call_soon(self._note_beginning, each)
+
+        look()
+
+    def ended(self, claimed: Claimed) -> None:
+        """Whoever may not begin before it has ended may now."""
+        if claimed.paced is not None:
+            self._under_way.subtract(claimed.paced.alone)
+
+    # Booking.
+
+    def _can_book(self, ready: Ready) -> bool:
+        paced = _paced(ready)
+        if any(self._under_way[owner] > 0 for owner in paced.alone):
+            return False
+        return all(self._ahead[pace.name] * 2 <= _most_ahead(pace) for pace in paced.paces)
+
+    async def _book_some(self, line: deque[Ready], paced: Paced) -> Instant | None:
+        """Answers until when another worker is left to the pace, where one keeps it."""
+        room = min(_most_ahead(pace) - self._ahead[pace.name] for pace in paced.paces)
+        wanted = 1 if paced.alone else min(len(line), room)
+        booking = await self._ledger.book(paced.paces, wanted, self._kept)
+        if not booking.moments:
+            return booking.opens_at
+        for pace in paced.paces:
+            left_at = booking.left_at[pace.name]
+            self._kept[pace.name] = Known(left_at, left_at // 2)
+            self._exact |= {pace.name} if pace.is_exact else set()
+        for moment in booking.moments:
+            self._book(line.popleft(), moment)
+        return None
+
+    def _book(self, ready: Ready, moment_us: int) -> None:
+        now = self._clock.now()
+        begins_at = perf_counter() + (moment_us / 1_000 - now) / 1_000
+        paces = _paced(ready).paces
+        grace = TAKE_OVER / 2 if all(pace.is_exact for pace in paces) else GRACE
+        self._booked.append(_Booked(ready, moment_us, begins_at, begins_at + grace / 1_000, now))
+        self._booked = deque(sorted(self._booked, key=lambda each: each.begins_at))
+        self._count(ready, 1)
+
+    def _count(self, ready: Ready, number: int) -> None:
+        """A moment is ahead from its booking on; whoever goes alone is under way from then on."""
+        for pace in _paced(ready).paces:
+            self._ahead[pace.name] += number
+        for owner in _paced(ready).alone:
+            self._under_way[owner] += number
+
+    def _is_near(self, each: _Booked) -> bool:
+        now = self._clock.now()
+        if now == each.booked_at:  # it may stand still, and then the moment does not come nearer
+            return each.moment_us - now * 1_000 <= NEAR * 1_000
+        return each.begins_at - perf_counter() <= NEAR / 1_000
+
+    def _spaced(self, each: _Booked) -> Iterator[float]:
+        """When the exact paces of a mail let it begin, by when the last one really began."""
+        for pace in _paced(each.ready).paces:
+            if pace.is_exact and (last := self._began.get(pace.name)) is not None:
+                spaced = last + pace.interval_us / 1_000_000
+                # A larger gap is none of ours: the clock that moments are told by was moved.
+                if spaced - each.begins_at <= TAKE_OVER / 2_000:
+                    yield spaced
+
+    def _begun(self, each: _Booked, now: float) -> None:
+        del self._marked[each.ready.claimed.message_key]
+        for pace in _paced(each.ready).paces:
+            self._ahead[pace.name] -= 1
+            if pace.is_exact:
+                self._began[pace.name] = now
+                late_us = ceil((now - each.begins_at) * 1_000_000)
+                known = self._kept[pace.name]
+                self._kept[pace.name] = Known(known.left_at, known.left_at // 2 + max(0, late_us))
+
+    def _note_beginning(self, each: _Booked) -> None:
+        """What was started runs before this: the next interval counts from when it really did."""
+        now = perf_counter()
+        for pace in _paced(each.ready).paces:
+            if pace.is_exact:
+                self._began[pace.name] = now
+
+    # Giving up.
+
+    def _kept_for_nothing(self) -> list[str]:
+        """Paces that no mail of ours waits for any more: others may have them at once."""
+        if not self._kept:
+            return []
+        wanted = {pace.name for line in self._lanes.values() for pace in _paced(line[0]).paces}
+        return [name for name in self._kept if name not in wanted and self._ahead[name] <= 0]
+
+    def _is_worth_telling(self, name: str) -> bool:
+        return name in self._exact or self._kept[name].next_us < self._kept[name].left_at // 2
+
+    def _give_up_moments(self) -> None:
+        """Whoever comes next gets the moments that are not used, where nobody has booked since."""
+        for each in reversed(self._booked):
+            for pace in _paced(each.ready).paces:
+                if pace.portion == 1:  # several mails may have the same moment, and some of them use it
+                    known = self._kept[pace.name]
+                    self._kept[pace.name] = Known(known.left_at, min(known.next_us, each.moment_us))
+
+    def _is_stranded(self) -> bool:
+        """What waits for a moment waits in vain while the clock stands still."""
+        now, real = self._clock.now(), perf_counter()
+        if now != self._moved[0]:
+            self._moved = (now, real)
+        return real - self._moved[1] >= STILL_SECONDS and any(not self._is_near(each) for each in self._booked)
+
+    def _strand(self) -> list[Stranded]:
+        first = next(each for each in self._booked if not self._is_near(each))
+        held = Held(ceil(first.moment_us / 1_000) - NEAR, _reason(first.ready))
+        lanes: dict[int, list[Ready]] = {}
+        for ready in self.clear():
+            lanes.setdefault(ready.claimed.lane, []).append(ready)
+        return [Stranded(mails, lane, held) for lane, mails in lanes.items()]
+
+
+def room_for(paced: Paced, ahead: int) -> int:
+    """How many more mails of a lane are worth holding ready: about a second of them, and one at least."""
+    most = min((max(1, int(pace.per_second)) for pace in paced.paces), default=MOST_ALONE)
+    return max(0, most - ahead)
+
+
+def held_for(paced: Paced, ahead: int, now: Instant) -> Held:
+    """When a lane that has so many mails ready is looked at again: a while before they are through."""
+    slowest = max(paced.paces, key=lambda pace: pace.interval_us / pace.portion, default=None)
+    if slowest is None:
+        return Held(now + SHORTEST_HOLD, ONE_AT_A_TIME)
+    through = int(ahead * 1_000 / slowest.per_second)
+    return Held(now + max(SHORTEST_HOLD, through - EARLY), slowest.reason)
+
+
+# Where nothing but the end of the one before holds them.
+MOST_ALONE = 32
+SHORTEST_HOLD: Instant = 100
+# A worker that has nothing to do looks twice a second.
+EARLY: Instant = 600
+
+
+def _paced(ready: Ready) -> Paced:
+    assert ready.claimed.paced is not None
+    return ready.claimed.paced
+
+
+def _reason(ready: Ready) -> str:
+    slowest = max(_paced(ready).paces, key=lambda pace: pace.interval_us, default=None)
+    return ONE_AT_A_TIME if slowest is None else slowest.reason
+
+
+def _most_ahead(pace: Pace) -> int:
+    return max(1, ceil(AHEAD * 1_000 / pace.interval_us)) * pace.portion

@@ -1,0 +1,117 @@
+"""Pages for everyone in a real browser: a form without scripts, and mails that can do nothing to whoever reads them."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.async_api import Browser, async_playwright
+
+from mailwright.app.serving import address_of, listen
+from mailwright.app.wiring import open_engine
+from mailwright.audience import lists
+from mailwright.audience.standing import Standing
+from mailwright.cli.serve import application
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.viewing import ViewTokens
+from mailwright.sources.campaigns.archive import Archive
+from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
+from tests.campaigns import NEWS, OPERATOR, Desk, join
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+ADA = "ada@example.com"
+# Each of these would change the title or leave the page, if anything of it ran.
+EVIL = """<html><head><title>harmless</title><meta http-equiv="refresh" content="0;url=/healthz"></head><body>
+<script>document.title = "ran"</script><img src="x:" onerror="document.title = 'ran'">
+<svg onload="document.title = 'ran'"></svg><a id="link" href="javascript:document.title = 'ran'">Here</a>
+<form action="/unsubscribe" method="post"><button id="send">Send</button></form>
+<iframe srcdoc="<script>top.document.title = 'ran'</script>"></iframe></body></html>"""
+
+
+@dataclass
+class Place:
+    bench: Bench
+    address: str
+
+
+class Server(uvicorn.Server):
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+@pytest.fixture
+async def place(empty_sqlite: bytes, tmp_path: Path) -> AsyncIterator[Place]:
+    (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
+    listener, clock = listen("127.0.0.1", 0), ManualClock()
+    address = address_of(listener)
+    url = f"sqlite:///{tmp_path / 'mailwright.db'}"
+    async with open_engine(settings_for(url, base_url=address, mailbox=tmp_path / "mailbox"), clock) as engine:
+        server = Server(uvicorn.Config(application(engine, None), lifespan="off", log_config=None, ws="none"))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield Place(Bench(engine, clock), address)
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest.mark.promise("sign-up")
+async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Place, browser: Browser) -> None:
+    database, clock = place.bench.database, place.bench.clock
+    await lists.create(database, clock, DEFAULT_TENANT, "weekly", name="Weekly digest")
+    page = await (await browser.new_context(java_script_enabled=False, locale="pt-BR")).new_page()
+    await page.goto(f"{place.address}/subscribe/weekly")
+    await page.get_by_label("O seu endereço de e-mail").fill("ada at example.com")
+    await page.get_by_role("button", name="Inscrever-me").click()
+    assert "não parece um endereço" in await page.get_by_role("alert").inner_text()
+    await page.get_by_label("O seu endereço de e-mail").fill(ADA)
+    await page.get_by_role("button", name="Inscrever-me").click()
+    assert await page.get_by_role("heading", name="Obrigado").is_visible()
+    about = await Standing(database, clock).preferences(DEFAULT_TENANT, ADA)
+    assert ([each.is_subscribed for each in about.lists], about.locale) == ([True], "pt")
+    assert await page.context.cookies() == []
+
+
+@pytest.mark.promise("stored-html-harmless")
+async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place, browser: Browser) -> None:
+    mail = a_newsletter(to=ADA, payload={"to": ADA, "subject": "Hello", "html": EVIL})
+    await place.bench.accept(mail)
+    context = await browser.new_context()
+    await context.add_cookies([{"name": "session", "value": "secret", "url": place.address}])
+    page = await context.new_page()
+    address = f"{place.address}/view/{ViewTokens('s' * 32).make(mail.outbox_id)}"
+    await page.goto(address)
+    await page.click("#link")
+    await page.click("#send")
+    await page.wait_for_timeout(300)
+    assert (await page.title(), page.url) == ("harmless", address)
+
+
+@pytest.mark.promise("archive")
+async def test_an_issue_is_read_in_its_frame_and_the_way_leads_on(place: Place, browser: Browser) -> None:
+    desk = Desk(place.bench)
+    await join(desk.database, [ADA])
+    body = '<p>Spring books for {{ name|default("you") }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
+    campaign_id = await desk.start(content={"subject": "Spring books", "body": body})
+    await Archive(desk.database, desk.clock, place.bench.engine.templates).publish(OPERATOR, campaign_id)
+    page = await (await browser.new_context(java_script_enabled=False)).new_page()
+    await page.goto(f"{place.address}/archive/{NEWS}")
+    await page.get_by_role("link", name="Spring books").click()
+    assert await page.get_by_role("heading", name="Spring books").is_visible()
+    assert await page.frame_locator("iframe").get_by_text("Spring books for").is_visible()
+    await page.get_by_role("link", name=NEWS).click()
+    await page.get_by_role("link", name="Subscribe").click()
+    assert page.url.endswith(f"/subscribe/{NEWS}")

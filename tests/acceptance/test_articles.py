@@ -1,0 +1,230 @@
+"""Articles end to end: the trigger over a real socket, a real worker, and a SendGrid that answers over another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from mailwright.cli.serve import application
+from mailwright.domain.clock import SECOND, ManualClock
+from mailwright.domain.retry import ARTICLES
+from mailwright.domain.states import EventType
+from mailwright.outbox.audit import audit
+from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_readers, write_slices
+from tests.builders import Bench, a_bench, deliveries_of
+from tests.conftest import Engine
+from tests.standins.sendgrid import KEY as SENDGRID_KEY
+from tests.standins.sendgrid import SEND as SENDGRID_SEND
+from tests.standins.sendgrid import SendGridStandIn, refusal
+
+PASSWORD = "correct horse battery staple"
+SEND = "/v1/articles/send"
+A_LONG_TIME = 60 * SECOND
+
+
+@pytest.fixture
+async def sendgrid() -> AsyncIterator[SendGridStandIn]:
+    async with SendGridStandIn() as sendgrid:
+        yield sendgrid
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock, sendgrid: SendGridStandIn) -> AsyncIterator[Bench]:
+    settings: dict[str, Any] = {
+        "provider": "sendgrid",
+        "sendgrid_api_key": SENDGRID_KEY,
+        "sendgrid_url": sendgrid.url,
+        "sendgrid_webhook_public_key": sendgrid.public_key,
+        "admin_password": PASSWORD,
+        "base_url": "https://mail.example.com",
+    }
+    async with a_bench(engine.url, clock, **settings) as bench:
+        await write_slices(bench)
+        await two_readers(bench)
+        yield bench
+        assert (await audit(bench.database)).ok
+
+
+@pytest.fixture
+async def web(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(bench) as address, httpx.AsyncClient(base_url=address) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served(bench: Bench) -> AsyncIterator[str]:
+    """The whole application on a socket of its own."""
+    app = application(bench.engine, None)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def trigger(web: httpx.AsyncClient, password: str = PASSWORD, **changes: Any) -> httpx.Response:
+    body = {"campaign_tag": TAG, "article_key": KEY, "send_batch_id": BATCH, **changes}
+    return await web.post(SEND, json=body, headers={"Authorization": f"Bearer {password}"})
+
+
+def mail_to(sendgrid: SendGridStandIn, email: str) -> dict[str, Any]:
+    [found] = [mail for mail in sendgrid.mails if mail["personalizations"][0]["to"][0]["email"] == email]
+    return found
+
+
+def text_of(mail: dict[str, Any], kind: str = "text/plain") -> str:
+    [found] = [part["value"] for part in mail["content"] if part["type"] == kind]
+    return str(found)
+
+
+@pytest.mark.promise("article-once")
+async def test_the_same_batch_again_leaves_the_history_as_it_is(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    assert (await trigger(web)).status_code == 202
+    await bench.drain()
+    history = await rows_of(bench.database, "delivery_history")
+    assert {row["email"] for row in history} == {ADA, CLEO}
+    assert {row["provider_message_id"] for row in history} == set(sendgrid.message_ids)
+    again = await trigger(web)
+    assert (again.status_code, again.json()["is_replay"]) == (200, True)
+    await bench.drain()
+    assert await rows_of(bench.database, "delivery_history") == history
+    assert len(sendgrid.mails) == 2
+
+
+@pytest.mark.promise("article-merged")
+async def test_a_reader_in_upper_arlington_gets_one_block_of_nation_state_county_and_city(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    await trigger(web)
+    await bench.drain()
+    mail = mail_to(sendgrid, ADA)
+    assert mail["subject"] == "Vote in May"
+    written = text_of(mail)
+    parts = ["Vote in May", "What is on your ballot", "Dear Ada,", "The nation votes.", "Ohio votes."]
+    parts += ["Franklin County votes.", "Upper Arlington votes.", "https://mail.example.com/unsubscribe?token="]
+    places = [written.index(part) for part in parts]
+    assert places == sorted(places)
+    assert text_of(mail, "text/html").count("<html") == 1
+
+
+@pytest.mark.promise("article-merged")
+async def test_a_reader_in_cleveland_gets_nation_and_state_only(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    await trigger(web)
+    await bench.drain()
+    written = text_of(mail_to(sendgrid, CLEO))
+    assert "The nation votes." in written
+    assert "Ohio votes." in written
+    assert "Franklin" not in written
+    assert "Upper Arlington" not in written
+
+
+@pytest.mark.promise("article-trigger")
+async def test_a_wrong_password_is_refused_with_401_and_sends_nothing(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    for password in ("wrong", PASSWORD[:-1], f"{PASSWORD}!"):
+        answer = await trigger(web, password)
+        assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
+    assert (await web.post(SEND, json={})).status_code == 401
+    await bench.drain()
+    assert sendgrid.mails == []
+    assert await rows_of(bench.database, "campaign_runs") == []
+
+
+@pytest.mark.promise("article-dead-letter")
+@pytest.mark.parametrize("status", [500, 503])
+async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_leaves_a_dead_letter(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock, status: int
+) -> None:
+    sendgrid.answer(refusal(status, "internal error"))
+    await trigger(web, audience_filter={"place": "cleveland"})
+    await bench.drain()
+    waits = []
+    for _ in ARTICLES.delays:
+        [row] = await deliveries_of(bench.database)
+        waits.append(row.next_attempt_at - clock.now())
+        clock.advance(row.next_attempt_at - clock.now())
+        await bench.drain()
+    assert ARTICLES.delays == (SECOND, 4 * SECOND, 10 * SECOND)
+    assert all(0.75 * base <= wait <= 1.25 * base for wait, base in zip(waits, ARTICLES.delays, strict=True))
+    assert len([request for request in sendgrid.requests if request.path == SENDGRID_SEND]) == 4
+    [letter] = await rows_of(bench.database, "article_dead_letters")
+    assert (letter["topic"], letter["email"], letter["send_batch_id"]) == ("send", CLEO, BATCH)
+    assert letter["error"].startswith("MAX_ATTEMPTS_EXCEEDED: All 4 attempts failed")
+    assert len(await rows_of(bench.database, "dead_letters")) == 1
+    clock.advance(A_LONG_TIME)
+    await bench.drain()
+    assert await rows_of(bench.database, "delivery_history") == []
+
+
+@pytest.mark.promise("article-dead-letter")
+async def test_a_mail_that_sendgrid_refuses_for_good_is_a_dead_letter_at_once(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    sendgrid.answer(refusal(400, "does not contain a valid address", "to"), nth=1)
+    await trigger(web)
+    await bench.drain()
+    assert len(await rows_of(bench.database, "delivery_history")) == 1
+    [letter] = await rows_of(bench.database, "article_dead_letters")
+    assert letter["error"].startswith("SENDGRID_BAD_REQUEST: does not contain a valid address")
+
+
+@pytest.mark.promise("article-events")
+async def test_what_sendgrid_reports_is_told_once_in_its_words_however_often_and_in_whatever_order_it_comes(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
+) -> None:
+    await trigger(web)
+    await bench.drain()
+    names = ("spamreport", "click", "open", "delivered")
+    told = sendgrid.events_of(0, *names, timestamp=clock.now() // 1000)
+    for events in (told, told[::-1], told[:2]):
+        headers, body = sendgrid.signed_events(events, timestamp=clock.now() // 1000)
+        assert (await web.post("/sendgrid-events", content=body, headers=headers)).is_success
+    forged = {**headers, "X-Twilio-Email-Event-Webhook-Timestamp": "1"}
+    assert not (await web.post("/sendgrid-events", content=body, headers=forged)).is_success
+    found = await rows_of(bench.database, "delivery_events")
+    assert sorted(row["event_type"] for row in found) == sorted(names)
+    assert {row["provider_message_id"] for row in found} == {sendgrid.message_ids[0]}
+
+
+@pytest.mark.promise("article-leaving")
+async def test_a_reader_leaves_by_the_link_in_the_mail_and_gets_no_other(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
+) -> None:
+    await trigger(web)
+    await bench.drain()
+    link = mail_to(sendgrid, ADA)["headers"]["List-Unsubscribe"].strip("<>").partition("mail.example.com")[2]
+    for _ in range(2):
+        answer = await web.post(link, data={"List-Unsubscribe": "One-Click"}, headers={"Accept": "application/json"})
+        assert (answer.status_code, answer.json()["ok"]) == (200, True)
+    await trigger(web, send_batch_id=BATCH.replace("7", "8"))
+    await bench.drain()
+    assert [mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails[2:]] == [CLEO]
+
+
+@pytest.mark.promise("article-retries")
+async def test_a_retry_after_a_failure_reaches_the_reader_once(
+    bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
+) -> None:
+    sendgrid.answer(refusal(503, "unavailable"), nth=1)
+    await trigger(web, audience_filter={"place": "cleveland"})
+    await bench.drain()
+    clock.advance(2 * SECOND)
+    await bench.drain()
+    assert len(sendgrid.mails) == 1
+    [row] = await deliveries_of(bench.database)
+    record = await bench.story((await rows_of(bench.database, "delivery_history"))[0]["id"])
+    assert row.attempts == 2
+    assert [event.type for event in record.events].count(EventType.SENT_ATTEMPT) == 2

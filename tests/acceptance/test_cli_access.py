@@ -1,0 +1,68 @@
+"""`mailwright user` and the scopes of `mailwright key`: real processes, on SQLite."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.commands import Commands, Ended
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-m", "mailwright", "user", *words, "--password-stdin"],
+        cwd=folder,
+        env=kept,
+        input=f"{password}\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.promise("cli-user")
+async def test_people_are_let_in_listed_changed_and_shown_out(commands: Commands, tmp_path: Path) -> None:
+    made = with_password(tmp_path, "create", "ada", "--role", "admin")
+    assert made.code == 0, made
+    assert PASSWORD not in made.out + made.err
+    assert with_password(tmp_path, "create", "grace").code == 0
+    await commands.ok("user", "role", "grace", "viewer")
+    await commands.ok("user", "disable", "grace")
+    listed = (await commands.ok("user", "list", "--json")).json
+    assert [(user["login"], user["role"], user["disabledAt"] is None) for user in listed] == [
+        ("ada", "admin", True),
+        ("grace", "viewer", False),
+    ]
+    link = await commands.ok("user", "link", "ada")
+    assert link.out.startswith("http://127.0.0.1:8025/sign-in/link?token=")
+    last = await commands.run("user", "disable", "ada")
+    assert last.code != 0
+    assert "last administrator" in last.err
+
+
+@pytest.mark.promise("cli-user")
+async def test_a_bad_name_or_password_is_told_and_nobody_is_let_in(commands: Commands, tmp_path: Path) -> None:
+    short = with_password(tmp_path, "create", "ada", password="short")
+    assert short.code != 0
+    assert "password" in short.err
+    assert (await commands.ok("user", "list", "--json")).json == []
+
+
+@pytest.mark.promise("cli-key-alone")
+async def test_a_key_has_the_scopes_that_it_was_made_with(commands: Commands) -> None:
+    await commands.ok("key", "create", "--scope", "send", "--scope", "read")
+    await commands.ok("key", "create")
+    listed = (await commands.ok("key", "list", "--json")).json
+    assert [key["scopes"] for key in listed] == [["send", "read"], ["send", "read", "manage"]]
+    assert (await commands.run("key", "create", "--scope", "everything")).code == 2

@@ -1,0 +1,66 @@
+"""`mailwright article`, as a person types it: files in and out, looking, sending once."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.commands import Commands
+from tests.articles import BATCH, KEY, OHIO, US
+
+SEND = ("article", "send", "--tag", "spring", "--key", KEY, "--batch", BATCH)
+SLICES = f"""article_key,section_order,scope_ocd_id,is_headline,title,body_md,publish_status
+{KEY},1,,true,Vote in May,"Dear [[name|reader]],",published
+{KEY},2,{OHIO},,,Ohio votes.,published
+"""
+PEOPLE = f"email,name,ocd_ids\nada@example.com,Ada,{US};{OHIO}\ncleo@example.com,,{US}\n"
+
+
+@pytest.mark.promise("article-commands")
+async def test_an_article_goes_from_a_file_to_its_readers_once(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    (tmp_path / "slices.csv").write_text(SLICES)
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    taken = (await commands.ok("article", "import", "slices.csv", "--json")).json
+    assert taken == {"added": 2, "changed": 0, "unchanged": 0}
+    await commands.ok("contacts", "import", "people.csv")
+    first = (await commands.ok(*SEND, "--json")).json
+    again = (await commands.ok(*SEND, "--json")).json
+    assert (first["is_replay"], again["is_replay"], again["run_id"]) == (False, True, first["run_id"])
+    await commands.ok("worker", "--drain")
+    story = (await commands.ok("article", "runs", first["run_id"], "--json")).json
+    assert (story["actor"], story["recipients"], story["counts"]) == ("console", 2, {"SENT": 2})
+    assert [each["run_id"] for each in (await commands.ok("article", "runs", "--json")).json] == [first["run_id"]]
+
+
+@pytest.mark.promise("article-commands")
+async def test_an_article_is_looked_at_and_written_out(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    (tmp_path / "slices.csv").write_text(SLICES)
+    await commands.ok("article", "import", "slices.csv")
+    seen = (await commands.ok("article", "preview", KEY, "--ocd-id", OHIO, "--json")).json
+    assert (seen["subject"], seen["body_md"]) == ("Vote in May", "Dear [[name|reader]],\n\nOhio votes.")
+    why = (await commands.ok("article", "why", KEY, "--ocd-id", US, "--json")).json
+    assert [each["fate"] for each in why] == ["for_everyone", "out_of_scope"]
+    covered = (await commands.ok("article", "coverage", KEY, "--filter", "state=OH", "--json")).json
+    assert (covered["recipients"], len(covered["unread"])) == (0, 2)
+    assert (await commands.ok("article", "list", "--json")).json[0]["published"] == 2
+    await commands.ok("article", "export", KEY, "again.csv")
+    assert len(list(csv.DictReader((tmp_path / "again.csv").read_text().splitlines()))) == 2
+    await commands.ok("article", "export", KEY, "again")
+    assert "2 unchanged" in (await commands.ok("article", "import", "again")).out
+
+
+@pytest.mark.promise("article-commands")
+async def test_what_is_wrong_is_said_in_a_sentence_and_nothing_is_done(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    (tmp_path / "slices.csv").write_text(SLICES.replace(OHIO, "ohio"))
+    refused = await commands.run("article", "import", "slices.csv")
+    assert (refused.code, "slices.csv, line 3: scope_ocd_id: 'ohio' is no OCD division id" in refused.err) == (2, True)
+    await commands.ok("db", "upgrade")
+    unknown = await commands.run(*SEND)
+    assert (unknown.code, f"article_key: there is no article {KEY}" in unknown.err) == (2, True)
+    wrong = await commands.run("article", "send", "--tag", "Big", "--key", KEY, "--batch", "1")
+    assert (wrong.code, "campaign_tag" in wrong.err, "send_batch_id" in wrong.err) == (2, True, True)
+    assert (await commands.run("article", "coverage", KEY, "--filter", "state")).code == 2
+    assert (await commands.ok("article", "runs", "--json")).json == []

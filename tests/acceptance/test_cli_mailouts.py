@@ -1,0 +1,100 @@
+"""`mailwright mailout`: real commands between a Notion and a Supabase that stand in."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.commands import Commands
+from tests.conftest import Engine
+from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
+from tests.standins.notion import TOKEN, NotionStandIn
+from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
+
+
+@dataclass(frozen=True)
+class Desk:
+    commands: Commands
+    notion: NotionStandIn
+    supabase: SupabaseStandIn
+    mailouts: str
+    errors: str
+
+    def page(self, status: str | None = None, subject: str = "News of March") -> str:
+        cells = {"Subject": subject, "Status": status}
+        return self.notion.add_page(self.mailouts, cells, blocks=[said("paragraph", "Hello, readers.")])
+
+
+@pytest.fixture
+async def desk(engine: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with NotionStandIn() as notion, SupabaseStandIn() as supabase:
+        mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
+        errors = notion.add_database("Errors", ERROR_COLUMNS)
+        settings = {
+            "MAILWRIGHT_DATABASE_URL": engine.url,
+            "MAILWRIGHT_NOTION_URL": notion.url,
+            "NOTION_TOKEN": TOKEN,
+            "NOTION_DB_MAILOUTS": mailouts,
+            "NOTION_DB_ERRORS": errors,
+            "SUPABASE_URL": supabase.url,
+            "SUPABASE_SERVICE_ROLE_KEY": SECRET_KEY,
+            "FROM_EMAIL": "news@example.com",
+            "ORG_NAME": "Example Org",
+            "ORG_ADDRESS": "1 Example Street",
+            "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
+            "UNSUBSCRIBE_SECRET": "s" * 32,
+        }
+        for email in ("ada@example.com", "bob@example.com"):
+            supabase.add("subscribers", email=email)
+        yield Desk(Commands(tmp_path, settings), notion, supabase, mailouts, errors)
+
+
+@pytest.mark.promise("mailout-cli")
+async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path) -> None:
+    page = desk.page()
+    rehearsed = await desk.commands.ok("mailout", "send", page, "--dry-run", "--json", "--html", "mail.html")
+    assert [each["email"] for each in rehearsed.json["recipients"]] == ["ada@example.com", "bob@example.com"]
+    assert "Hello, readers." in (tmp_path / "mail.html").read_text(encoding="utf-8")
+    assert (await desk.commands.ok("mailout", "list", "--json")).json == []
+    run_id = (
+        await desk.commands.ok("mailout", "send", f"https://www.notion.so/March-{page.replace('-', '')}")
+    ).out.strip()
+    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["counts"]["waiting"] == 2
+    await desk.commands.ok("worker", "--drain")
+    shown = (await desk.commands.ok("mailout", "status", run_id, "--json")).json
+    assert (shown["status"], shown["counts"]["sent"], shown["reported"]["Status"]) == ("sent", 2, "Send")
+    assert "2 of 2 sent" in (await desk.commands.ok("mailout", "status", run_id)).out
+    assert desk.notion.cells(page)["Sent Count"] == 2
+    report = (await desk.commands.ok("mailout", "report", run_id)).out.splitlines()
+    assert [line.split(",")[:2] for line in report[1:]] == [["ada@example.com", "SENT"], ["bob@example.com", "SENT"]]
+    again = await desk.commands.run("mailout", "send", page)
+    assert (again.code, "mailout_already_sent" in again.err, again.out) == (1, True, "")
+
+
+@pytest.mark.promise("mailout-cli")
+async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: Desk) -> None:
+    desk.page("Ready")
+    desk.page("Draft")
+    watched = (await desk.commands.ok("mailout", "watch", "--once")).out.strip().splitlines()
+    assert len(watched) == 1
+    assert (await desk.commands.ok("mailout", "watch", "--once")).out == ""
+    empty = await desk.commands.run("mailout", "send", desk.page(subject=""))
+    assert (empty.code, "subject_required" in empty.err) == (1, True)
+    await desk.commands.ok("worker", "--drain")
+    assert [row["Error Code"] for row in desk.notion.rows(desk.errors)] == ["subject_required"]
+    listed = (await desk.commands.ok("mailout", "list", "--json")).json
+    assert [each["status"] for each in listed] == ["refused", "sent"]
+
+
+@pytest.mark.promise("mailout-cli")
+async def test_wrong_usage_and_settings_are_told_with_their_names(desk: Desk) -> None:
+    page = desk.page()
+    nothing = await desk.commands.run("mailout", "send", "no page")
+    assert (nothing.code, "notionPageId" in nothing.err) == (2, True)
+    blind = await desk.commands.run("mailout", "send", page, SUPABASE_SERVICE_ROLE_KEY="sb_publishable_x")
+    assert (blind.code, "SUPABASE_SERVICE_ROLE_KEY" in blind.err) == (2, True)
+    unset = await desk.commands.run("mailout", "send", page, NOTION_TOKEN="")
+    assert (unset.code, "NOTION_TOKEN" in unset.err) == (1, True)
+    unknown = await desk.commands.run("mailout", "status", "nothing")
+    assert (unknown.code, "There is no run" in unknown.err) == (1, True)

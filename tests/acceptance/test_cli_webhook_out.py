@@ -1,0 +1,71 @@
+"""Outgoing webhooks at the command line: added, tried, told by a running service, told again and removed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.commands import Commands
+from tests.standins.http import Answer, HttpStandIn
+
+MAIL = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[HttpStandIn]:
+    async with HttpStandIn() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> Commands:
+    commands = Commands(tmp_path, {"MAILWRIGHT_WEBHOOK_PRIVATE": "true"})
+    await commands.ok("db", "upgrade")
+    return commands
+
+
+@pytest.mark.promise("cli-webhook")
+async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, receiver: HttpStandIn) -> None:
+    added = await here.ok("webhook", "add", f"{receiver.url}/hook", "--type", "bounce", "--description", "Our shop")
+    webhook_id = added.out.strip()
+    assert added.out == f"{webhook_id}\n"
+    assert "whsec_" in added.err
+    assert "✓ DELIVERED" in (await here.ok("webhook", "test", webhook_id)).out
+    assert "Our shop" in (await here.ok("webhook", "list")).out
+    shown = (await here.ok("webhook", "show", webhook_id, "--json")).json
+    assert (shown["types"], shown["state"], "secret" in shown) == (["bounce"], "active", False)
+    assert "bounce" in (await here.ok("webhook", "show", webhook_id)).out
+
+    receiver.answer(Answer(500, b"broken"))
+    refused = await here.run("webhook", "test", webhook_id, "--json")
+    assert (refused.code, refused.json["log"][0]["answer"]) == (1, "broken")
+    assert "failing" in (await here.ok("webhook", "list")).out
+    receiver.forget_rules()
+
+    [_, told] = (await here.ok("webhook", "deliveries", webhook_id, "--json")).json
+    await here.ok("webhook", "redeliver", told["deliveryId"])
+    [waiting] = (
+        await here.ok("webhook", "deliveries", webhook_id, "--status", "pending", "--limit", "1", "--json")
+    ).json
+    assert waiting["status"] == "PENDING"
+    assert "500 broken" in (await here.ok("webhook", "deliveries", webhook_id)).out
+    assert (await here.ok("webhook", "rotate-secret", webhook_id)).out.startswith("whsec_")
+    assert "is told again" in (await here.ok("webhook", "resume", webhook_id)).out
+    await here.ok("webhook", "remove", webhook_id)
+    assert (await here.ok("webhook", "list", "--json")).json == []
+    assert (await here.run("webhook", "show", webhook_id)).code != 0
+
+
+@pytest.mark.promise("webhook-worker")
+async def test_a_running_service_tells_what_happens(here: Commands, receiver: HttpStandIn) -> None:
+    await here.ok("webhook", "add", f"{receiver.url}/hook")
+    key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
+    async with here.service("serve", "--port", "0") as service:
+        address = (await service.logged("api_started"))["address"]
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as client:
+            accepted = await client.post(f"{address}/v1/email/send", json=MAIL)
+        async with asyncio.timeout(20):
+            [told] = await receiver.received(1)
+    assert (told.json()["type"], told.json()["message"]["outboxId"]) == ("SENT", accepted.json()["outboxId"])

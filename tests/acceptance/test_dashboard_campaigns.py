@@ -1,0 +1,276 @@
+"""Campaigns and templates in a real browser: written, looked at, started, watched; and what people may not do."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import insert, select
+
+from mailwright.domain.clock import MINUTE
+from mailwright.outbox import tenants
+from mailwright.outbox.journal import deeds
+from mailwright.sources.campaigns.campaigns import Acting, Campaign
+from mailwright.sources.campaigns.definition import Definition
+from mailwright.storage.tables import events, messages
+from tests.builders import DEFAULT_TENANT
+from tests.dashboard import AXE, CHROMIUM, DESK, PAGES, PHONE, Dashboard, a_browser, a_dashboard
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+HELD, SENT, DRAFT = "Spring catalogue", "Thanks to collectors", "Two subjects to try"
+ADA = Acting("ada", DEFAULT_TENANT)
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
+    page = dashboard.sign_in(context)
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+
+
+def found(dashboard: Dashboard, name: str) -> Campaign:
+    some = dashboard.do(lambda: dashboard.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=50))
+    return next(each for each in some if each.name == name)
+
+
+def created(dashboard: Dashboard, name: str, **changes: Any) -> str:
+    plain: dict[str, Any] = {
+        "name": name,
+        "content": {"subject": "News, {{ name }}", "format": "markdown", "body": "# News\n\nOf {{ city }}."},
+        "lists": ["news"],
+    }
+    definition = Definition.model_validate({**plain, **changes})
+    made = dashboard.do(lambda: dashboard.parts.campaigns.create(ADA, DEFAULT_TENANT, definition))
+    return made.campaign_id
+
+
+def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    return [(each.actor, each.action) for each in reversed(noted)]
+
+
+def open_page(page: Page, dashboard: Dashboard, path: str) -> None:
+    page.goto(f"{dashboard.address}{path}")
+
+
+def confirm(page: Page) -> None:
+    page.locator("#confirm-yes").click()
+
+
+@pytest.mark.promise("dashboard-campaign-road")
+def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/campaigns/new")
+    ada.get_by_label("Name", exact=True).fill("Letter of autumn")
+    ada.get_by_role("textbox", name="Subject").fill("Autumn, {{ name }}")
+    ada.get_by_label("Preheader").fill("Leaves for {{ city }}")
+    editor = ada.locator(".editor .cm-content")
+    editor.click()
+    ada.keyboard.press("Control+A")
+    ada.keyboard.type("# Autumn in ")
+    ada.locator('[data-insert="city"]').click()
+    ada.locator("#as_contact").fill("grace@example.com")
+    # The preview follows the typing, as that reader would see it.
+    mail = ada.frame_locator(".screen.is-light iframe:not(.is-coming)")
+    expect(mail.locator("h1")).to_have_text("Autumn in New York")
+    expect(ada.locator("#preview-words b").first).to_have_text("Autumn, Grace Hopper")
+    ada.get_by_label("News of the shop").check()
+    ada.get_by_role("button", name="Save the draft").click()
+
+    expect(ada.get_by_role("heading", level=1)).to_have_text("Letter of autumn")
+    expect(ada.locator(".preflight")).to_contain_text("15 people would get it now")
+    campaign_id = ada.url.rpartition("/")[2]
+    ada.get_by_role("button", name="Start").click()
+    confirm(ada)
+    expect(ada.locator("#head")).to_contain_text("sent", timeout=10_000)
+    expect(ada.locator("#progress")).to_contain_text("100 %", timeout=10_000)
+    assert deeds_of(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
+
+
+@pytest.mark.promise("dashboard-campaign-errors")
+def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_lost(
+    dashboard: Dashboard, ada: Page
+) -> None:
+    open_page(ada, dashboard, "/campaigns/new")
+    ada.get_by_label("Name", exact=True).fill("Half a campaign")
+    ada.get_by_label("From").fill("nobody")
+    ada.get_by_text("Limits of this campaign").click()
+    ada.get_by_label("Per hour").fill("many")
+    ada.get_by_role("button", name="Save the draft").click()
+    expect(ada.locator("[id='limits.ratePerHour-error']")).to_be_visible()
+    expect(ada.locator("[id='from-error']")).to_be_visible()
+    expect(ada.get_by_label("Name", exact=True)).to_have_value("Half a campaign")
+    expect(ada.get_by_label("Per hour")).to_have_value("many")
+    # A text that cannot be read is told of with its line, and the mail that could be shown stays.
+    ada.get_by_role("textbox", name="Subject").fill("A subject")
+    ada.locator(".editor .cm-content").click()
+    ada.keyboard.press("Control+End")
+    ada.keyboard.type("{{ name")
+    expect(ada.locator("#preview-words .error")).to_be_visible()
+    ada.on("dialog", lambda dialog: dialog.accept())
+
+
+@pytest.mark.promise("dashboard-campaign-preflight")
+def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Dashboard, ada: Page) -> None:
+    content = {"subject": "News", "body": '<p>{{ shoe_size }}</p><a href="/news">here</a>'}
+    campaign_id = created(dashboard, "Refused", content=content)
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    panel = ada.locator(".preflight")
+    expect(panel).to_contain_text("shoe_size")
+    expect(panel).to_contain_text("Write a whole address, with https://")
+    expect(panel.get_by_role("link", name="Put it right").first).to_have_attribute(
+        "href", re.compile(rf"/campaigns/{campaign_id}/edit#")
+    )
+    ada.get_by_role("button", name="Start").click()
+    confirm(ada)
+    expect(ada.get_by_role("alert").first).to_contain_text("not started")
+    assert found(dashboard, "Refused").status == "DRAFT"
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = found(dashboard, HELD).campaign_id
+    open_page(ada, dashboard, "/campaigns")
+    expect(ada.locator(f"[id='state-{campaign_id}']")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
+    expect(ada.locator(f"[id='ends-{campaign_id}']")).to_contain_text(re.compile(r"\d\d:\d\d"))
+    ada.get_by_role("link", name=HELD).click()
+    ada.get_by_role("button", name="Pause").click()
+    expect(ada.locator("#head .status")).to_have_text("paused")
+    ada.get_by_role("button", name="Resume").click()
+    expect(ada.locator("#head .status")).to_have_text("held")
+    ada.get_by_role("link", name="Mail and limits").click()
+    ada.get_by_label("Hours", exact=False).first.fill("18:00-09:00")
+    ada.get_by_role("button", name="Change the limits").click()
+    expect(ada.locator("[id='limits.workingHours-error']")).to_be_visible()
+    actions = [action for _, action in deeds_of(dashboard, campaign_id)]
+    assert actions[-2:] == ["campaign.pause", "campaign.resume"]
+
+
+@pytest.mark.promise("dashboard-campaign-report")
+def test_the_report_shows_what_readers_did_and_hands_out_a_file(dashboard: Dashboard, ada: Page) -> None:
+    campaign = found(dashboard, SENT)
+
+    async def told() -> None:
+        async with dashboard.parts.database.write() as tx:
+            rows = await tx.execute(select(messages.c.id).where(messages.c.campaign_key == campaign.key))
+            now = dashboard.parts.clock.now()
+            plain = {"tenant_id": DEFAULT_TENANT, "metadata": "{}"}
+            opened = [
+                {**plain, "message_key": row.id, "type": "open", "created_at": now + number * MINUTE}
+                for row in rows[:3]
+                for number in range(2)
+            ]
+            await tx.execute(insert(events), opened)
+
+    dashboard.do(told)
+    open_page(ada, dashboard, f"/campaigns/{campaign.campaign_id}/report")
+    opened = ada.locator(".figure", has_text="Opened")
+    expect(opened).to_contain_text("60 %")
+    assert ada.locator(".columns-chart rect.is-open").count() >= 2
+    with ada.expect_download() as download:
+        ada.get_by_role("link", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert len(lines) == 6
+    ada.get_by_role("link", name="Recipients").click()
+    expect(ada.get_by_role("cell", name="ada@example.com")).to_be_visible()
+
+
+@pytest.mark.promise("dashboard-mail-frame")
+def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ada: Page) -> None:
+    campaign_id = found(dashboard, DRAFT).campaign_id
+    answer = ada.request.get(f"{dashboard.address}/campaigns/{campaign_id}/mail?scheme=dark")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox")
+    assert "script-src" not in policy
+    assert "default-src 'none'" in policy
+    assert "prefers-color-scheme" not in answer.text()
+    open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    frame = ada.locator(".screen.is-light iframe")
+    assert "allow-scripts" not in (frame.get_attribute("sandbox") or "")
+    ada.get_by_text("Text", exact=True).click()
+    expect(ada.locator("#preview-text")).to_contain_text("how are the")
+
+
+@pytest.mark.promise("dashboard-templates")
+def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/templates/~new")
+    ada.get_by_label("Id", exact=True).fill("greeting")
+    ada.get_by_role("textbox", name="Subject").fill("Hello {{ name }}")
+    ada.get_by_role("button", name="Save as a new version").click()
+    expect(ada.locator("main")).to_contain_text("Saved as version 1.")
+    ada.get_by_role("link", name="New version").click()
+    ada.get_by_role("textbox", name="Subject").fill("Good day, {{ name }}")
+    ada.get_by_text("Declared variables").click()
+    ada.get_by_label("Variables").fill("town = Lisbon")
+    ada.locator(".editor .cm-content").click()
+    ada.keyboard.press("Control+Home")
+    ada.keyboard.type("In {{ town }}.\n\n")
+    expect(ada.frame_locator(".screen.is-light iframe:not(.is-coming)").locator("body")).to_contain_text("In Lisbon.")
+    ada.get_by_role("button", name="Save as a new version").click()
+    ada.get_by_role("link", name="Changes in version 2").click()
+    expect(ada.locator(".diff .is-new").first).to_have_text("+Good day, {{ name }}")
+    ada.get_by_role("link", name="greeting").click()
+    ada.get_by_label("To", exact=True).fill("ada@example.com")
+    ada.get_by_role("button", name="Send the test").click()
+    expect(ada.locator("main")).to_contain_text("The test mail is on its way.")
+    assert deeds_of(dashboard, "greeting") == [("ada", "template.write")] * 2
+
+
+@pytest.mark.promise("dashboard-campaign-roles")
+def test_a_viewer_looks_and_changes_nothing(dashboard: Dashboard, browser: Browser) -> None:
+    campaign_id = found(dashboard, HELD).campaign_id
+    context = browser.new_context(viewport=DESK)
+    alan = dashboard.sign_in(context, "alan")
+    open_page(alan, dashboard, f"/campaigns/{campaign_id}")
+    expect(alan.locator("#progress")).to_contain_text("of 15")
+    assert alan.get_by_role("button", name="Pause").count() == 0
+    token = alan.locator("body").get_attribute("hx-headers") or ""
+    headers = {"X-Form-Token": token.split('"')[3], "Origin": dashboard.address}
+    for path in (f"/campaigns/{campaign_id}/cancel", "/campaigns/new", "/templates/~new", "/campaigns/preview"):
+        assert alan.request.post(f"{dashboard.address}{path}", headers=headers, form={"name": "x"}).status == 403
+    assert found(dashboard, HELD).status != "CANCELLED"
+    context.close()
+
+
+@pytest.mark.promise("dashboard-campaign-roles")
+def test_the_campaign_of_another_tenant_is_not_there(dashboard: Dashboard, ada: Page) -> None:
+    parts = dashboard.parts
+    other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)
+    definition = found(dashboard, DRAFT).definition
+    theirs = dashboard.do(lambda: parts.campaigns.create(Acting("theirs", other.id), other.id, definition))
+    for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/preflight", "/stream"):
+        answer = ada.request.get(f"{dashboard.address}/campaigns/{theirs.campaign_id}{place}")
+        assert answer.status == 404, place
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
+@pytest.mark.promise("dashboard-campaign-accessible")
+@pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
+def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    page = dashboard.sign_in(context)
+    for path in (path for name, path in PAGES.items() if name.startswith(("campaign", "template"))):
+        page.goto(dashboard.url(path))
+        page.wait_for_function("!document.querySelector('.htmx-request')")
+        page.add_script_tag(path=AXE)
+        seen = page.evaluate("axe.run('main', {resultTypes: ['violations'], iframes: false})")
+        told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in seen["violations"]]
+        assert not told, f"{path}: {told}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], f"{path} is too wide"
+    context.close()

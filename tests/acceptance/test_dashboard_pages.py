@@ -1,0 +1,206 @@
+"""The dashboard in a real browser: signing in, what each role sees, live parts, and pages that everybody can use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyotp
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from mailwright.access.roles import Role
+from mailwright.domain.clock import DAY, isoformat
+from tests.dashboard import ALONE, AXE, CHROMIUM, DESK, PAGES, PASSWORD, PHONE, Dashboard, a_browser, a_dashboard
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here"),
+    pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core here; `make setup` fetches it"),
+]
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Lisbon")
+    yield context
+    context.close()
+
+
+def complaints_of(page: Page) -> list[str]:
+    """What the browser itself complains of: a policy that refuses something, a script that fails."""
+    found: list[str] = []
+    page.on("console", lambda message: found.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+@pytest.mark.promise("dashboard-signed-in")
+def test_one_signs_in_and_gets_to_where_one_wanted_and_out_again(dashboard: Dashboard, context: BrowserContext) -> None:
+    page = context.new_page()
+    page.goto(f"{dashboard.address}/settings/keys")
+    expect(page).to_have_url(f"{dashboard.address}/sign-in?next=%2Fsettings%2Fkeys")
+    page.get_by_label("Name").fill("ada")
+    page.get_by_label("Password").fill("not the password")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("wrong")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Settings")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page).to_have_url(f"{dashboard.address}/sign-in")
+    page.goto(f"{dashboard.address}/account")
+    expect(page).to_have_url(f"{dashboard.address}/sign-in?next=%2Faccount")
+
+
+@pytest.mark.promise("second-factor")
+def test_a_second_factor_is_set_up_and_asked_for(dashboard: Dashboard, context: BrowserContext) -> None:
+    dashboard.do(lambda: dashboard.parts.users.create("mary", PASSWORD, Role.EDITOR, actor="test"))
+    page = dashboard.sign_in(context, "mary")
+    page.goto(f"{dashboard.address}/account")
+    page.get_by_role("button", name="Set it up").click()
+    expect(page.locator("svg.qr")).to_be_visible()
+    generator = pyotp.TOTP(page.locator("#second-factor .copyable code").inner_text())
+    page.get_by_label("Code").fill(generator.now())
+    page.get_by_role("button", name="Confirm").click()
+    codes = page.locator(".codes li").all_inner_texts()
+    assert len(codes) == 10
+    page.get_by_role("button", name="Sign out").click()
+    page = dashboard.sign_in(context, "mary")
+    expect(page.get_by_role("heading", name="One more step")).to_be_visible()
+    page.goto(f"{dashboard.address}/")  # half in is not in
+    expect(page.get_by_role("heading", name="One more step")).to_be_visible()
+    page.get_by_label("Code").fill(codes[0])
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+@pytest.mark.promise("dashboard-roles")
+def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: BrowserContext) -> None:
+    page = dashboard.sign_in(context, "alan")
+    expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Settings")).to_have_count(0)
+    page.goto(f"{dashboard.address}/settings/users")
+    expect(page.get_by_role("heading", name="Not for you")).to_be_visible()
+
+
+@pytest.mark.promise("dashboard-live")
+def test_the_overview_shows_what_happens_without_being_loaded_again(
+    dashboard: Dashboard, context: BrowserContext
+) -> None:
+    page = dashboard.sign_in(context)
+    expect(page.locator("[data-state=live]")).to_be_visible()
+    expect(page.get_by_text("Spring catalogue").first).to_be_visible()
+    key = dashboard.do(lambda: dashboard.parts.keys.create(1))
+    tomorrow = isoformat(dashboard.parts.clock.now() + DAY)
+    body = {"to": "x@example.com", "subject": "Hi", "html": "<p>Hi</p>", "scheduledAt": tomorrow}
+    headers = {"Authorization": f"Bearer {key}"}
+    before = int(page.locator("#figures dd").nth(1).inner_text().split()[0])
+    assert httpx.post(f"{dashboard.address}/v1/email/send", json=body, headers=headers).status_code == 202
+    expect(page.locator("#figures dd").nth(1)).to_contain_text(str(before + 1))
+
+
+@pytest.mark.promise("dashboard-live")
+def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, context: BrowserContext) -> None:
+    page = dashboard.sign_in(context)
+    for _ in range(12):
+        page.goto(f"{dashboard.address}/", wait_until="commit")
+    page.goto(f"{dashboard.address}/account")
+    expect(page.get_by_role("heading", name="Password")).to_be_visible()
+
+
+@pytest.mark.promise("dashboard-confirm")
+def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard, context: BrowserContext) -> None:
+    dashboard.do(lambda: dashboard.parts.keys.create(1, "to-revoke"))
+    page = dashboard.sign_in(context)
+    page.goto(f"{dashboard.address}/settings/keys")
+    row = page.get_by_role("row").filter(has_text="to-revoke")
+    row.get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(row).to_contain_text("active")
+    row.get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.locator(".flash")).to_contain_text("opens nothing any more")
+    expect(row).to_contain_text("revoked")
+
+
+@pytest.mark.promise("dashboard-times")
+def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -> None:
+    shown = {}
+    for zone in ("Asia/Tokyo", "America/Lima"):
+        context = browser.new_context(timezone_id=zone)
+        page = dashboard.sign_in(context)
+        page.goto(f"{dashboard.address}/settings/journal")
+        shown[zone] = page.locator("tbody time").first.inner_text()
+        context.close()
+    assert shown["Asia/Tokyo"] != shown["America/Lima"]
+
+
+@pytest.mark.promise("first-administrator")
+def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Path) -> None:
+    with a_dashboard(tmp_path, with_sample=False, people={}) as empty:
+        token = empty.do(empty.parts.set_up.invite)
+        page = browser.new_page()
+        page.goto(f"{empty.address}/")
+        expect(page.locator(".note")).to_contain_text("Nobody can sign in yet")
+        page.goto(f"{empty.address}/set-up?token={token}")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Begin").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        page.close()
+
+
+LOOKS = [(viewport, scheme) for viewport in (PHONE, DESK) for scheme in ("light", "dark")]
+
+
+@pytest.fixture(scope="module")
+def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page, Page]]]:
+    """Each size and scheme twice: as it is, and with a policy that lets axe run beside the page."""
+    looks: list[Any] = [{"viewport": viewport, "color_scheme": scheme} for viewport, scheme in LOOKS]
+    contexts = [(browser.new_context(**look), browser.new_context(**look, bypass_csp=True)) for look in looks]
+    yield [(dashboard.sign_in(plain), dashboard.sign_in(beside)) for plain, beside in contexts]
+    for plain, beside in contexts:
+        plain.close()
+        beside.close()
+
+
+@pytest.mark.promise("dashboard-usable")
+@pytest.mark.parametrize("path", [*PAGES.values(), *ALONE.values()])
+def test_everybody_can_use_every_page(dashboard: Dashboard, screens: list[tuple[Page, Page]], path: str) -> None:
+    """axe finds nothing, the browser complains of nothing, and nothing is wider than the screen."""
+    for (plain, beside), (viewport, scheme) in zip(screens, LOOKS, strict=True):
+        complaints = complaints_of(plain)
+        plain.goto(dashboard.url(path))
+        plain.wait_for_timeout(300)
+        assert complaints == [], (viewport, scheme)
+        assert plain.evaluate("document.documentElement.scrollWidth") <= viewport["width"], (viewport, scheme)
+        beside.goto(dashboard.url(path))
+        beside.wait_for_timeout(300)
+        beside.evaluate(AXE.read_text())
+        found = beside.evaluate("axe.run().then(({violations}) => violations)")
+        told = [(each["id"], [node["html"][:160] for node in each["nodes"][:3]]) for each in found]
+        assert told == [], (viewport, scheme)
+
+
+@pytest.mark.promise("dashboard-usable")
+def test_the_menu_opens_and_closes_with_the_keyboard(dashboard: Dashboard, browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 780})
+    page = dashboard.sign_in(context)
+    link = page.get_by_role("link", name="Settings")
+    expect(link).to_be_hidden()
+    page.get_by_role("button", name="Menu").press("Enter")
+    expect(link).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(link).to_be_hidden()
+    context.close()

@@ -1,0 +1,259 @@
+"""Mailouts as a whole: real processes between a Notion, a Supabase and an SES that stand in, and what can break."""
+
+import asyncio
+import csv
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.commands import SECONDS, Commands, Service
+from tests.conftest import Engine
+from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
+from tests.standins import ses as ses_names
+from tests.standins.http import Answer, Step
+from tests.standins.notion import TOKEN, NotionStandIn
+from tests.standins.ses import SEND, SesMail, SesStandIn
+from tests.standins.sns import TOPIC, Signer, ses_event
+from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
+
+PASSWORD = "a-password-for-tests"
+ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
+TIMEOUT = httpx.Timeout(30)
+
+
+@dataclass(frozen=True)
+class Stage:
+    commands: Commands
+    notion: NotionStandIn
+    supabase: SupabaseStandIn
+    ses: SesStandIn
+    signer: Signer
+    mailouts: str
+    errors: str
+
+    def page(self, **cells: Any) -> str:
+        named = {name.replace("_", " "): value for name, value in {"Subject": "News of March", **cells}.items()}
+        return self.notion.add_page(self.mailouts, named, blocks=[said("paragraph", "Hello, readers.")])
+
+    @property
+    def reached(self) -> list[str]:
+        return [mail.recipients[0] for mail in self.ses.mails]
+
+    @asynccontextmanager
+    async def served(self, **settings: str) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
+        async with self.commands.service("serve", "--port", "0", **settings) as service:
+            address = (await service.logged("api_started"))["address"]
+            reading = asyncio.create_task(_read_log(service))
+            try:
+                async with httpx.AsyncClient(base_url=address, timeout=TIMEOUT) as client:
+                    yield service, client
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+@pytest.fixture
+async def stage(engine: Engine, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        notion = await stack.enter_async_context(NotionStandIn())
+        supabase = await stack.enter_async_context(SupabaseStandIn())
+        ses = await stack.enter_async_context(SesStandIn())
+        # As much as a test wants to send.
+        ses.account.max_send_rate, ses.account.max_24_hour_send = 5_000.0, 1_000_000.0
+        signer = Signer(time.time_ns() // 1_000_000)
+        mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
+        errors = notion.add_database("Errors", ERROR_COLUMNS)
+        settings = {
+            "MAILWRIGHT_DATABASE_URL": engine.url,
+            "MAILWRIGHT_PROVIDER": "ses",
+            "MAILWRIGHT_SES_URL": ses.url,
+            "MAILWRIGHT_SNS_CERTS": str(signer.keep(tmp_path / "certificates")),
+            "SNS_TOPIC_ARNS": TOPIC,
+            "AWS_REGION": ses_names.REGION,
+            "AWS_ACCESS_KEY_ID": ses_names.ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": ses_names.SECRET_KEY,
+            "MAILWRIGHT_LOCK_TTL_SECONDS": "3",
+            "MAILWRIGHT_NOTION_URL": notion.url,
+            "NOTION_API_TOKEN": TOKEN,
+            "NOTION_DB_MAILOUTS_ID": mailouts,
+            "NOTION_DB_ERRORS_ID": errors,
+            "SUPABASE_URL": supabase.url,
+            "SUPABASE_SERVICE_ROLE_KEY": SECRET_KEY,
+            "SES_FROM_EMAIL": "news@example.com",
+            "FROM_NAME": "Example News",
+            "ORG_NAME": "Example Org",
+            "ORG_ADDRESS": "1 Example Street",
+            "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
+            "UNSUBSCRIBE_SECRET": "s" * 32,
+            "TEST_EMAILS": "tester@example.com; Tester@Example.com second@example.com",
+            "RATE_LIMIT_PER_SEC": "20",
+            "ADMIN_PASSWORD": PASSWORD,
+        }
+        yield Stage(Commands(tmp_path, settings), notion, supabase, ses, signer, mailouts, errors)
+        assert not [*notion.violations, *supabase.violations, *ses.violations]
+
+
+async def _read_log(service: Service) -> None:
+    """A process whose log nobody reads stands still after a while."""
+    assert service._process.stderr is not None
+    while await service._process.stderr.readline():
+        pass
+
+
+async def until(is_so: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not is_so():
+                await asyncio.sleep(0.05)
+    except TimeoutError as error:
+        raise AssertionError(f"it never happened: {what}") from error
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.promise("mailout-whole")
+async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right_in_the_end(stage: Stage) -> None:
+    """2,503 subscribers in three pages, five of them twice in other cases; three addresses that SES refuses; the
+    process is killed in the middle; Notion is down when it is to be told."""
+    for number in range(2_498):
+        stage.supabase.add("subscribers", email=f"reader{number:04}@example.com")
+    for number in range(5):
+        stage.supabase.add("subscribers", email=f"Reader{number:04}@Example.com")
+    everyone = [f"reader{number:04}@example.com" for number in range(2_498)]
+    refused = {everyone[100], everyone[1_300], everyone[2_400]}
+    _refuse_mail_to(stage.ses, refused)
+    key = (await stage.commands.ok("key", "create")).out.strip()
+    page = stage.page()
+
+    async with stage.served() as (service, client):
+        answer = await client.post("/send-mailout", json={"notionPageId": page}, headers=ADMINISTRATOR)
+        assert answer.status_code == 202, answer.text
+        run_id = answer.json()["runId"]
+        again = await client.post("/send-mailout", json={"notionPageId": page}, headers=ADMINISTRATOR)
+        assert (again.status_code, again.json()["code"]) == (409, "mailout_already_sent")
+        killed = asyncio.Event()
+        stage.ses.call(Step.ANSWERED, lambda: (service.signal(9), killed.set()), nth=50, path=SEND)  # type: ignore[arg-type]
+        await killed.wait()
+        await service._process.wait()
+    taken = list(stage.ses.mails)
+    assert len(taken) == 50
+
+    stage.notion.answer(Answer(503))
+    async with stage.served() as (_, client):
+        # Its own pace would take minutes for the rest; who gets it is the same at any pace.
+        await _lift_pace(client, key, run_id)
+        await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all mails")
+        # What was under way when the process was killed is in doubt until SES tells.
+        for mail in taken[-5:]:
+            await _tell(stage.signer, client, mail)
+        await asyncio.sleep(2)
+        assert stage.notion.cells(page)["Status"] is None
+        stage.notion.forget_rules()
+        await until(lambda: stage.notion.cells(page)["Sent Count"] == 2_495, "the report")
+        await until(lambda: len(stage.notion.rows(stage.errors)) == 4, "the errors")
+        await until(lambda: stage.notion.cells(page)["Delivered Count"] == 5, "the deliveries")
+        await until(lambda: len(stage.supabase.rows("send_logs")) >= len(everyone), "the logs")
+
+    counted = Counter(stage.reached)
+    assert counted == Counter(set(everyone) - refused)
+    cells = stage.notion.cells(page)
+    assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Failed", 2_495, 3)
+    rows = stage.notion.rows(stage.errors)
+    assert Counter(row["Error Code"] for row in rows) == {"mailout_already_sent": 1, "SES_MESSAGE_REJECTED": 3}
+    assert {row["Email"] for row in rows if row["Email"]} == refused
+    report = (await stage.commands.ok("mailout", "report", run_id)).out
+    lines = list(csv.DictReader(io.StringIO(report)))
+    assert [line["email"] for line in lines] == everyone
+    assert {line["email"] for line in lines if line["status"] == "FAILED"} == refused
+    assert all(line["sent_at"] for line in lines if line["status"] == "SENT")
+    logs = Counter((row["email"], row["status"]) for row in stage.supabase.rows("send_logs"))
+    assert logs == Counter((email, "failed" if email in refused else "sent") for email in everyone)
+
+
+@pytest.mark.promise("mailout-resumes")
+@pytest.mark.parametrize("pages", [1, 3])
+async def test_a_process_that_is_killed_while_readers_are_read_loses_and_doubles_nobody(
+    stage: Stage, pages: int
+) -> None:
+    """At the first look at Supabase, or at a page of readers after others."""
+    stage.supabase.max_rows = 40
+    everyone = [f"reader{number:03}@example.com" for number in range(100)]
+    for email in everyone:
+        stage.supabase.add("subscribers", email=email)
+    async with stage.served(SEND_RATE_PER_SEC="1000") as (service, client):
+        stage.supabase.call(Step.ANSWER, lambda: service.signal(9), nth=pages, path="/rest/v1/subscribers")  # type: ignore[arg-type]
+        await client.post("/send-mailout", json={"notionPageId": (page := stage.page())}, headers=ADMINISTRATOR)
+        await service._process.wait()
+    assert stage.reached == []
+    async with stage.served(SEND_RATE_PER_SEC="1000"):
+        await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
+    assert sorted(stage.reached) == everyone
+
+
+@pytest.mark.promise("mailout-events")
+async def test_a_bounce_that_sns_tells_of_reaches_supabase_and_notion(stage: Stage) -> None:
+    for email in ("Ada@example.com", "bob@example.com"):
+        stage.supabase.add("subscribers", email=email)
+    page = stage.page()
+    async with stage.served() as (_, client):
+        await client.post("/send-mailout", json={"notionPageId": page}, headers=ADMINISTRATOR)
+        await until(lambda: stage.notion.cells(page)["Status"] == "Send", "the report")
+        ada, bob = sorted(stage.ses.mails, key=lambda mail: mail.recipients)
+        await _tell(stage.signer, client, ada, "Bounce")
+        await _tell(stage.signer, client, bob)
+        await until(lambda: stage.supabase.subscriber("Ada@example.com")["status"] == "bounced", "the bounce")
+        link = _way_out(bob)
+        left = await client.get("/unsubscribe", params={"token": link.rpartition("token=")[2]})
+        assert left.status_code == 200
+        bad = await client.get("/unsubscribe", params={"token": "nonsense"})
+        assert bad.status_code == 400
+        await until(lambda: stage.supabase.subscriber("bob@example.com")["status"] == "unsubscribed", "the leaving")
+        await until(lambda: stage.notion.cells(page)["Bounce Rate"] == 0.5, "the figures")
+    assert stage.supabase.subscriber("Ada@example.com")["bounce_type"] == "Permanent"
+
+
+async def _lift_pace(client: httpx.AsyncClient, key: str, campaign_id: str) -> None:
+    headers = {"Authorization": f"Bearer {key}"}
+    async with asyncio.timeout(SECONDS):
+        while (
+            await client.put(f"/v1/campaigns/{campaign_id}/limits", json={}, headers=headers)
+        ).status_code == httpx.codes.NOT_FOUND:
+            await asyncio.sleep(0.1)
+
+
+async def _tell(signer: Signer, client: httpx.AsyncClient, mail: SesMail, kind: str = "Delivery") -> None:
+    outbox_id = mail.tags["mailwright-message"]
+    event = ses_event(kind, mail.recipients[0], message_id=mail.message_id, outbox_id=outbox_id)
+    body = signer.notification(json.dumps(event))
+    answer = await client.post("/ses-events", content=body)
+    assert answer.status_code == 200, answer.text
+
+
+def _refuse_mail_to(ses: SesStandIn, addresses: set[str]) -> None:
+    usual = ses._take
+
+    def take(request: Any) -> SesMail:
+        recipient = request.json()["Destination"]["ToAddresses"][0]
+        if recipient in addresses:
+            raise ses_names.Refusal("MessageRejected", 400, "Email address is on the suppression list.")
+        return usual(request)
+
+    ses._take = take  # type: ignore[method-assign]
+
+
+def _way_out(mail: SesMail) -> str:
+    parsed = message_from_bytes(mail.content, policy=policy.default)
+    assert isinstance(parsed, EmailMessage)
+    text = parsed.get_body(("plain",))
+    assert text is not None
+    return text.get_content().partition("Unsubscribe: ")[2].split()[0]

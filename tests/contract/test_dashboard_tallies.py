@@ -1,0 +1,55 @@
+"""Tallies, on both engines: each event counted once, by the minute, whoever counts."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import insert, select
+
+from mailwright.domain.clock import HOUR, MINUTE, ManualClock
+from mailwright.outbox.tallies import Tallying, stretches
+from mailwright.storage.database import Database
+from mailwright.storage.tables import events, tallies
+
+
+async def happen(database: Database, *rows: tuple[str, int], tenant_id: int = 1) -> None:
+    plain = {"message_key": 1, "tenant_id": tenant_id, "metadata": "{}"}
+    async with database.write() as tx:
+        await tx.execute(insert(events), [{**plain, "type": name, "created_at": at} for name, at in rows])
+
+
+async def tallied(database: Database) -> dict[str, int]:
+    async with database.read() as tx:
+        rows = await tx.execute(select(tallies))
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.type] = found.get(row.type, 0) + row.events
+    return found
+
+
+async def add_all_up(*counting: Tallying) -> None:
+    """Twice: what was written by a transaction that had not ended at the first look is seen at the second."""
+    for _ in range(2):
+        while any(await asyncio.gather(*(each.add_up() for each in counting))):
+            pass
+
+
+@pytest.mark.promise("tallies-follow")
+async def test_each_event_is_counted_once_whoever_counts(database: Database, clock: ManualClock) -> None:
+    now = clock.now()
+    await happen(database, *[("SENT", now + number) for number in range(40)], *[("RECEIVED", now)] * 5)
+    await add_all_up(*(Tallying(database, clock, portion=7) for _ in range(3)))
+    await happen(database, ("FAILED", now), ("SENT", now + MINUTE))
+    await add_all_up(*(Tallying(database, clock, portion=7) for _ in range(2)))
+    assert await tallied(database) == {"SENT": 41, "FAILED": 1}
+
+
+@pytest.mark.promise("tallies-follow")
+async def test_stretches_show_what_happened_and_where_nothing_did(database: Database, clock: ManualClock) -> None:
+    began = clock.now() - clock.now() % HOUR
+    await happen(database, ("SENT", began + 1), ("SENT", began + 2 * MINUTE), ("bounce", began + 2 * MINUTE))
+    await happen(database, ("SENT", began), tenant_id=2)
+    await add_all_up(Tallying(database, clock))
+    found = await stretches(database, tenant_id=1, since=began, until=began + 4 * MINUTE)
+    assert [dict(each.counts) for each in found] == [{"SENT": 1}, {}, {"SENT": 1, "bounce": 1}, {}]
+    [hour] = await stretches(database, tenant_id=None, since=began, until=began + HOUR, length=HOUR)
+    assert hour.counts == {"SENT": 3, "bounce": 1}

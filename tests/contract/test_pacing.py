@@ -1,0 +1,196 @@
+"""Pacing with the worker, on both engines, with Valkey and without: intervals hold, and nobody gets a moment twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from time import perf_counter
+
+import pytest
+from sqlalchemy import insert
+
+from mailwright.domain.clock import SECOND, ManualClock, SystemClock
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.permits import Limits
+from mailwright.domain.results import SendResult
+from mailwright.domain.states import Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.policies.pacing import paces
+from mailwright.storage.database import Database
+from mailwright.storage.tables import quotas
+from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
+from tests.campaigns import Desk
+from tests.conftest import Engine
+from tests.engines import Valkey
+from tests.standins.provider import ScriptedProvider
+
+
+class Timed(ScriptedProvider):
+    """Notes when each mail begins, by a clock that nobody sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[float] = []
+
+    async def send(self, message: Outgoing) -> SendResult:
+        self.begun.append(perf_counter())
+        return await super().send(message)
+
+    @property
+    def gaps_ms(self) -> list[float]:
+        return [(after - before) * 1_000 for before, after in pairwise(sorted(self.begun))]
+
+    def most_in_any_second(self) -> int:
+        return max(sum(moment <= other < moment + 1 for other in self.begun) for moment in self.begun)
+
+
+@pytest.fixture(params=["database", "valkey"])
+def redis_url(request: pytest.FixtureRequest) -> str | None:
+    if request.param == "database":
+        return None
+    valkey: Valkey = request.getfixturevalue("valkey")
+    return valkey.url
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock, redis_url: str | None) -> AsyncIterator[Bench]:
+    async with a_bench(engine.url, clock, redis_url=redis_url) as bench:
+        yield bench
+        assert (await audit(bench.database)).ok
+
+
+@pytest.fixture
+async def live(engine: Engine, redis_url: str | None) -> AsyncIterator[Bench]:
+    """On the real clock: what is promised here is how far apart things happen."""
+    async with a_bench(engine.url, SystemClock(), redis_url=redis_url) as bench:  # type: ignore[arg-type]
+        yield bench
+        assert (await audit(bench.database)).ok
+
+
+@pytest.mark.promise("pace-interval")
+async def test_two_mails_never_begin_sooner_after_each_other_than_the_interval(live: Bench) -> None:
+    await change_tenant(live.database, interval_ms=40)
+    await live.accept(*(a_newsletter() for _ in range(30)))
+    provider = Timed()
+    await live.drain(provider)
+    assert len(provider.mails) == 30
+    assert min(provider.gaps_ms) >= 40
+
+
+@pytest.mark.promise("pace-interval")
+async def test_two_workers_share_one_interval(live: Bench) -> None:
+    await change_tenant(live.database, interval_ms=50)
+    await live.accept(*(a_newsletter() for _ in range(24)))
+    provider = Timed()
+    workers = [await live.worker(provider, name) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    await live.drain(provider)
+    assert len(set(provider.outbox_ids)) == len(provider.mails) == 24
+    assert min(provider.gaps_ms) >= 50
+
+
+@pytest.mark.promise("pace-interval")
+async def test_a_campaigns_own_interval_holds_and_its_tenants_other_mail_does_not_wait(live: Bench) -> None:
+    desk = Desk(live)
+    await desk.start(6, limits={"intervalMs": 100})
+    provider = Timed()
+    await live.accept(*(a_message() for _ in range(5)))
+    await live.drain(provider)
+    assert len(provider.mails) == 11
+    campaign = sorted(provider.begun)[-5:]
+    assert min((after - before) * 1_000 for before, after in pairwise(campaign)) >= 100
+
+
+@pytest.mark.promise("pace-rate")
+@pytest.mark.parametrize("rate", [5, 120])
+async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -> None:
+    await change_tenant(live.database, rate_per_second=rate)
+    await live.accept(*(a_newsletter() for _ in range(2 * rate)))
+    provider = Timed()
+    workers = [await live.worker(provider, name) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    await live.drain(provider)
+    assert len(set(provider.outbox_ids)) == len(provider.mails) == 2 * rate
+    assert provider.most_in_any_second() <= rate
+
+
+@pytest.mark.promise("pace-rate")
+async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(live: Bench) -> None:
+    told = {"remaining": None, "limit_per_day": None, "detail": "", "under_way": 0, "counted_before": 0}
+    async with live.database.write() as tx:
+        row = {"provider": "scripted", "rate_per_second": 10, "synced_at": live.clock.now(), **told}
+        await tx.execute(insert(quotas).values(**row))
+    await live.accept(*(make() for make in (a_newsletter, a_message) for _ in range(10)))
+    provider = Timed()
+    await live.drain(provider)
+    assert len(provider.mails) == 20
+    assert provider.most_in_any_second() <= 10
+
+
+@pytest.mark.promise("pace-interval")
+async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(bench: Bench) -> None:
+    await change_tenant(bench.database, interval_ms=10 * SECOND)
+    await bench.accept(*(a_newsletter() for _ in range(4)))
+    provider = ScriptedProvider()
+    sent = []
+    for _ in range(4):
+        await bench.drain(provider)
+        sent.append(len(provider.mails))
+        bench.clock.advance(10 * SECOND - 100)
+        await bench.drain(provider)
+        sent.append(len(provider.mails))
+        bench.clock.advance(100)
+    assert sent == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.promise("pace-alone")
+async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench: Bench) -> None:
+    desk = Desk(bench)
+    await desk.start(6, limits={"oneAtATime": True})
+    provider = ScriptedProvider()
+    workers = [await bench.worker(provider, name) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    for _ in range(6):
+        bench.clock.advance(SECOND)
+        await bench.drain(provider)
+    assert await bench.statuses() == {Status.SENT: 6}
+    assert provider.most_under_way == 1
+
+
+# The ledger itself.
+
+
+@pytest.mark.promise("pace-interval")
+async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clock: ManualClock) -> None:
+    pace = paces(Limits(rate_per_second=20), 1)
+    ledgers = [DatabaseLedger(database, clock) for _ in range(4)]
+    bookings = await asyncio.gather(*(ledger.book(pace, 3, {}) for ledger in ledgers for _ in range(5)))
+    moments = sorted(moment for booking in bookings for moment in booking.moments)
+    assert len(moments) == 60
+    assert min(after - before for before, after in pairwise(moments)) >= pace[0].interval_us
+
+
+@pytest.mark.promise("pace-interval")
+async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
+    database: Database, clock: ManualClock
+) -> None:
+    pace = paces(Limits(interval_ms=500), 1)
+    ledger = DatabaseLedger(database, clock)
+    ours = await ledger.book(pace, 1, {})
+    theirs = await ledger.book(pace, 1, {})
+    assert (len(ours.moments), theirs.moments) == (1, ())
+    clock.advance(theirs.opens_at - clock.now())
+    late = await ledger.book(pace, 1, {})
+    assert late.moments[0] - ours.moments[0] >= 500_000
+
+
+@pytest.mark.promise("limits-clock")
+async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
+    database: Database, clock: ManualClock
+) -> None:
+    pace = paces(Limits(interval_ms=500), 1)
+    ledger = DatabaseLedger(database, clock)
+    await ledger.book(pace, 1, {})
+    clock.advance(-3_600 * SECOND)
+    [moment] = (await ledger.book(pace, 1, {})).moments
+    assert clock.now() + 500 <= moment / 1_000 <= clock.now() + 2_000

@@ -1,0 +1,170 @@
+"""The dashboard in a browser: a served installation with the sample of `mailwright demo`, and people who sign in to it.
+
+The server has a thread and an event loop of its own; tests speak to it as browsers do, and to its parts with `do`.
+"""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from mailwright.access.roles import Role
+from mailwright.app.demo import load_sample, settle
+from mailwright.app.schema import prepare
+from mailwright.app.serving import address_of, listen
+from mailwright.app.wiring import make_worker, open_engine
+from mailwright.cli.serve import application
+from mailwright.outbox.tallies import Tallying
+from mailwright.web.parts import ApiParts
+from tests.builders import DEFAULT_TENANT, settings_for
+
+CHROMIUM: Final = shutil.which("chromium")
+AXE: Final = Path(__file__).parent.parent / "tools/assets/node_modules/axe-core/axe.min.js"
+PASSWORD: Final = "correct horse battery"
+PEOPLE: Final = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
+PHONE: Final = {"width": 375, "height": 780}
+DESK: Final = {"width": 1440, "height": 900}
+
+# Every page that a signed-in administrator can open, by the name of its picture. `{Name}` is a campaign of the sample.
+PAGES: Final = {
+    "overview": "/",
+    "campaigns": "/campaigns",
+    "campaign": "/campaigns/{Spring catalogue}",
+    "campaign-draft": "/campaigns/{Two subjects to try}",
+    "campaign-compose": "/campaigns/{Two subjects to try}/edit",
+    "campaign-recipients": "/campaigns/{Spring catalogue}/recipients",
+    "campaign-report": "/campaigns/{Thanks to collectors}/report",
+    "campaign-content": "/campaigns/{Spring catalogue}/content",
+    "templates": "/templates",
+    "template": "/templates/receipt",
+    "template-edit": "/templates/receipt/edit",
+    "template-diff": "/templates/receipt/diff",
+    "account": "/account",
+    "settings-users": "/settings/users",
+    "settings-keys": "/settings/keys",
+    "settings-limits": "/settings/limits",
+    "settings-providers": "/settings/providers",
+    "settings-domain": "/settings/domain",
+    "settings-journal": "/settings/journal",
+}
+# Those that stand alone, for whoever is not in yet.
+ALONE: Final = {"sign-in": "/sign-in"}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    address: str
+    parts: ApiParts
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Asks the parts behind the pages, on their own loop."""
+
+        async def doing() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(doing(), self.loop).result(60)
+
+    def url(self, path: str) -> str:
+        """Of a page in PAGES."""
+        if "{" not in path:
+            return f"{self.address}{path}"
+        some = self.do(lambda: self.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=100))
+        names = {each.name: each.campaign_id for each in some}
+        return self.address + re.sub(r"\{([^}]+)\}", lambda found: names[found[1]], path)
+
+    def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
+        page = context.new_page()
+        page.goto(f"{self.address}/sign-in")
+        page.get_by_label("Name").fill(login)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_load_state()
+        return page
+
+
+@contextmanager
+def a_dashboard(
+    folder: Path, *, with_sample: bool = True, people: Mapping[str, Role] = PEOPLE, **changes: Any
+) -> Iterator[Dashboard]:
+    ready: dict[str, Any] = {}
+    is_ready = threading.Event()
+
+    async def serve() -> None:
+        listener = listen("127.0.0.1", 0)
+        address = address_of(listener)
+        settings = settings_for(
+            f"sqlite:///{folder / 'mailwright.db'}",
+            base_url=address,
+            mailbox=folder / "mailbox",
+            images=folder / "images",
+            imports=folder / "imports",
+            notify_database_url=f"sqlite:///{folder / 'seats.db'}",
+            sender="Analytical Engines <shop@example.com>",
+            **changes,
+        )
+        async with open_engine(settings) as engine:
+            await prepare(engine.database)
+            working = None
+            if with_sample:
+                sample = await load_sample(engine)
+                worker = await make_worker(engine)
+                working = asyncio.create_task(worker.run())
+                await settle(engine, sample)
+                await Tallying(engine.database, engine.clock).add_up()
+            app = application(engine, None)
+            parts: ApiParts = app.state.parts
+            for login, role in people.items():
+                await parts.users.create(login, PASSWORD, role, actor="test")
+            server = _Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
+            ready.update(dashboard=Dashboard(address, parts, asyncio.get_running_loop()), server=server)
+            is_ready.set()
+            await server.serve(sockets=[listener])
+            if working is not None:
+                worker.stop()
+                await working
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            ready["error"] = error
+            raise
+        finally:
+            is_ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert is_ready.wait(60)
+    if "error" in ready:
+        raise ready["error"]
+    try:
+        yield ready["dashboard"]
+    finally:
+        ready["dashboard"].loop.call_soon_threadsafe(ready["dashboard"].parts.live.close)
+        ready["server"].should_exit = True
+        thread.join()
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class _Server(uvicorn.Server):
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()

@@ -1,0 +1,70 @@
+"""Workers are killed while an article is walked and sent: its batch is completed, and nobody gets it twice."""
+
+import asyncio
+import random
+from collections import Counter
+
+from mailwright.content.store import TemplateStore
+from mailwright.domain.clock import SystemClock
+from mailwright.domain.states import Status
+from mailwright.sources.articles.runs import Runs
+from mailwright.sources.articles.store import Slices
+from tests.articles import ACTOR, OHIO, US, an_order, the_slices
+from tests.builders import DEFAULT_TENANT, a_contact
+from tests.campaigns import address_of
+from tests.faults.figures import Figures
+from tests.faults.processes import until
+from tests.faults.stage import Stage
+from tests.standins.http import Request
+from tests.standins.sendgrid import KEY, SendGridStandIn
+
+WINDOW = 64
+SEED = 20_270_115
+
+
+async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
+    figures, chance, clock = Figures(), random.Random(SEED), SystemClock()
+    templates = TemplateStore(stage.database, clock)
+    await Slices(stage.database, clock, templates).put(ACTOR, DEFAULT_TENANT, the_slices())
+    for number in range(readers):
+        places = f'["{US}", "{OHIO}"]' if number % 2 else f'["{US}"]'
+        await a_contact(stage.database, address_of(number), attributes=f'{{"ocd_ids": {places}}}')
+    async with SlowSendGrid() as sendgrid:
+        stage.settings |= {
+            "MAILWRIGHT_PROVIDER": "sendgrid",
+            "SENDGRID_API_KEY": KEY,
+            "MAILWRIGHT_SENDGRID_URL": sendgrid.url,
+        }
+        runs = Runs(stage.database, clock, templates)
+        begun, _ = await runs.begin(ACTOR, DEFAULT_TENANT, an_order())
+        worker = await stage.working()
+        for number in range(kills):
+            taken = readers * (number + 1) // (kills + 2)
+            await until(lambda enough=taken: len(sendgrid.mails) >= enough, 60, "mails to be sent")
+            await asyncio.sleep(chance.uniform(0.0, 0.02))
+            worker.kill()
+            again, is_replay = await runs.begin(ACTOR, DEFAULT_TENANT, an_order())
+            figures.expect("batch again", "the same run", "the same run", when=is_replay and again.id == begun.id)
+            worker = await stage.working()
+        await stage.all_done(seconds=30)
+        received = Counter(mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails)
+    ended = await runs.find(DEFAULT_TENANT, begun.run_id)
+    counts = await runs.counts(ended)
+    doubtful = counts.get(Status.IN_DOUBT, 0)
+    told = counts.get(Status.SENT, 0) + doubtful
+    figures.note("kills", kills)
+    figures.none("readers who got it twice", [email for email, number in received.items() if number > 1])
+    figures.expect("readers with a message", ended.recipients, f"{readers}", when=ended.recipients == readers)
+    figures.expect("sent or in doubt", told, f"{readers}", when=told == readers)
+    figures.at_most("readers who got nothing and are not in doubt", readers - len(received) - doubtful, 0)
+    figures.at_most("in doubt", doubtful, kills * WINDOW)
+    figures.none("audits that did not add up", int(not await stage.identity_holds()))
+    return figures
+
+
+class SlowSendGrid(SendGridStandIn):
+    """Takes its time, so that a worker that is killed has mails under way."""
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.02)
+        await super()._answer(request, writer)

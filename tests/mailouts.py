@@ -1,0 +1,169 @@
+"""Mailouts for tests: a Notion and a Supabase that stand in, an engine between them, and a clock nobody waits for."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import select
+
+from mailwright.app.mailouts import MailoutDesk, drain_mailouts
+from mailwright.audience.standing import Standing
+from mailwright.domain.clock import Instant, SystemClock
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.ops.settings import Settings
+from mailwright.providers.protocol import Provider
+from mailwright.sources.mailouts.mailouts import Mailouts
+from mailwright.sources.mailouts.runs import Run
+from mailwright.storage.tables import messages
+from tests.builders import DEFAULT_TENANT, Bench, a_bench
+from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, Described, said
+from tests.standins.notion import TOKEN, NotionStandIn
+from tests.standins.provider import ScriptedProvider
+from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
+
+ACTOR = "tester"
+SETTINGS: dict[str, Any] = {
+    "org_name": "Example Org",
+    "org_address": "1 Example Street",
+    "unsubscribe_base_url": "https://news.example.com/unsubscribe",
+    "from_email": "news@example.com",
+    "from_name": "Example News",
+    "test_emails": "tester@example.com, second@example.com",
+    # As fast as a test wants it; intervals are measured where they are promised.
+    "send_rate_per_sec": 1000,
+    "notion_token": TOKEN,
+}
+
+
+class ShiftedClock:
+    """Real time, and as much later as somebody has waited for."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._shift: Instant = 0
+
+    def now(self) -> Instant:
+        return self._clock.now() + self._shift
+
+    def advance(self, duration: Instant) -> None:
+        self._shift += duration
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(round(seconds * 1_000) + 1)
+
+
+class MailoutBench:
+    def __init__(
+        self, bench: Bench, clock: ShiftedClock, notion: NotionStandIn, supabase: SupabaseStandIn, databases: list[str]
+    ) -> None:
+        self.bench = bench
+        self.database = bench.database
+        self.clock = clock
+        self.notion = notion
+        self.supabase = supabase
+        self.mailouts_database, self.errors_database = databases
+        self.provider = ScriptedProvider()
+        self.desk = self.another_desk()
+
+    def another_desk(self, settings: Settings | None = None) -> MailoutDesk:
+        """As another process would have it."""
+        engine = self.bench.engine
+        chosen = settings or engine.settings
+        return MailoutDesk(chosen, engine.database, self.clock, engine.templates, sleep=self.clock.sleep)
+
+    def page(self, *, blocks: Sequence[Described] | None = None, **cells: Any) -> str:
+        """A page of the table of mailouts; names of columns have underscores for spaces."""
+        named = {name.replace("_", " "): value for name, value in {"Subject": "News of March", **cells}.items()}
+        written = [said("paragraph", "Hello, readers.")] if blocks is None else blocks
+        return self.notion.add_page(self.mailouts_database, named, blocks=written)
+
+    def subscribe(self, *emails: str, **fields: Any) -> None:
+        for email in emails:
+            self.supabase.add("subscribers", email=email, **fields)
+
+    async def mailouts(self) -> Mailouts:
+        return await self.desk.open()
+
+    async def send(self, page: str) -> Run:
+        return await (await self.mailouts()).send(page, actor=ACTOR)
+
+    async def work(self) -> None:
+        """Everything that is due for runs, without sending a mail."""
+        await drain_mailouts(self.desk)
+
+    async def deliver(self, provider: Provider | None = None) -> None:
+        await self.bench.drain(provider or self.provider)
+
+    async def finish(self, run: Run, provider: Provider | None = None) -> Run:
+        """Prepared, sent and reported."""
+        await self.work()
+        await self.deliver(provider)
+        self.clock.advance(10_000)
+        await self.work()
+        return await self.find(run)
+
+    async def find(self, run: Run) -> Run:
+        return await self.desk.runs.find(run.mailout_id, tenant_id=None)
+
+    async def find_by_id(self, run_id: str) -> Run:
+        return await self.desk.runs.find(run_id, tenant_id=None)
+
+    async def report(self, what: str, *emails: str) -> None:
+        """As the provider's webhook would tell it, of the latest mail to each."""
+        async with self.database.read() as tx:
+            newest = select(messages.c.to_email, messages.c.outbox_id).where(messages.c.to_email.in_(emails))
+            rows = await tx.execute(newest.order_by(messages.c.id))
+        mails = {row.to_email: row.outbox_id for row in rows}
+        verdict = {"bounce": Verdict.HARD_BOUNCE, "complaint": Verdict.COMPLAINT}.get(what, Verdict.NOTHING)
+        told = [
+            Report(
+                key=f"{what}:{mails[email]}",
+                source="ses",
+                type=EventType(what),
+                at=self.clock.now(),
+                recipient=email,
+                outbox_id=mails[email],
+                verdict=verdict,
+                bounce_type="Permanent" if what == "bounce" else None,
+                bounce_subtype="General" if what == "bounce" else None,
+            )
+            for email in emails
+        ]
+        await self.bench.engine.reports.receive(told)
+
+    async def leave(self, email: str) -> None:
+        await Standing(self.database, self.clock).leave(DEFAULT_TENANT, email, source="link")
+
+    async def come_back(self, email: str) -> None:
+        await Standing(self.database, self.clock).come_back(DEFAULT_TENANT, email, source="link")
+
+    @property
+    def reached(self) -> list[str]:
+        """Who was handed to the provider, in that order."""
+        return [mail.recipients[0] for mail in self.provider.mails]
+
+    def errors(self) -> list[dict[str, Any]]:
+        """What stands in Notion's table of errors."""
+        return self.notion.rows(self.errors_database)
+
+    def cells(self, page: str) -> dict[str, Any]:
+        return self.notion.cells(page)
+
+
+@asynccontextmanager
+async def a_mailout_bench(url: str, *, with_supabase: bool = True, **settings: Any) -> AsyncIterator[MailoutBench]:
+    clock = ShiftedClock()
+    async with NotionStandIn(clock=clock) as notion, SupabaseStandIn() as supabase:
+        databases = [notion.add_database("Mailouts", MAILOUT_COLUMNS), notion.add_database("Errors", ERROR_COLUMNS)]
+        there = {"supabase_url": supabase.url, "supabase_service_role_key": SECRET_KEY} if with_supabase else {}
+        named = {"notion_url": notion.url, "notion_db_mailouts": databases[0], "notion_db_errors": databases[1]}
+        options = {**SETTINGS, **there, **named, **settings}
+        async with a_bench(url, clock, **options) as bench:  # type: ignore[arg-type]
+            made = MailoutBench(bench, clock, notion, supabase, databases)
+            try:
+                yield made
+            finally:
+                await made.desk.close()
+        assert not notion.violations
+        assert not supabase.violations

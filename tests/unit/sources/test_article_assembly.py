@@ -1,0 +1,239 @@
+"""The assembly of articles: for whom, in which order, under which headline, and the same bytes every time."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.sources.articles import divisions
+from mailwright.sources.articles.assembly import (
+    Article,
+    Edition,
+    Fate,
+    PublishStatus,
+    Slice,
+    assemble,
+    fate,
+    published,
+)
+from mailwright.sources.articles.composing import markdown
+from mailwright.sources.articles.divisions import MalformedDivision, breadth
+from tests.articles import (
+    CLEVELAND,
+    CLEVELAND_HEIGHTS,
+    CUYAHOGA,
+    FRANKLIN,
+    OHIO,
+    UPPER_ARLINGTON,
+    US,
+    a_slice,
+)
+
+NOW = 1_800_000_000_000
+CORPUS = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "ocd"
+PLACES = [None, US, OHIO, FRANKLIN, CUYAHOGA, UPPER_ARLINGTON, CLEVELAND, CLEVELAND_HEIGHTS]
+
+words = st.text("abc *_#[]\n", max_size=12).map(str.strip)
+moments = st.none() | st.integers(NOW - 2, NOW + 2)
+
+
+@st.composite
+def editions(draw: Any) -> list[Slice]:
+    """Slices of one article, each in a place of its own."""
+    places = st.tuples(st.integers(1, 3), st.sampled_from(PLACES), st.integers(0, 2))
+    return [
+        a_slice(
+            slice_id=f"slice-{number}",
+            section_order=section,
+            scope_ocd_id=scope,
+            sort_index=index,
+            is_headline=draw(st.booleans()),
+            title=draw(words) or None,
+            dek=draw(words) or None,
+            body_md=draw(words),
+            publish_status=draw(st.sampled_from(PublishStatus)),
+            publish_at=draw(moments),
+            expires_at=draw(moments),
+        )
+        for number, (section, scope, index) in enumerate(draw(st.lists(places, min_size=1, max_size=12, unique=True)))
+    ]
+
+
+readers = st.sets(st.sampled_from([place for place in PLACES if place])).map(sorted)
+
+
+def article_of(slices: list[Slice], divisions_: list[str]) -> Article | None:
+    edition = Edition(published(slices, NOW))
+    choice = edition.choose(divisions_)
+    return edition.assemble(choice) if choice else None
+
+
+@pytest.mark.promise("article-deterministic")
+@given(slices=editions(), divisions_=readers, data=st.data())
+def test_the_order_of_slices_and_of_divisions_does_not_matter(
+    slices: list[Slice], divisions_: list[str], data: st.DataObject
+) -> None:
+    first = article_of(slices, divisions_)
+    other = article_of(data.draw(st.permutations(slices)), data.draw(st.permutations(divisions_)))
+    assert other == first
+    if first is not None and other is not None:
+        assert markdown(other).encode() == markdown(first).encode()
+
+
+@pytest.mark.promise("article-membership")
+@given(slices=editions(), divisions_=readers)
+def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_theirs_and_nothing_else(
+    slices: list[Slice], divisions_: list[str]
+) -> None:
+    wanted = {
+        each.slice_id
+        for each in slices
+        if each.publish_status is PublishStatus.PUBLISHED
+        and (each.publish_at is None or each.publish_at <= NOW)
+        and (each.expires_at is None or each.expires_at > NOW)
+        and (each.scope_ocd_id is None or each.scope_ocd_id in divisions_)
+    }
+    found = article_of(slices, divisions_)
+    assert set(found.slice_ids if found else ()) == wanted
+    assert {each.slice_id for each in slices if fate(each, divisions_, NOW).is_included} == wanted
+
+
+@pytest.mark.promise("article-order")
+@given(slices=editions(), divisions_=readers)
+def test_sections_come_first_and_within_them_the_broad_before_the_narrow(
+    slices: list[Slice], divisions_: list[str]
+) -> None:
+    found = article_of(slices, divisions_)
+    by_id = {each.slice_id: each for each in slices}
+    ordered = [by_id[slice_id] for slice_id in (found.slice_ids if found else ())]
+    keys = [(each.section_order, breadth(each.scope_ocd_id), each.sort_index) for each in ordered]
+    assert keys == sorted(keys)
+    if found:
+        assert found.body_md == "\n\n".join(each.body_md for each in ordered if each.body_md)
+
+
+@pytest.mark.promise("article-headline")
+@given(slices=editions(), divisions_=readers)
+def test_the_headline_is_the_most_specific_one_or_the_first_with_a_title_or_dek(
+    slices: list[Slice], divisions_: list[str]
+) -> None:
+    found = article_of(slices, divisions_)
+    by_id = {each.slice_id: each for each in slices}
+    ordered = [by_id[slice_id] for slice_id in (found.slice_ids if found else ())]
+    if not found:
+        return
+    meant = [each for each in ordered if each.is_headline]
+    narrowest = max((breadth(each.scope_ocd_id) for each in meant), default=None)
+    candidates = [each for each in meant if breadth(each.scope_ocd_id) == narrowest] or [
+        each for each in ordered if each.title or each.dek
+    ]
+    if candidates:
+        assert found.dek == candidates[0].dek
+        assert found.title == (candidates[0].title or next((each.title for each in ordered if each.title), found.title))
+
+
+@pytest.mark.promise("article-order")
+def test_a_city_comes_after_its_county_though_its_id_is_shorter() -> None:
+    ada = f"{OHIO}/place:ada"
+    hardin = f"{OHIO}/county:hardin"
+    assert len(ada) < len(hardin)
+    slices = [a_slice(slice_id=scope, scope_ocd_id=scope) for scope in (ada, hardin, OHIO, US)]
+    assert assemble(slices).slice_ids == (US, OHIO, hardin, ada)
+
+
+@pytest.mark.promise("article-order")
+def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> None:
+    kinds = ["state", "district", "county", "place", "ward", "something_new"]
+    ranks = [breadth(f"{US}/{kind}:x")[1] for kind in kinds]
+    assert ranks == sorted(ranks)
+    assert ranks[0] == ranks[1] < ranks[2] < ranks[3] < ranks[4] < ranks[5]
+    assert breadth(None) < breadth(US) < breadth(OHIO)
+
+
+@pytest.mark.promise("article-membership")
+def test_cleveland_heights_is_not_in_cleveland_and_no_county_is_derived_from_a_city() -> None:
+    slices = [a_slice(slice_id=scope, scope_ocd_id=scope) for scope in (CLEVELAND, CUYAHOGA, OHIO)]
+    edition = Edition(slices)
+    assert edition.choose([CLEVELAND_HEIGHTS]) == ()
+    assert edition.choose([f"{CUYAHOGA}/place:olmsted"]) == ()
+
+
+@pytest.mark.promise("article-headline")
+def test_a_local_headline_takes_the_place_of_the_national_one_for_those_who_live_there() -> None:
+    slices = [
+        a_slice(slice_id="1", is_headline=True, title="The nation votes"),
+        a_slice(slice_id="2", is_headline=True, title="Franklin votes", scope_ocd_id=FRANKLIN, section_order=9),
+    ]
+    edition = Edition(slices)
+    assert edition.assemble(edition.choose([FRANKLIN])).title == "Franklin votes"
+    assert edition.assemble(edition.choose([OHIO])).title == "The nation votes"
+
+
+@pytest.mark.promise("article-headline")
+def test_an_article_without_any_title_is_called_by_its_key() -> None:
+    assert assemble([a_slice()]).title == "Spring vote"
+
+
+@pytest.mark.promise("article-variants")
+@given(slices=editions(), one=readers, other=readers)
+def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_live(
+    slices: list[Slice], one: list[str], other: list[str]
+) -> None:
+    edition = Edition(published(slices, NOW))
+    mine, theirs = edition.choose(one), edition.choose([*other, "ocd-division/country:fr"])
+    if mine and theirs:
+        same = edition.assemble(mine).slice_ids == edition.assemble(theirs).slice_ids
+        assert (mine == theirs) == same
+
+
+@pytest.mark.promise("article-why")
+def test_each_slice_has_one_fate() -> None:
+    fates = {
+        Fate.FOR_EVERYONE: a_slice(),
+        Fate.IN_SCOPE: a_slice(scope_ocd_id=OHIO),
+        Fate.OUT_OF_SCOPE: a_slice(scope_ocd_id=FRANKLIN),
+        Fate.DRAFT: a_slice(publish_status=PublishStatus.DRAFT),
+        Fate.ARCHIVED: a_slice(publish_status=PublishStatus.ARCHIVED),
+        Fate.NOT_YET: a_slice(publish_at=NOW + 1),
+        Fate.EXPIRED: a_slice(expires_at=NOW),
+    }
+    assert {found: fate(each, [US, OHIO], NOW) for found, each in fates.items()} == {each: each for each in Fate}
+
+
+@pytest.mark.promise("article-ocd-ids")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "US",
+        "ocd-division/country:us/",
+        "ocd-division/country:USA",
+        "ocd-division/country:us/state:OH",
+        "ocd-division/country:us/state:oh/county:franklin county",
+        "ocd-division/country:us//state:oh",
+        "ocd-division/state:oh",
+        " ocd-division/country:us",
+        f"ocd-division/country:us/place:{'x' * 300}",
+    ],
+)
+def test_what_is_no_division_is_refused(text: str) -> None:
+    with pytest.raises(MalformedDivision):
+        divisions.parse(text, field="scope_ocd_id")
+
+
+@pytest.mark.promise("article-ocd-ids")
+@pytest.mark.skipif(not CORPUS.exists(), reason="the collection of real ids is not beside this checkout")
+def test_every_real_id_is_taken_and_ranked() -> None:
+    found = [
+        row[0]
+        for file in sorted(CORPUS.glob("*.csv"))
+        for row in csv.reader(file.read_text(encoding="utf-8").splitlines())
+        if row and row[0].startswith("ocd-division")
+    ]
+    assert len(found) > 3_000
+    assert [divisions.parse(each, field="id") for each in found] == found
+    unknown = len({each for each in found if breadth(each)[1] > breadth(f"{US}/precinct:1")[1]})
+    assert unknown == 0

