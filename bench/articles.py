@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import csv
+import gc
 import json
 import random
 import subprocess
@@ -88,6 +89,7 @@ async def fill(url: str, readers: int) -> None:
 
 async def assemble(url: str) -> Assembled:
     """Begins a run for all of them, and goes on until every one has a message."""
+    gc.freeze()  # as a worker does when it has started
     database, clock = Database(url), SystemClock()
     store = TemplateStore(database, clock)
     before, began = megabytes(), time.perf_counter()

@@ -70,7 +70,8 @@ class MailoutBench:
         """As another process would have it."""
         engine = self.bench.engine
         chosen = settings or engine.settings
-        return MailoutDesk(chosen, engine.database, self.clock, engine.templates, sleep=self.clock.sleep)
+        sleep, steady = self.clock.sleep, self.clock
+        return MailoutDesk(chosen, engine.database, self.clock, engine.templates, sleep=sleep, steady=steady)
 
     def page(self, *, blocks: Sequence[Described] | None = None, **cells: Any) -> str:
         """A page of the table of mailouts; names of columns have underscores for spaces."""

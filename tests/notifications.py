@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from sqlalchemy import Table, func, insert, select, text, update
 
 from mailwright.app.notifying import make_fanout, opened_queue
@@ -18,8 +20,10 @@ from mailwright.sources.notifications.queue import Queue
 from mailwright.sources.notifications.tables import contract_tables
 from mailwright.storage.database import Database
 from tests.builders import Bench, a_bench
+from tests.engines import PostgresServer
 
 MOST = 10_000
+PLACES = ["sqlite", "postgresql", "shared"]
 
 # As the other program makes them, in its own words.
 FOREIGN_DDL = """
@@ -164,11 +168,11 @@ class Seats:
         async with self.database.read() as tx:
             return list(await tx.execute(query))
 
-    async def tell_of_sections(self) -> None:
+    async def tell_of_sections(self, open_status: str = "Open") -> None:
         prefix = f"{self.schema}." if self.schema else ""
         async with self.database.write() as tx:
             for sql in (
-                f"INSERT INTO {prefix}sections VALUES (7, 3, '05', '10001', '198', 'Open', 'Hybrid')",
+                f"INSERT INTO {prefix}sections VALUES (7, 3, '05', '10001', '198', '{open_status}', 'Hybrid')",
                 f"INSERT INTO {prefix}courses VALUES (3, '01:198:112', 'Data Structures')",
                 f"INSERT INTO {prefix}section_meetings VALUES (7, 'M', 540, 600, 'BUS', 'TIL', '124')",
                 f"INSERT INTO {prefix}section_meetings VALUES (7, 'TH', 780, 860, 'BUS', 'LSB', NULL)",
@@ -226,6 +230,35 @@ async def a_stand(
             yield Stand(bench, Seats(theirs, schema, clock), queue)
     finally:
         await theirs.close()
+
+
+@asynccontextmanager
+async def a_stand_at(
+    place: str, request: pytest.FixtureRequest, folder: Path, clock: ManualClock
+) -> AsyncIterator[Stand]:
+    """On an engine, with the queue beside us; or `shared`, in a schema of our own database."""
+    if place == "sqlite":
+        ours = folder / "mailwright.db"
+        ours.write_bytes(request.getfixturevalue("empty_sqlite"))
+        theirs = f"sqlite:///{folder}/queue.db"
+        await make_tables(theirs)
+        async with a_stand(f"sqlite:///{ours}", theirs, None, clock) as stand:
+            yield stand
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = await server.create()
+    if place == "postgresql":
+        theirs = await server.create_empty()
+        await make_tables(theirs)
+        async with a_stand(url, theirs, None, clock) as stand:
+            yield stand
+    else:
+        await make_tables(url, "seats")
+        async with a_stand(url, url, "seats", clock) as stand:
+            assert stand.queue.is_shared
+            yield stand
+        await drop_schema(url, "seats")
+    await server.drop(url)
 
 
 async def make_tables(url: str, schema: str | None = None, *, without: Sequence[str] = ()) -> None:

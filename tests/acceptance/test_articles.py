@@ -163,7 +163,7 @@ async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_
     [letter] = await rows_of(bench.database, "article_dead_letters")
     assert (letter["topic"], letter["email"], letter["send_batch_id"]) == ("send", CLEO, BATCH)
     assert letter["error"].startswith("MAX_ATTEMPTS_EXCEEDED: All 4 attempts failed")
-    assert len(await rows_of(bench.database, "dead_letters")) == 1
+    assert len(await rows_of(bench.database, "article_dead_letters")) == 1
     clock.advance(A_LONG_TIME)
     await bench.drain()
     assert await rows_of(bench.database, "delivery_history") == []

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
+from mailwright.access.roles import Scope
 from mailwright.audience import contacts
 from mailwright.domain.clock import ManualClock
 from mailwright.sources.articles.walk import ArticleConductor
@@ -200,6 +201,20 @@ async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_l
     assert bad.status_code == 422
     assert [error["field"] for error in bad.json()["errors"]] == ["line 3", "line 4"]
     assert await count(api, slices) == 2
+
+
+@pytest.mark.promise("article-preview")
+async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> None:
+    await put(api)
+    key = await api.parts.keys.create(1, scopes=frozenset({Scope.READ}))
+    async with client_of(api.app, key) as reader:
+        for what in ("preview", "coverage"):
+            assert (await reader.post(f"/v1/articles/{KEY}/{what}", json={})).status_code == 200
+        assert (await reader.put("/v1/slices", json=a_slice_body(body_md="Other."))).status_code == 403
+        assert (await reader.post("/v1/slices/import", content="article_key\n")).status_code == 403
+    key = await api.parts.keys.create(1, scopes=frozenset({Scope.SEND}))
+    async with client_of(api.app, key) as sender:
+        assert (await sender.post(f"/v1/articles/{KEY}/preview", json={})).status_code == 403
 
 
 @pytest.mark.promise("article-preview")

@@ -15,7 +15,7 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.journal import deeds
-from mailwright.sources.articles import walk
+from mailwright.sources.articles import readers, walk
 from mailwright.sources.articles.assembly import Fate, PublishStatus, Slice
 from mailwright.sources.articles.files import FilesRefused, Found
 from mailwright.sources.articles.looking import Coverage, Looking, Person
@@ -251,11 +251,11 @@ async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
     class Cut(Exception):
         """As a process that ends between its messages and their commit."""
 
-    async def cut(*_: Any, **__: Any) -> None:
+    def cut(*_: Any) -> None:
         raise Cut
 
     with monkeypatch.context() as patched:
-        patched.setattr(walk, "accept", cut)
+        patched.setattr(walk, "_variants", cut)  # the messages of the portion are written by then
         assert not await conductor_of(bench).tick()
     assert await addressees(bench) == everyone[:3]
     # Others have moved on meanwhile: what was begun is finished as it was begun.
@@ -392,6 +392,31 @@ async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_r
     assert sorted(mail.recipients[0] for mail in provider.mails) == [ADA, CLEO]
     # Leaving is no failure.
     assert await rows_of(bench.database, "article_dead_letters") == []
+
+
+@pytest.mark.promise("article-leaving")
+async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_the_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    await a_reader(bench, "gone@example.com", US)
+    run = await begin(bench)
+    looked_up = readers.page
+
+    async def then_deleted(*given: Any, **named: Any) -> list[readers.Reader]:
+        found = await looked_up(*given, **named)
+        gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
+        await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(readers, "page", then_deleted)
+        assert await conductor_of(bench).tick()
+    assert await addressees(bench) == [ADA, CLEO]
+    assert await runs_of(bench).counts(run) == {Status.PENDING: 2}
+    assert (await runs_of(bench).find(DEFAULT_TENANT, run.run_id)).recipients == 2
+    assert sum(share.recipients for share in await runs_of(bench).shares(run)) == 2
 
 
 # What became of it.

@@ -75,6 +75,7 @@ async def test_every_way_to_wait_has_its_own_words(bench: Bench) -> None:
     await a_worker(bench)
     found = await explained(bench, campaign)
     assert (found.state, found.sentence) == ("sending", "It is being sent: 5 mails left.")
+    await change_tenant(bench.database, working_hours="09:00-18:00")  # it is eight
     for reason, until, state, words in (
         (SCHEDULED, now + DAY, "scheduled", "it begins on 2027-01-16 at 08:00:00 UTC (in 24 hours)"),
         (WAITS_FOR_WINNER, now + HOUR, "held", "the better version is chosen at 09:00:00 UTC"),

@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 from mailwright.app.wiring import valkey_client
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.permits import Limits, Window
-from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger, block_name
+from mailwright.outbox.ledger import DatabaseLedger, Ledger
+from mailwright.outbox.valkey import ValkeyLedger, block_name
 from mailwright.policies.rates import windows
 from mailwright.storage.database import Database
 from tests.conftest import Engine

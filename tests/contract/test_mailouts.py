@@ -7,21 +7,26 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from itertools import pairwise
 from time import perf_counter
+from time import sleep as block_for
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from mailwright.app.mailouts import drain_mailouts
-from mailwright.domain.clock import DAY, HOUR
+from mailwright.audience.erasing import erase
+from mailwright.domain.clock import DAY, HOUR, SECOND
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult, sent
 from mailwright.outbox.audit import audit
+from mailwright.outbox.claim import Claims
 from mailwright.sources.campaigns.campaigns import Acting, Campaigns
-from mailwright.sources.mailouts.runs import HELD_FOR, RunStatus
-from mailwright.storage.tables import intake, mailout_recipients, mailouts, messages, queue_entries
-from tests.builders import REFUSAL, a_contact, suppress
+from mailwright.sources.mailouts.preparing import unsupported_error
+from mailwright.sources.mailouts.rendering import Unsupported
+from mailwright.sources.mailouts.runs import HELD_FOR, RunError, RunStatus, note_errors
+from mailwright.storage.tables import intake, mailout_errors, mailout_recipients, mailouts, messages, queue_entries
+from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
 from tests.conftest import Engine
 from tests.mailouts import MailoutBench, a_mailout_bench
 from tests.notion_pages import block, said
@@ -95,6 +100,17 @@ async def test_spellings_of_one_address_are_one_reader_and_the_order_is_that_of_
     bench.subscribe("_x@example.com")
     await bench.finish(await bench.send(bench.page()))
     assert bench.reached == sorted(["_x@example.com", "bob@example.com", "zoe@example.com"])
+
+
+@pytest.mark.promise("mailout-once-each")
+async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutBench) -> None:
+    """A domain has a form that every server takes; a name before the @ has none."""
+    bench.subscribe("ada@Bücher.example", "Éva@example.com", "zoe@example.com")
+    page = bench.page()
+    await bench.finish(await bench.send(page))
+    assert bench.reached == ["ada@xn--bcher-kva.example", "zoe@example.com"]
+    assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("éva@example.com", "INVALID_EMAIL")]
+    assert (bench.cells(page)["Sent Count"], bench.cells(page)["Failed Count"]) == (2, 1)
 
 
 @pytest.mark.promise("mailout-test")
@@ -289,6 +305,12 @@ async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: 
     assert bench.cells(page)["Status"] == "Send"
 
 
+@pytest.mark.promise("mailout-unsupported")
+def test_two_things_that_one_block_lacks_are_two_errors() -> None:
+    lacks = [Unsupported("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
+    assert len({unsupported_error(each, 0).key for each in lacks}) == 2
+
+
 # Once, whoever asks how often.
 
 
@@ -360,6 +382,60 @@ async def test_no_mail_begins_sooner_after_the_last_than_the_rate_allows(opened:
         assert len(gaps) == 16
         assert min(gaps) >= 1 / 8
         assert provider.most_under_way == 1
+
+
+class Stumbling(ScriptedProvider):
+    """Now and then the whole process stands still for longer than any moment waits, as on a crowded machine."""
+
+    async def send(self, message: Outgoing) -> SendResult:
+        answer = await super().send(message)
+        if len(self.mails) % 13 == 0:
+            block_for(0.7)
+        return answer
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_missed(
+    bench: MailoutBench,
+) -> None:
+    emails = [f"reader{number:03}@example.com" for number in range(130)]
+    bench.subscribe(*reversed(emails))
+    await bench.send(bench.page())
+    await bench.work()
+    provider = Stumbling()
+    await bench.deliver(provider)
+    assert [mail.recipients[0] for mail in provider.mails] == emails
+    assert provider.most_under_way == 1
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
+    emails = [f"reader{number:03}@example.com" for number in range(60)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    workers = [await bench.bench.worker(bench.provider, name) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    await bench.deliver()
+    assert bench.reached == emails
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: MailoutBench) -> None:
+    """A worker has claimed the first, and dies: the others wait until they are free again."""
+    emails = [f"reader{number:03}@example.com" for number in range(20)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    engine = bench.bench.engine
+    ttl = engine.settings.lock_ttl_seconds * SECOND
+    assert len(await Claims(bench.database, bench.clock, "dead", ttl).claim(5)) == 5
+    await bench.deliver()
+    assert bench.reached == []
+    bench.clock.advance(ttl + 1)
+    await bench.deliver()
+    await bench.deliver()
+    assert bench.reached == emails
 
 
 # Whatever breaks on the way.
@@ -469,6 +545,28 @@ async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBe
     before = bench.clock.now()
     run = await bench.send(bench.page())
     assert (run.due_at or 0) >= before + 600_000
+
+
+@pytest.mark.promise("mailout-resumes")
+@pytest.mark.parametrize("turns", [3, 20, 60, 150])
+async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up_by_another(
+    bench: MailoutBench, turns: int
+) -> None:
+    """In the middle of a write, wherever that is: nothing stays locked, and nobody is lost or doubled."""
+    emails = [f"reader{number:03}@example.com" for number in range(130)]
+    bench.subscribe(*emails)
+    run = await bench.send(bench.page())
+    mailouts_ = await bench.mailouts()
+    while (await bench.find(run)).status is not RunStatus.QUEUEING:
+        await mailouts_.tick()
+    working = asyncio.create_task(mailouts_.tick())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.finish(run)
+    assert bench.reached == emails
 
 
 @pytest.mark.promise("mailout-resumes")
@@ -687,6 +785,49 @@ async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutB
     bench.notion.set_cell(page, "Subject", "There it is")
     [again] = await mailouts_.look_for_ready("watch")
     assert again.status is RunStatus.ACCEPTED
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Status="Ready", blocks=[])
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    assert (await bench.finish(run)).error_code == "empty_body"
+    assert await mailouts_.look_for_ready("watch") == []
+    bench.notion.add_blocks(page, [said("paragraph", "Now there is something.")])
+    [again] = await mailouts_.look_for_ready("watch")
+    assert (await bench.finish(again)).status is RunStatus.SENT
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_change_the_page(
+    bench: MailoutBench,
+) -> None:
+    page = bench.page(Status="Ready", Test=True)
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    await bench.finish(run)
+    assert bench.cells(page)["Sent Count"] == 2
+    assert await mailouts_.look_for_ready("watch") == []
+
+
+# Erasing.
+
+
+@pytest.mark.promise("mailout-erased")
+async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    run = await bench.finish(await bench.send(bench.page()), refusing("ada@example.com"))
+    async with bench.database.write() as tx:
+        await tx.execute(insert(mailout_recipients).values(mailout_key=run.key, email="ada@example.com"))
+        told = RunError("told", "send", "REFUSED", "Ada@example.com is not there", 0, email="ada@example.com")
+        await note_errors(tx, run.key, [told])
+    await erase(bench.database, bench.clock, DEFAULT_TENANT, "ada@example.com", actor="tester")
+    async with bench.database.read() as tx:
+        kept = [*await tx.execute(select(mailout_errors)), *await tx.execute(select(mailout_recipients))]
+    assert kept
+    assert "ada@example.com" not in str(kept).lower()
 
 
 # Rehearsing.

@@ -17,14 +17,13 @@ from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.outbox.audit import audit
+from mailwright.sources.notifications import fanout as fanning
 from mailwright.sources.notifications.desk import Desk
 from mailwright.sources.notifications.fanout import Fanout
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, deliveries_of, suppress
-from tests.engines import PostgresServer
-from tests.notifications import MOST, Stand, a_stand, drop_schema, make_tables
+from tests.notifications import MOST, PLACES, Stand, a_stand, a_stand_at, make_tables
 from tests.standins.provider import ScriptedProvider
 
-PLACES = ["sqlite", "postgresql", "shared"]
 LOCK_TTL = 120 * SECOND
 
 
@@ -34,28 +33,8 @@ class Crash(Exception):
 
 @pytest.fixture(params=PLACES)
 async def stand(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Stand]:
-    if request.param == "sqlite":
-        ours = tmp_path / "mailwright.db"
-        ours.write_bytes(request.getfixturevalue("empty_sqlite"))
-        theirs = f"sqlite:///{tmp_path}/queue.db"
-        await make_tables(theirs)
-        async with a_stand(f"sqlite:///{ours}", theirs, None, clock) as stand:
-            yield stand
-        return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    url = await server.create()
-    if request.param == "postgresql":
-        theirs = await server.create_empty()
-        await make_tables(theirs)
-        async with a_stand(url, theirs, None, clock) as stand:
-            yield stand
-    else:
-        await make_tables(url, "seats")
-        async with a_stand(url, url, "seats", clock) as stand:
-            assert stand.queue.is_shared
-            yield stand
-        await drop_schema(url, "seats")
-    await server.drop(url)
+    async with a_stand_at(request.param, request, tmp_path, clock) as stand:
+        yield stand
 
 
 def desk_of(stand: Stand, fanout: Fanout) -> Desk:
@@ -95,12 +74,12 @@ async def test_a_mail_that_was_sent_is_told_to_its_row_and_its_subscriber(stand:
 
 @pytest.mark.promise("notify-sent")
 async def test_the_timeline_has_the_status_that_the_section_has(stand: Stand) -> None:
-    await stand.seats.tell_of_sections()
+    await stand.seats.tell_of_sections(open_status="Wait")  # it has changed again since the event
     await stand.seats.notification(event={"status_after": "Open"}, payload={"courseTitle": None, "sectionNumber": None})
     provider = ScriptedProvider()
     await stand.round(provider)
     [told] = await stand.seats.timeline()
-    assert told.section_status_snapshot == "Open"
+    assert told.section_status_snapshot == "Wait"
     text = html_of(provider.mails[0])
     assert "01:198:112" in text
     assert "M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB" in text
@@ -180,9 +159,11 @@ async def test_what_a_provider_asks_for_lengthens_the_wait_for_every_worker(stan
 @pytest.mark.promise("notify-attempts")
 async def test_a_provider_that_only_asks_us_to_slow_down_costs_no_attempt(stand: Stand) -> None:
     number = await stand.seats.notification()
-    fanout = await stand.round(ScriptedProvider(*[THROTTLE] * 5))
+    slow = ScriptedProvider(*[THROTTLE] * 100)
+    fanout = await stand.round(slow)
     row = await stand.seats.row(number)
-    assert (row.fanout_status, row.fanout_attempts) in {("pending", 0), ("sent", 1)}
+    assert slow.mails
+    assert (row.fanout_status, row.fanout_attempts, row.locked_by) == ("pending", 0, "worker-1")
     for _ in range(5):
         stand.advance(10 * SECOND)
         await stand.round(ScriptedProvider(), fanout)
@@ -241,6 +222,17 @@ async def test_an_address_that_is_refused_or_has_left_ends_its_row(stand: Stand)
     row = await stand.seats.row(left)
     assert (row.fanout_status, row.fanout_attempts) == ("skipped", 1)
     assert (await stand.seats.error(left))["code"] == "RECIPIENT_SUPPRESSED"
+
+
+@pytest.mark.promise("notify-sent")
+@pytest.mark.parametrize("is_verified", [0, None])
+async def test_whoever_is_active_is_told_whether_or_not_their_program_keeps_who_is_verified(
+    stand: Stand, is_verified: int | None
+) -> None:
+    await stand.seats.notification(subscription={"is_verified": is_verified})
+    await stand.seats.notification(subscription={"is_verified": is_verified, "status": "pending"})
+    await stand.round(ScriptedProvider())
+    assert await stand.seats.statuses() == {"sent": 1, "skipped": 1}
 
 
 @pytest.mark.promise("notify-minor-version")
@@ -455,6 +447,37 @@ async def test_a_row_in_our_own_database_is_told_in_the_commit_of_the_result(sta
     assert status == ("sent" if stand.queue.is_shared else "pending")
     await (await stand.fanout()).reconcile()
     assert (await stand.seats.row(number)).fanout_status == "sent"
+
+
+@pytest.mark.promise("notify-told-once")
+async def test_results_that_cannot_be_told_now_keep_no_other_waiting(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fanning, "BATCH", 2)
+    numbers = [await stand.seats.notification() for _ in range(5)]
+    fanout = await stand.fanout("mine")
+    await fanout.take(MOST)
+    for number in numbers[:3]:  # their locks are another's by now
+        await stand.seats.change("open_event_notifications", number, locked_by="theirs")
+    await stand.bench.drain(ScriptedProvider())
+    await fanout.reconcile()
+    statuses = [(await stand.seats.row(number)).fanout_status for number in numbers]
+    assert statuses == ["pending"] * 3 + ["sent"] * 2
+    stand.advance(LOCK_TTL + 1)
+    provider = ScriptedProvider()
+    await stand.round(provider, fanout)
+    assert (await stand.seats.statuses(), provider.mails) == ({"sent": 5}, [])
+
+
+@pytest.mark.promise("notify-lock")
+async def test_a_worker_knows_how_many_rows_it_holds(stand: Stand) -> None:
+    for _ in range(3):
+        await stand.seats.notification()
+    mine, theirs = await stand.fanout("mine"), await stand.fanout("theirs")
+    await mine.take(MOST)
+    assert (await mine.holds(), await theirs.holds()) == (3, 0)
+    await stand.round(ScriptedProvider(), mine)
+    assert await mine.holds() == 0
 
 
 @pytest.mark.promise("notify-give-back")

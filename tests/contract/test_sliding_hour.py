@@ -8,7 +8,8 @@ import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.permits import Limits, Window
-from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger
+from mailwright.outbox.ledger import DatabaseLedger, Ledger
+from mailwright.outbox.valkey import ValkeyLedger
 from mailwright.policies.rates import windows
 from mailwright.storage.database import Database
 from tests.contract.test_ledger import a_client

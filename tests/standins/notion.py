@@ -78,6 +78,11 @@ class _Row:
     values: dict[str, Any]  # by column, in Notion's own form
     is_in_trash: bool = False
     public_url: str | None = None
+    edits: int = 0  # each is a minute later than the one before
+
+    @property
+    def edited_at(self) -> str:
+        return MADE if not self.edits else f"2027-01-{1 + self.edits // 60:02}T00:{self.edits % 60:02}:00.000Z"
 
 
 @dataclass(slots=True)
@@ -146,6 +151,8 @@ class NotionStandIn(HttpStandIn):
         """More of a page or of a block; their ids."""
         made = self._keep(blocks)
         self._blocks[inside].inside += made
+        if inside in self._rows:
+            self._rows[inside].edits += 1
         return made
 
     def add_file(self, content: bytes = PIXEL, media_type: str = "image/png") -> str:
@@ -168,6 +175,7 @@ class NotionStandIn(HttpStandIn):
         row = self._rows[page]
         columns = self._tables[row.table_id].columns if row.table_id else {"title": ("title", ())}
         row.values[name] = _cell(columns[name][0], cell)
+        row.edits += 1
 
     def remove_column(self, database: str, name: str) -> None:
         for table in self._databases[database]:
@@ -269,7 +277,7 @@ class NotionStandIn(HttpStandIn):
             "object": "page",
             "id": row.id,
             "created_time": MADE,
-            "last_edited_time": MADE,
+            "last_edited_time": row.edited_at,
             "created_by": {"object": "user", "id": self._fixed("f1")},
             "last_edited_by": {"object": "user", "id": self._fixed("f1")},
             "cover": None,
@@ -362,6 +370,7 @@ class NotionStandIn(HttpStandIn):
         columns = self._tables[row.table_id].columns if row.table_id else {"title": ("title", ())}
         values = _checked(body.get("properties", {}), columns)
         row.values |= values
+        row.edits += 1
         self.updates.append((row.id, values))
         return self._page(row)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mailwright.access.keys import Caller, Keys
 from mailwright.app.demo_articles import load_article
 from mailwright.app.demo_campaigns import campaigns_of, load_campaigns
 from mailwright.app.demo_notifications import load_notifications, tell_notifications
@@ -18,7 +19,6 @@ from mailwright.outbox.explain import Explanation, State, explain
 from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import Search, Summary, search
 from mailwright.outbox.tenants import TenantExists
-from mailwright.access.keys import Caller, Keys
 from mailwright.sources.api.mail import Asking, Mail
 
 BAKERY = "bakery"

@@ -9,7 +9,7 @@ from mailwright.app.links import public_only
 from mailwright.content.images import ImageStore
 from mailwright.content.store import TemplateStore
 from mailwright.domain import address
-from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
 from mailwright.domain.message import Source
 from mailwright.domain.permits import Window
@@ -93,9 +93,11 @@ class MailoutDesk:
         database: Database,
         clock: Clock,
         templates: TemplateStore,
+        *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        steady: Clock | None = None,
     ) -> None:
-        """`sleep` waits for Notion and Supabase, as the clock tells the time."""
+        """`sleep` waits for Notion and Supabase, as the steady clock counts."""
         self.runs = Runs(database, clock, settings.lock_ttl_seconds * SECOND)
         self.queue = CampaignQueue()
         self._settings = settings
@@ -103,6 +105,7 @@ class MailoutDesk:
         self._clock = clock
         self._templates = templates
         self._sleep = sleep
+        self._steady = steady or SteadyClock()
         self._http: Http | None = None
         self._careful: Http | None = None
         self._mailouts: Mailouts | None = None
@@ -142,7 +145,7 @@ class MailoutDesk:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
         setup = setup_of(self._settings, await self._tenant_id())
         http, supabase = self._shared_http(), self._supabase()
-        notion = Notion(http, token.get_secret_value(), self._clock, url=self._settings.notion_url, sleep=self._sleep)
+        notion = Notion(http, token.get_secret_value(), self._steady, url=self._settings.notion_url, sleep=self._sleep)
         # Whoever writes a page chooses what is fetched for it.
         self._careful = self._careful or Http(connections=4, resolve=public_only())
         images = ImageStore(self._database, self._clock, self._settings.images)

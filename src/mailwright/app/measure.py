@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
+from mailwright.access.keys import Caller
 from mailwright.app.schema import prepare
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.errors import MailwrightError
@@ -19,7 +20,6 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import explain
 from mailwright.outbox.queue import queue_state
-from mailwright.access.keys import Caller
 from mailwright.sources.api.mail import Asking, Mail
 from mailwright.storage.tables import events
 

@@ -4,7 +4,8 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,13 @@ POLL_SECONDS = 0.5
 TELL_SECONDS = 0.1
 # Rows that are handed over before results get their turn.
 MOST_AT_ONCE = 1_000
-LONGEST_BACKOFF_SECONDS = 5.0
+# Rows that a worker holds at most: each of their locks must be renewed while their mails wait.
+MOST_HELD = 5_000
+# A look that found nothing to do is followed by a pause of so many times its length: thousands of rows that wait for
+# their morning should not keep a worker busy. Nor should a new row wait long for them.
+PAUSE_PER_LOOK = 9
+LONGEST_PAUSE_SECONDS = 5.0
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 5.0
 
 log = logger(__name__)
 
@@ -140,14 +147,12 @@ async def _serve(engine: Engine, fanout: Fanout, shutdown: Shutdown) -> None:
 async def _looking_after(fanout: Fanout) -> AsyncIterator[None]:
     """Results are told and locks renewed while mails are being sent."""
 
-    async def look_after() -> None:
-        while True:
-            with suppress(NotDurable):  # it is told again
-                await fanout.reconcile()
-                await fanout.renew()
-            await asyncio.sleep(TELL_SECONDS)
+    async def look_after() -> float:
+        await fanout.reconcile()
+        await fanout.renew()
+        return TELL_SECONDS
 
-    async with _beside(look_after()):
+    async with _beside(repeat(look_after, asyncio.Event())):
         yield
 
 
@@ -156,23 +161,34 @@ async def _taking(engine: Engine, fanout: Fanout, shutdown: Shutdown) -> AsyncIt
     is_stopped = asyncio.Event()
     shutdown.calls(is_stopped.set)
 
-    async def take() -> None:
-        backoff = 0.0
-        while not is_stopped.is_set():
-            try:
-                taken = await fanout.take(MOST_AT_ONCE)
-                backoff = 0.0
-            except NotDurable as error:
-                taken, backoff = 0, min(max(0.1, backoff * 2), LONGEST_BACKOFF_SECONDS)
-                log.warning("queue_unavailable", error=str(error), retryInSeconds=backoff)
-            if taken:
-                engine.wake.set()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(backoff or (0.0 if taken else POLL_SECONDS)):
-                    await is_stopped.wait()
+    async def take() -> float:
+        room = MOST_HELD - await fanout.holds()
+        if room <= 0:
+            return TELL_SECONDS
+        began = time.monotonic()
+        if await fanout.take(min(room, MOST_AT_ONCE)):
+            engine.wake.set()
+            return 0.0
+        return min(max(POLL_SECONDS, PAUSE_PER_LOOK * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
 
-    async with _beside(take()):
+    async with _beside(repeat(take, is_stopped)):
         yield
+
+
+async def repeat(duty: Callable[[], Awaitable[float]], is_stopped: asyncio.Event) -> None:
+    """Again and again, each time answering how long to pause. Where a database is out of reach that is told, and tried
+    again after a pause that grows."""
+    backoff = 0.0
+    while not is_stopped.is_set():
+        try:
+            pause = await duty()
+            backoff = 0.0
+        except NotDurable as error:
+            pause = backoff = min(max(FIRST_BACKOFF_SECONDS, backoff * 2), LONGEST_BACKOFF_SECONDS)
+            log.warning("queue_unavailable", error=str(error), retryInSeconds=backoff)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await is_stopped.wait()
 
 
 @asynccontextmanager

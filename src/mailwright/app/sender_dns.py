@@ -2,10 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import dns.asyncresolver
-import dns.exception
-import dns.resolver
-
 from mailwright.app.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.app.wiring import dkim_key
 from mailwright.domain import address
@@ -27,6 +23,10 @@ class DnsSilent(Exception):
 
 
 async def look_up_txt(name: str) -> list[str]:
+    import dns.asyncresolver  # noqa: PLC0415 - five megabytes that only whoever asks DNS needs
+    import dns.exception  # noqa: PLC0415
+    import dns.resolver  # noqa: PLC0415
+
     resolver = dns.asyncresolver.Resolver()
     try:
         answer = await resolver.resolve(name, "TXT", lifetime=DNS_SECONDS)

@@ -7,11 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-
-from redis.asyncio import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+from typing import TYPE_CHECKING
 
 from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
@@ -35,7 +31,7 @@ from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.intake import Intake
-from mailwright.outbox.ledger import DatabaseLedger, Ledger, ValkeyLedger
+from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.workers import Roster
 from mailwright.pipeline.road import Identity, Road, mailbox_of
@@ -55,8 +51,9 @@ from mailwright.worker.loop import Pace, Parts, Worker
 from mailwright.worker.pacing import Pacing
 from mailwright.worker.wake import Wake
 
-# Valkey helps; waiting for it must never cost more than asking the database.
-VALKEY_TIMEOUT_SECONDS = 0.5
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
 # How long a provider that reports events may take to tell of a mail in doubt.
 REPORT_GRACE = 10 * MINUTE
 
@@ -98,7 +95,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
         wake=wake,
         intake=Intake(database, clock, wake.announce),
         templates=templates,
-        ledger=ground if valkey is None else ValkeyLedger(valkey, ground, clock),
+        ledger=_ledger(valkey, ground, clock),
         ground=ground,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
         reports=reports,
@@ -294,13 +291,14 @@ def _valkey_address(settings: Settings) -> None:
 def valkey_client(url: str | None) -> "Redis | None":
     if url is None:
         return None
-    try:
-        return Redis.from_url(
-            url,
-            socket_timeout=VALKEY_TIMEOUT_SECONDS,
-            socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
-            # The database answers where Valkey does not: trying again would only make a mail wait.
-            retry=Retry(NoBackoff(), 0),
-        )
-    except (ValueError, RedisError) as error:
-        raise ConfigurationInvalid(f"MAILWRIGHT_REDIS_URL: {error}") from error
+    from mailwright.outbox import valkey  # noqa: PLC0415 - only for those who have one: see there
+
+    return valkey.valkey_client(url)
+
+
+def _ledger(client: "Redis | None", ground: DatabaseLedger, clock: Clock) -> Ledger:
+    if client is None:
+        return ground
+    from mailwright.outbox import valkey  # noqa: PLC0415 - as above
+
+    return valkey.ValkeyLedger(client, ground, clock)

@@ -28,6 +28,9 @@ from mailwright.storage.tables import (
     dead_letters,
     deliveries,
     events,
+    mailout_errors,
+    mailout_recipients,
+    mailouts,
     messages,
     queue_entries,
     reports,
@@ -60,6 +63,7 @@ async def erase(database: Database, clock: Clock, tenant_id: int, email: str, *,
         for start in range(0, len(keys), _AT_ONCE):
             await _empty(tx, keys[start : start + _AT_ONCE], stand_in, address)
         await _take_out_of_copies(tx, copies, address)
+        await _forget_in_mailouts(tx, tenant_id, address)
         await _forget_place(tx, tenant_id, address)
         await _forget_person(tx, tenant_id, person, stand_in, now)
         await _keep_away(tx, tenant_id, address, now)
@@ -117,6 +121,16 @@ async def _empty(tx: Transaction, keys: list[int], stand_in: str, address: str) 
     await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
     await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
+
+
+async def _forget_in_mailouts(tx: Transaction, tenant_id: int, address: str) -> None:
+    """Whoever is on the list of one that is being prepared, and whoever an error names."""
+    runs = select(mailouts.c.id).where(mailouts.c.tenant_id == tenant_id)
+    listed = (mailout_recipients.c.mailout_key.in_(runs), mailout_recipients.c.email == address)
+    await tx.execute(delete(mailout_recipients).where(*listed))
+    named = or_(mailout_errors.c.email == address, _holds(mailout_errors.c.message, address))
+    emptied = {"email": None, "message": ERASED_SUBJECT}
+    await tx.execute(update(mailout_errors).where(mailout_errors.c.mailout_key.in_(runs), named).values(**emptied))
 
 
 async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:

@@ -37,16 +37,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`next_key` is where to go on, None at the end; `is_cut` says that there may be more although the page is short."""
+    """`next_key` is where to go on, None at the end; `is_cut`: there may be more although the page is short."""
 
     people: tuple[Contact, ...]
     next_key: int | None
     is_cut: bool = False
 
 
-async def look_for(
-    database: Database, tenant_id: int, asked: Asked, *, limit: int, before: int = NEWEST
-) -> Found:
+async def look_for(database: Database, tenant_id: int, asked: Asked, *, limit: int, before: int = NEWEST) -> Found:
     c = contacts.c
     source, key, conditions = _walked(tenant_id, asked)
     conditions += [c.tenant_id == tenant_id, c.deleted_at.is_(None), key < before]

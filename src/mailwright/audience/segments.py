@@ -112,7 +112,7 @@ async def create(
                     updated_at=now,
                 )
             )
-            await _note(tx, now, tenant_id, segment_key, actor, "segment.create")
+            await _note(tx, now, tenant_id, segment_key, actor=actor, action="segment.create")
     except IntegrityError as error:
         raise SegmentExists(f"the segment {segment_key} exists already", field="segmentKey") from error
     return made
@@ -137,7 +137,7 @@ async def change(
         values["filter"] = orjson.dumps(filter_).decode()
     async with database.write() as tx:
         await tx.execute(update(segments).where(_mine(tenant_id, segment_key)).values(**values))
-        await _note(tx, values["updated_at"], tenant_id, segment_key, actor, "segment.edit")
+        await _note(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
     return await find(database, tenant_id, segment_key)
 
 
@@ -149,7 +149,7 @@ async def forget(
     async with database.write() as tx:
         await tx.execute(delete(segments).where(_mine(tenant_id, segment_key)))
         if clock is not None:
-            await _note(tx, clock.now(), tenant_id, segment_key, actor, "segment.forget")
+            await _note(tx, clock.now(), tenant_id, segment_key, actor=actor, action="segment.forget")
 
 
 async def find(database: Database, tenant_id: int, segment_key: str) -> Segment:
@@ -199,7 +199,7 @@ def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
 
 
 async def _note(
-    tx: Transaction, now: Instant, tenant_id: int, segment_key: str, actor: str | None, action: str
+    tx: Transaction, now: Instant, tenant_id: int, segment_key: str, *, actor: str | None, action: str
 ) -> None:
     if actor is not None:
         await journal.note(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)

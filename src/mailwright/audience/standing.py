@@ -262,7 +262,7 @@ class Standing:
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             joined = bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=now))
-            await _note(tx, now, tenant_id, email, actor, "contact.subscribe", list_key)
+            await _note(tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key)
         return joined
 
     async def unsubscribe(
@@ -271,8 +271,9 @@ class Standing:
         """What a caller asks for by name must exist; a link in an old mail is followed with `leave`."""
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
-            await leave(tx, tenant_id, email, list_key, source=source, now=self._clock.now())
-            await _note(tx, self._clock.now(), tenant_id, email, actor, "contact.unsubscribe", list_key)
+            now = self._clock.now()
+            await leave(tx, tenant_id, email, list_key, source=source, now=now)
+            await _note(tx, now, tenant_id, email, actor=actor, action="contact.unsubscribe", list_key=list_key)
 
     async def bounce(
         self,
@@ -311,7 +312,7 @@ def normal(email: str) -> str:
 
 
 async def _note(
-    tx: Transaction, now: Instant, tenant_id: int, email: str, actor: str | None, action: str, list_key: str
+    tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str | None, action: str, list_key: str
 ) -> None:
     if actor is not None:
         subject, detail = normal(email), {"listKey": list_key}

@@ -33,7 +33,7 @@ def ending(error: BaseException) -> int:
                 "Settings come from the environment or from mailwright.toml; nothing was started.",
             )
         case InvalidInput():
-            return _say(USAGE, f"{error.field}: {error}" if error.field else sentence(str(error)))
+            return _say(USAGE, _with_field(error))
         case NotDurable():
             return _say(DATABASE, str(error), *_look_closer(str(error)))
         case MailwrightError():
@@ -49,6 +49,14 @@ def ending(error: BaseException) -> int:
 def sentence(text: str) -> str:
     """A capital at the beginning and a full stop at the end, whoever wrote the words."""
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+
+
+def _with_field(error: InvalidInput) -> str:
+    """Named once: what tells of several fields at once names each by itself."""
+    told = str(error)
+    if not error.field:
+        return sentence(told)
+    return told if told.startswith(f"{error.field}: ") else f"{error.field}: {told}"
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -19,7 +19,7 @@ from mailwright.app.serving import serve as serve_until_stopped
 from mailwright.app.wiring import Engine, defaults_of, looked_at_identity, open_engine, sender_of
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
-from mailwright.cli.output import aside
+from mailwright.cli.output import out
 from mailwright.ops.settings import Settings
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
@@ -56,13 +56,13 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
 
 
 async def _invite(engine: Engine, address: str) -> None:
-    """Printed, and not logged: whoever has the link becomes the administrator."""
+    """Printed, and not logged: whoever has the link becomes the administrator, and the log is for programs."""
     if engine.settings.admin_password is not None:
         return
     users = Users(engine.database, engine.clock, Guesses(engine.database, engine.clock))
     token = await SetUp(engine.database, users).invite()
     if token is not None:
-        aside.print(
+        out.print(
             f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True
         )
 

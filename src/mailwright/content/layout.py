@@ -39,6 +39,21 @@ from mailwright.domain.clock import Instant
 __all__ = ["Addressed", "Frame", "Layout", "Layouts", "MissingVariable", "TemplateFailed", "UnsafeValue"]
 
 
+# Together, of the 200 MB that a worker may take.
+MOST_BYTES = 32 * 1024 * 1024
+
+
+class _Size(NamedTuple):
+    """About what a layout takes of memory, as it was measured."""
+
+    own_bytes: int
+    bytes_of_character: int
+
+
+_IN_PIECES = _Size(2 * 1024, 3)
+_COMPILED = _Size(40 * 1024, 6)
+
+
 class Addressed(NamedTuple):
     """What changes with every recipient beside the values."""
 
@@ -64,10 +79,13 @@ class Layout:
     """Compiled once and used from any thread: filling changes nothing in it."""
 
     def __init__(self, template: Template, frame: Frame) -> None:
-        self._template = template
         self.variables = template.variables
-        self._subject = template.subject.flat
-        self._plan = _plan(template)
+        subject, plan = template.subject.flat, _plan(template)
+        # A mail that is joined from pieces needs no template any more, and that is most of what a layout would hold.
+        self._way = template if subject is None or plan is None else (subject, plan)
+        sources = [each.source for each in (template.subject, template.html, template.text) if each is not None]
+        size = _IN_PIECES if self.is_flat else _COMPILED
+        self.size_bytes = size.own_bytes + size.bytes_of_character * sum(map(len, sources))
         self._mailto = frame.unsubscribe_mailto
         self._sender = headers.mailboxes("From", [frame.sender], field="from")
         self._fixed_lines = _fixed_lines(frame)
@@ -79,17 +97,17 @@ class Layout:
 
     @property
     def is_flat(self) -> bool:
-        return self._subject is not None and self._plan is not None
+        return not isinstance(self._way, Template)
 
     def fill(self, addressed: Addressed, values: Values) -> bytes:
         """The whole mail for one recipient."""
-        if self._subject is None or self._plan is None:
-            return self._rendered(addressed, values)
-        head = self._head(addressed, _fill_subject(self._subject, values))
-        return self._plan.fill(head, values)
+        if isinstance(self._way, Template):
+            return self._rendered(self._way, addressed, values)
+        subject, plan = self._way
+        return plan.fill(self._head(addressed, _fill_subject(subject, values)), values)
 
-    def _rendered(self, addressed: Addressed, values: Values) -> bytes:
-        subject, html, text = self._template.render(values)
+    def _rendered(self, template: Template, addressed: Addressed, values: Values) -> bytes:
+        subject, html, text = template.render(values)
         body = mime.text_part("plain", text or "")
         if html is None:
             return b"".join([self._head(addressed, subject), body, b"\r\n"])
@@ -112,10 +130,15 @@ class Layout:
 
 
 class Layouts:
-    """The layouts in use, by the id of their version. The least recently used makes room for a new one."""
+    """The layouts in use, by the id of their version. The least recently used makes room for a new one.
 
-    def __init__(self, capacity: int = 256) -> None:
-        self._capacity = capacity
+    Workers meet the variants of an article in any order: with fewer layouts than variants, each mail would compile its
+    own. There is room for more than a thousand of the usual size, and for few that are large.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held_bytes = 0
         self._layouts: OrderedDict[Hashable, Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -128,10 +151,12 @@ class Layouts:
         # Compiling takes milliseconds, and the same layout twice does no harm: others need not wait for it.
         layout = compiled()
         with self._lock:
-            self._layouts[version] = layout
-            while len(self._layouts) > self._capacity:
-                self._layouts.popitem(last=False)
-        return layout
+            known = self._layouts.setdefault(version, layout)
+            if known is layout:
+                self._held_bytes += layout.size_bytes
+            while self._held_bytes > self._most_bytes and len(self._layouts) > 1:
+                self._held_bytes -= self._layouts.popitem(last=False)[1].size_bytes
+        return known
 
 
 # The boundary needs no message id: it cannot occur in encoded text, so one does for every mail.

@@ -24,6 +24,13 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class SteadyClock:
+    """Counts on whatever anybody does to the system's clock: for intervals, its beginning means nothing."""
+
+    def now(self) -> Instant:
+        return time.monotonic_ns() // 1_000_000
+
+
 class ManualClock:
     """A clock for tests and forecasts: it stands still until it is moved."""
 

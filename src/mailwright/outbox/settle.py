@@ -18,6 +18,7 @@ from mailwright.storage.statements import statement
 ATTEMPTS_UNDER_WAY = statement(__package__, "attempts_under_way")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
 ATTEMPTS_IN_LANES = statement(__package__, "attempts_in_lanes")
+OUT_OF_TURN = statement(__package__, "out_of_turn")
 ATTEMPTS_TO_DOMAINS = statement(__package__, "attempts_to_domains")
 LOCK_DOMAINS = statement(__package__, "lock_domains")
 COPIES_LEFT = statement(__package__, "copies_left")
@@ -187,7 +188,8 @@ async def _over_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> f
 
 
 async def _over_lane_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:
-    """Those of campaigns whose mails go one at a time, where one is under way, whichever worker has it."""
+    """Those of campaigns whose mails go one after another: one is under way, or another comes first, whichever worker
+    has it."""
     limits = {claimed.lane: claimed.lane_limit for claimed in next_up if claimed.lane_limit is not None}
     if not limits:
         return frozenset()
@@ -196,7 +198,9 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant)
     lanes = [{"lane": lane} for lane in limits]
     under_way = {row.lane: row.under_way for row in await tx.run(ATTEMPTS_IN_LANES, lanes=lanes, now=now)}
     room = {lane: limit - under_way.get(lane, 0) for lane, limit in limits.items()}
-    return _without_room([(claimed.message_key, claimed.lane) for claimed in next_up], room)
+    over = _without_room([(claimed.message_key, claimed.lane) for claimed in next_up], room)
+    in_line = [_mark(claimed) for claimed in next_up if claimed.lane in limits]
+    return over | {row.message_key for row in await tx.run(OUT_OF_TURN, claims=in_line)}
 
 
 async def _over_domain_limit(tx: Runner, next_up: Sequence[Claimed], now: Instant) -> frozenset[int]:

@@ -65,9 +65,12 @@ def recipient(claimed: Claimed) -> Objection | None:
     if claimed.recipient_id and claimed.contact_email != claimed.to_email:
         return Objection(Kind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient has another address.")
     try:
-        address.parse(claimed.payload["to"])
+        local, _ = address.parse(claimed.payload["to"])
     except address.InvalidAddress as error:
         return Objection(Kind.RECIPIENT, "INVALID_EMAIL", f"The address is not valid: {error}.")
+    if not local.isascii():
+        reason = "The address has characters before the @ that not all mail servers take: write to another one."
+        return Objection(Kind.RECIPIENT, "INVALID_EMAIL", reason)
     if claimed.suppressed_because is not None:
         return suppressed(claimed.suppressed_because)
     return None

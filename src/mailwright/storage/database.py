@@ -7,8 +7,8 @@ server, a lock that does not open) is raised as `NotDurable`, so that callers ne
 import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,16 +62,19 @@ class Transaction:
     async def run(self, statement: Statement, **parameters: Any) -> Rows:
         """Runs a statement of a file."""
         text, values = statement.bind(self._dialect, parameters)
-        result = await self._connection.exec_driver_sql(text, tuple(values))
+        result = await self._done(self._connection.exec_driver_sql(text, tuple(values)))
         return result.all() if result.returns_rows else ()
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         text, values = statement.bind(self._dialect, parameters)
-        return (await self._connection.exec_driver_sql(text, tuple(values))).rowcount
+        return (await self._done(self._connection.exec_driver_sql(text, tuple(values)))).rowcount
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
-        result = await self._connection.execute(expression, parameters)
+        result = await self._done(self._connection.execute(expression, parameters))
         return result.all() if result.returns_rows else ()
+
+    async def _done(self, running: Coroutine[Any, Any, T]) -> T:
+        return await (unbroken(running) if self._dialect == "sqlite" else running)
 
 
 class Database:
@@ -113,7 +116,7 @@ class Database:
     async def write(self) -> AsyncIterator[Transaction]:
         async with self._turn_to_write():
             with _durability():
-                async with self._writer.begin() as connection:
+                async with self._begun(self._writer) as connection:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T]) -> T:
@@ -126,11 +129,31 @@ class Database:
     async def read(self) -> AsyncIterator[Transaction]:
         """One snapshot for all that is read inside: on PostgreSQL too, so that sums over several statements agree."""
         with _durability():
+            if self.dialect == "sqlite":
+                async with self._begun(self._reader) as connection:
+                    yield Transaction(connection, self.dialect)
+                return
             async with self._reader.connect() as connection:
-                if self.dialect == "postgresql":
-                    await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 async with connection.begin():
                     yield Transaction(connection, self.dialect)
+
+    @asynccontextmanager
+    async def _begun(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """Committed at the end of its block; cancelling whoever waits cuts no step of it short."""
+        if self.dialect == "postgresql":
+            async with engine.begin() as connection:
+                yield connection
+            return
+        connection = engine.connect()
+        try:
+            await unbroken(connection.start())
+            await unbroken(connection.begin().start())
+            yield connection
+            await unbroken(connection.commit())
+        finally:
+            if connection.sync_connection is not None:
+                await unbroken(connection.close())  # what is not committed is rolled back
 
     async def run_sync_ddl(self, work: Any) -> None:
         """Hands a plain connection to `work`: Alembic's migrations are written for one."""
@@ -151,6 +174,24 @@ class Database:
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
+
+
+async def unbroken(running: Coroutine[Any, Any, T]) -> T:
+    """Waits for the end also when cancelled meanwhile, and is cancelled then.
+
+    A SQLite connection that is given up in the middle of a statement stays open, with its lock, for as long as anything
+    remembers the statement; everybody else is told that the database is locked.
+    """
+    doing = asyncio.ensure_future(running)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        while not doing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.exception()  # nobody waits for it any more
+        raise
 
 
 def parse_url(text: str) -> URL:

@@ -681,9 +681,7 @@ slices = Table(
     Column("expires_at", Moment),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
-    UniqueConstraint(
-        "tenant_id", "article_key", "section_order", "scope_ocd_id", "sort_index", name="uq_slices_place"
-    ),
+    UniqueConstraint("tenant_id", "article_key", "section_order", "scope_ocd_id", "sort_index", name="uq_slices_place"),
 )
 
 _BEING_WALKED = text("walk_ended_at IS NULL")
@@ -787,9 +785,7 @@ mailout_errors = Table(
     Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it although it did not say so
     Column("written_at", Moment),
     UniqueConstraint("mailout_key", "key"),
-    Index(
-        "ix_mailout_errors_unwritten", "mailout_key", "id", sqlite_where=_UNWRITTEN, postgresql_where=_UNWRITTEN
-    ),
+    Index("ix_mailout_errors_unwritten", "mailout_key", "id", sqlite_where=_UNWRITTEN, postgresql_where=_UNWRITTEN),
 )
 
 # What Supabase's `send_logs` was told of each mail.

@@ -1,8 +1,11 @@
 """What is asked of articles over HTTP. Fields are called as in the files that slices are kept in."""
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
 
 from mailwright.sources.api.requests import Address, FieldError, RequestInvalid
 from mailwright.sources.articles import writing
@@ -13,12 +16,30 @@ from mailwright.sources.articles.writing import SliceRefused
 
 MOST_CONDITIONS = 20
 MOST_DIVISIONS = 200
-_UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _NUMBERS = Field(ge=-writing.HIGHEST, le=writing.HIGHEST)
 
-Key = Annotated[str, Field(pattern=f"^{writing.KEY_PATTERN}$", max_length=writing.LONGEST_KEY)]
+
+def _spelt(pattern: str, words: str) -> AfterValidator:
+    """The description of the API has the pattern; whoever breaks it is told in words."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise PydanticCustomError("string_pattern_mismatch", "{words}", {"words": words})
+        return text
+
+    return AfterValidator(check)
+
+
+_NAMED = _spelt(writing.KEY_PATTERN, "has a-z, 0-9 and - only, as in spring-2027")
+_NAMES: JsonDict = {"pattern": f"^{writing.KEY_PATTERN}$"}
+_BATCH = _spelt(_UUID, "must be a UUID, as 7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f")
+_BATCHES: JsonDict = {"pattern": f"^{_UUID}$", "format": "uuid"}
+
+Key = Annotated[str, _NAMED, Field(max_length=writing.LONGEST_KEY, json_schema_extra=_NAMES)]
+Tag = Annotated[str, _NAMED, Field(max_length=100, json_schema_extra=_NAMES)]
 Filter = Annotated[dict[str, str], Field(max_length=MOST_CONDITIONS)]
-Batch = Annotated[str, Field(pattern=_UUID, json_schema_extra={"format": "uuid"}), AfterValidator(str.lower)]
+Batch = Annotated[str, _BATCH, AfterValidator(str.lower), Field(json_schema_extra=_BATCHES)]
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 
 
@@ -31,7 +52,7 @@ class Named(BaseModel):
 class ArticleSendRequest(Named):
     """The tag and the batch id name the sending: both again change nothing."""
 
-    campaign_tag: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
+    campaign_tag: Tag
     article_key: Key
     audience_filter: Annotated[
         Filter | None, Field(description='As `{"state": "OH"}`: by division, attribute, `list` or `ocd_id`.')

@@ -87,10 +87,10 @@ async def show(importId: str, parts: Parts, caller: Calling) -> Response:  # noq
 async def report(importId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """A line of CSV for every row that is done: line, email, outcome, why."""
     path, length = await parts.import_desk.report(caller.tenant_id, importId)
-    return StreamingResponse(_beginning(path, length), media_type="text/csv; charset=utf-8")
+    return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8")
 
 
-async def _beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+async def beginning(path: Path, length: int) -> AsyncIterator[bytes]:
     with await asyncio.to_thread(path.open, "rb") as file:
         while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK, length))):
             length -= len(chunk)

@@ -344,11 +344,11 @@ class Worker:
         chosen: list[tuple[Ready, Member]] = []
         if self._can_resend():
             self._stock.appendleft(self._resends.popleft())
-        self._stock.extendleft(self._parts.pacing.due())
+        self._stock.extendleft(reversed(self._parts.pacing.due()))
         while self._stock and len(chosen) < self._pace.window - len(self._in_flight):
             ready = self._stock.popleft()
             if not self._parts.gate.is_still_open(ready.claimed, now):
-                self._give_back([ready.claimed])
+                self._stand_back(ready.claimed)
                 continue
             match self._parts.route.choose(ready.claimed, busy):
                 case Member() as member:
@@ -367,6 +367,9 @@ class Worker:
 
     def _launch(self, ready: Ready, member: Member, begun: Begun) -> None:
         claimed = ready.claimed
+        if claimed.message_key in begun.over_limit and claimed.lane_limit is not None:
+            self._stand_back(claimed, begun.attempted_at + OVER_LIMIT_PAUSE)
+            return
         if claimed.message_key in begun.over_limit:
             is_alone = claimed.paced is not None and claimed.paced.alone
             reason = DeferReason.ONE_AT_A_TIME if is_alone else DeferReason.TENANT_CONCURRENCY
@@ -391,7 +394,7 @@ class Worker:
 
     def _missed_its_moment(self, ready: Ready) -> None:
         del self._in_flight[ready.claimed.message_key]
-        self._give_back([ready.claimed])
+        self._stand_back(ready.claimed)
 
     def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> None:
         claimed = ready.claimed
@@ -478,6 +481,19 @@ class Worker:
             self._parts.road.forget(given)
             self._to_release += given
             self._pump_event.set()
+
+    def _stand_back(self, claimed: Claimed, until: Instant | None = None) -> None:
+        """Gives it back. Where mails go one after another, those behind it go back too, and are claimed in order."""
+        self._give_back([claimed])
+        if claimed.lane_limit is None:
+            return
+        behind = [ready.claimed for ready in self._parts.pacing.clear_lane(claimed.lane)]
+        behind += [each for each in self._backlog if each.lane == claimed.lane]
+        self._backlog = deque(each for each in self._backlog if each.lane != claimed.lane)
+        self._give_back(behind)
+        if until is not None:
+            self._paused_until = max(self._paused_until, until)
+            self._parts.claims.leave(claimed.lane, until)
 
     def _put_off(self, claimed: Claimed, held: Held) -> None:
         """This message alone waits; the rest of its lane goes on."""

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from time import perf_counter
 
 from mailwright.domain.clock import Clock, Instant
@@ -56,7 +56,8 @@ class Pacing:
         self._lanes: dict[int, deque[Ready]] = {}
         self._booked: deque[_Booked] = deque()
         self._marked: dict[int, _Booked] = {}  # on their way to their moment; by message
-        self._under_way: Counter[str] = Counter()  # by whose mails go one at a time
+        self._under_way: Counter[str] = Counter()  # marked and not ended, by whose mails go one at a time
+        self._next_alone: Counter[str] = Counter()  # the same of those that are booked: the one that goes next
         self._ahead: Counter[str] = Counter()  # moments that are booked and not yet begun, by pace
         self._kept: dict[str, Known] = {}
         self._exact: set[str] = set()
@@ -89,10 +90,18 @@ class Pacing:
         self._lanes.clear()
         return found
 
+    def clear_lane(self, lane: int) -> list[Ready]:
+        """The same for one lane; its moments are lost."""
+        booked = [each for each in self._booked if each.ready.claimed.lane == lane]
+        for each in booked:
+            self._count(each.ready, -1)
+        self._booked = deque(each for each in self._booked if each.ready.claimed.lane != lane)
+        return [*(each.ready for each in booked), *self._lanes.pop(lane, ())]
+
     # What a turn of the pump asks.
 
     def has_work(self) -> bool:
-        if self._booked and (self._is_near(self._booked[0]) or self._is_stranded()):
+        if self._booked and (any(self._is_next(each) for each in self._booked) or self._is_stranded()):
             return True
         return bool(self._kept_for_nothing()) or any(self._can_book(line[0]) for line in self._lanes.values())
 
@@ -100,9 +109,10 @@ class Pacing:
         """How long nothing needs to be done; None where nothing waits for a moment."""
         if not self._booked and not self._lanes:
             return None
-        if not self._booked:
+        first = next((each for each in self._booked if not self._waits_for_another(each)), None)
+        if first is None:
             return LONGEST_LOOK_SECONDS
-        pause = self._booked[0].begins_at - perf_counter() - NEAR / 1_000
+        pause = first.begins_at - perf_counter() - NEAR / 1_000
         return min(max(pause, TIMER_SECONDS), LONGEST_LOOK_SECONDS)
 
     async def book(self) -> list[Stranded]:
@@ -131,18 +141,30 @@ class Pacing:
                 del self._kept[name]
         return stranded
 
-    def due(self) -> Iterator[Ready]:
-        """Those that are marked now, so that they can begin on time."""
-        while self._booked and self._is_near(self._booked[0]):
-            each = self._booked.popleft()
+    def due(self) -> list[Ready]:
+        """Those that are marked now, so that they can begin on time. Whoever waited too long for the one before gets
+        another moment."""
+        found = []
+        for each in [each for each in self._booked if self._is_near(each)]:
+            if self._waits_for_another(each):
+                continue
+            self._booked.remove(each)
+            if perf_counter() > each.latest:
+                self._count(each.ready, -1)
+                self._lanes.setdefault(each.ready.claimed.lane, deque()).appendleft(each.ready)
+                continue
+            self._next_alone.subtract(_paced(each.ready).alone)
+            self._under_way.update(_paced(each.ready).alone)
             self._marked[each.ready.claimed.message_key] = each
-            yield each.ready
+            found.append(each.ready)
+        return found
 
     def drop(self, claimed: Claimed) -> None:
         """It was to be marked and is not, or was and does not begin."""
         each = self._marked.pop(claimed.message_key, None)
         if each is not None:
-            self._count(each.ready, -1)
+            self._ahead.subtract(pace.name for pace in _paced(each.ready).paces)
+            self.ended(claimed)
 
     def begin(self, ready: Ready, start: Callable[[], None], too_late: Callable[[], None]) -> None:
         """Calls one of them: at its moment, never before, or when its moment is over."""
@@ -174,7 +196,7 @@ class Pacing:
 
     def _can_book(self, ready: Ready) -> bool:
         paced = _paced(ready)
-        if any(self._under_way[owner] > 0 for owner in paced.alone):
+        if any(self._next_alone[owner] > 0 for owner in paced.alone):
             return False
         return all(self._ahead[pace.name] * 2 <= _most_ahead(pace) for pace in paced.paces)
 
@@ -198,16 +220,24 @@ class Pacing:
         begins_at = perf_counter() + (moment_us / 1_000 - now) / 1_000
         paces = _paced(ready).paces
         grace = TAKE_OVER / 2 if all(pace.is_exact for pace in paces) else GRACE
-        self._booked.append(_Booked(ready, moment_us, begins_at, begins_at + grace / 1_000, now))
+        latest = begins_at + grace / 1_000 if paces else inf
+        self._booked.append(_Booked(ready, moment_us, begins_at, latest, now))
         self._booked = deque(sorted(self._booked, key=lambda each: each.begins_at))
         self._count(ready, 1)
 
     def _count(self, ready: Ready, number: int) -> None:
-        """A moment is ahead from its booking on; whoever goes alone is under way from then on."""
+        """A moment is ahead from its booking on. Of those that go alone one is booked while another is under way: it
+        begins as soon as that has ended, and need not be booked then."""
         for pace in _paced(ready).paces:
             self._ahead[pace.name] += number
         for owner in _paced(ready).alone:
-            self._under_way[owner] += number
+            self._next_alone[owner] += number
+
+    def _is_next(self, each: _Booked) -> bool:
+        return self._is_near(each) and not self._waits_for_another(each)
+
+    def _waits_for_another(self, each: _Booked) -> bool:
+        return any(self._under_way[owner] > 0 for owner in _paced(each.ready).alone)
 
     def _is_near(self, each: _Booked) -> bool:
         now = self._clock.now()

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING
 
 from mailwright.ops.logs import logger
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 CHANNEL = "mailwright:wake"
 RECONNECT_SECONDS = 5.0
@@ -17,7 +18,7 @@ log = logger(__name__)
 class Wake:
     """An event of this process, and a channel in Valkey where other processes are told."""
 
-    def __init__(self, client: Redis | None = None) -> None:
+    def __init__(self, client: "Redis | None" = None) -> None:
         self._client = client
         self._event = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
@@ -49,11 +50,15 @@ class Wake:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
 
-    async def _tell(self, client: Redis) -> None:
-        with contextlib.suppress(RedisError, OSError):
+    async def _tell(self, client: "Redis") -> None:
+        from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
+
+        with contextlib.suppress(*SILENT):
             await client.publish(CHANNEL, b"1")
 
-    async def _listen(self, client: Redis) -> None:
+    async def _listen(self, client: "Redis") -> None:
+        from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
+
         while True:
             try:
                 async with client.pubsub() as channel:
@@ -61,6 +66,6 @@ class Wake:
                     while True:
                         if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
                             self._event.set()
-            except (RedisError, OSError) as error:
+            except SILENT as error:
                 log.debug("wake_channel_lost", error=str(error))
                 await asyncio.sleep(RECONNECT_SECONDS)

@@ -299,7 +299,7 @@ def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
 
 @pytest.mark.promise("content-layout")
 def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -> None:
-    layouts = Layouts(capacity=2)
+    layouts = Layouts(most_bytes=2 * a_layout().size_bytes)
     compiled: list[int] = []
 
     def get(version: int) -> None:
@@ -308,6 +308,20 @@ def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -
     for version in (1, 2, 1, 3, 1, 2):
         get(version)
     assert compiled == [1, 2, 3, 2]
+
+
+@pytest.mark.promise("content-layout")
+def test_layouts_have_room_by_their_size_and_the_one_in_use_always_has() -> None:
+    small, large = a_layout(), a_layout(html=f"<p>{'x' * 50_000}</p>")
+    rendered = a_layout(html="<p>{% if name %}{{ name }}{% endif %}</p>")
+    assert (small.is_flat, rendered.is_flat) == (True, False)
+    assert small.size_bytes < rendered.size_bytes < large.size_bytes
+    layouts = Layouts(most_bytes=10 * small.size_bytes)
+    for version in range(10):
+        assert layouts.get(version, lambda: small) is small
+    assert layouts.get("large", lambda: large) is large
+    assert layouts.get("large", lambda: small) is large
+    assert layouts.get(9, lambda: rendered) is rendered  # all of the small ones made room
 
 
 @pytest.mark.promise("content-layout")

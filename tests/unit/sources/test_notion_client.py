@@ -315,6 +315,15 @@ async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> No
         assert stage.clock.now() - began >= 11_000 / 3
 
 
+@pytest.mark.promise("notion-pace")
+async def test_a_request_that_is_slow_on_its_way_does_not_come_together_with_those_behind_it(stage: Stage) -> None:
+    pages = [stage.api.add_page() for _ in range(6)]
+    stage.api.call(Step.ANSWER, lambda: stage.clock.advance(300))
+    for page in pages:
+        await stage.notion.page(page)
+    assert stage.api.too_fast == 0
+
+
 @pytest.mark.promise("notion-retry")
 @pytest.mark.parametrize("status", [429, 529])
 async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Stage, status: int) -> None:

@@ -54,7 +54,7 @@ def columns_of(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[Column
     if unknown := [title for title in chosen if _plain(title) not in {_plain(each) for each in titles}]:
         known = ", ".join(title.strip() for title in titles[:20])
         raise ColumnsInvalid(f"there is no column {unknown[0]!r}; there are: {known}", field="map")
-    found = tuple(Column(title.strip(), wanted.get(_plain(title)) or _guessed(title)) for title in titles)
+    found = tuple(Column(title.strip(), wanted.get(_plain(title)) or guessed(title)) for title in titles)
     _check(found)
     return found
 
@@ -64,7 +64,8 @@ def untitled(first: Sequence[str], email_at: int) -> tuple[Column, ...]:
     return tuple(Column(f"column {n}", "email" if n == email_at + 1 else LEFT_OUT) for n in range(1, len(first) + 1))
 
 
-def _guessed(title: str) -> str:
+def guessed(title: str) -> str:
+    """What a title says that its column is."""
     return TITLES.get(_plain(title)) or attribute_name_of(title) or LEFT_OUT
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
-from mailwright.audience.importing.plans import Preview, Purpose
+from mailwright.audience.importing.plans import Preview, Purpose, titles_of
 from mailwright.audience.importing.records import FileUnreadable
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
@@ -68,10 +68,15 @@ class ImportDesk:
     async def preview_kept(self, tenant_id: int, token: str, purpose: Purpose) -> Preview:
         return await self._imports.preview(tenant_id, await self._known(tenant_id, token), purpose)
 
-    async def receive_kept(self, tenant_id: int, token: str, purpose: Purpose, *, file_name: str) -> Import:
+    async def titles_kept(self, tenant_id: int, token: str) -> tuple[str, ...]:
+        return await asyncio.to_thread(titles_of, await self._known(tenant_id, token))
+
+    async def receive_kept(
+        self, tenant_id: int, token: str, purpose: Purpose, *, file_name: str, actor: str | None = None
+    ) -> Import:
         """As if it were handed in now."""
         path = await self._known(tenant_id, token)
-        begun = await self._imports.begin(tenant_id, path, purpose, file_name=file_name, continues=False)
+        begun = await self._imports.begin(tenant_id, path, purpose, file_name=file_name, continues=False, actor=actor)
         await asyncio.to_thread(path.rename, self._file(begun))
         self._work_on(begun)
         return begun

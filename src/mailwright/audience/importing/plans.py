@@ -76,6 +76,20 @@ def plan_of(path: Path, purpose: Purpose, *, largest: int = LARGEST_FILE) -> Pla
         return Plan(form, _columns(first.cells, form, purpose), purpose.list_key, people.tags(purpose.tags))
 
 
+def titles_of(path: Path, encoding: str | None = None) -> tuple[str, ...]:
+    """What the first row calls the columns; none where the file has no header. Nothing is said of what they are."""
+    with path.open("rb") as file:
+        form = forms.form_of(file.read(forms.SAMPLE_BYTES))
+        if encoding is not None:
+            form = _with_encoding(file, form, encoding)
+        file.seek(0)
+        with Records(file, form) as records:
+            first = next(iter(records), None)
+    if first is None or first.problem or not form.has_header:
+        return ()
+    return tuple(cell.strip() for cell in first.cells)
+
+
 def preview_of(path: Path, plan: Plan, count: int = PREVIEW_ROWS) -> Preview:
     with path.open("rb") as file, Records(file, plan.form) as records:
         rows = islice(rows_of(records, plan), count)

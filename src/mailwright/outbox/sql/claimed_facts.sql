@@ -23,4 +23,4 @@ LEFT JOIN tenants AS t ON t.id = d.tenant_id
 LEFT JOIN messages AS m ON m.id = d.message_key AND m.tenant_id = d.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
 WHERE d.locked_by IS NOT NULL AND d.claimable_at = :locked_until AND d.claim_token = :token
-ORDER BY d.lane, d.message_key
+ORDER BY d.lane, d.next_attempt_at, d.message_key

@@ -84,17 +84,15 @@ class Edition:
         for place, each in enumerate(self.slices):
             if each.scope_ocd_id is not None:
                 self._by_scope.setdefault(each.scope_ocd_id, []).append(place)
+        self._scopes = frozenset(self._by_scope)
         self._known: dict[frozenset[str], Choice] = {}
 
     def choose(self, divisions: Collection[str]) -> Choice:
         """What a reader in these divisions gets: empty where there is nothing for them."""
-        scopes = self._by_scope.keys() & divisions
-        if not scopes:
-            return self._for_everyone
-        key = frozenset(scopes)
-        if (known := self._known.get(key)) is None:
+        scopes = self._scopes.intersection(divisions)
+        if (known := self._known.get(scopes)) is None:
             scoped = [place for scope in scopes for place in self._by_scope[scope]]
-            known = self._known[key] = tuple(sorted([*self._for_everyone, *scoped]))
+            known = self._known[scopes] = tuple(sorted([*self._for_everyone, *scoped]))
         return known
 
     def assemble(self, choice: Choice) -> Article:

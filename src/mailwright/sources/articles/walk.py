@@ -18,12 +18,13 @@ from mailwright.content.template import TemplateFailed
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Source
 from mailwright.domain.retry import ARTICLES
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.intake import accept
+from mailwright.outbox.intake import FIND_STORED, INSERT_INTAKE
 from mailwright.sources.articles import readers
 from mailwright.sources.articles.assembly import Choice, Edition
 from mailwright.sources.articles.composing import Variant, compose, keep
@@ -35,6 +36,8 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs
 
 ADD_TO_VARIANTS = statement(__package__, "add_to_variants")
+INSERT_LETTERS = statement(__package__, "insert_letters")
+INSERT_LETTER_DELIVERIES = statement(__package__, "insert_letter_deliveries")
 LOCK_RUN = statement(__package__, "lock_run")
 MOVE_RUN = statement(__package__, "move_run")
 
@@ -92,23 +95,21 @@ class ArticleConductor:
         await self._compose(run, walk, meant)
         is_last = len(found) < PORTION
         portion = _Portion(
-            mails=[
-                _mail(run, reader, walk.variants[choice], outbox_id)
+            letters=[
+                _letter(run, reader, walk.variants[choice], outbox_id)
                 for outbox_id, (reader, choice) in zip(uuid7s(now, len(meant)), meant, strict=True)
             ],
-            variants=_variants(run, walk, meant),
+            choices=[choice for _, choice in meant],
             moved={
                 "run_key": run.id,
-                "recipients": len(meant),
                 "skipped": len(met) - len(meant),
                 # A walk that is over needs no mark, and the address of its last reader is nobody's business.
                 "walked_to": "" if is_last else found[-1].email,
                 "walk_ended_at": now if is_last else None,
             },
         )
-        if not await self._database.transact(lambda tx: _store(tx, run, portion, now)):
-            return True  # another worker was faster
-        metrics.ACCEPTED.labels(Source.ARTICLE).inc(len(meant))
+        stored = await self._database.transact(lambda tx: _store(tx, run, walk, portion, now))
+        metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
         return True
 
     async def _compose(self, run: Run, walk: _Walk, meant: Sequence[tuple[Reader, Choice]]) -> None:
@@ -118,31 +119,55 @@ class ArticleConductor:
                 walk.variants[choice] = await keep(self._database, self._templates, run.tenant_id, composed)
 
     async def _give_up(self, run: Run, failure: str) -> None:
-        ended = {"failure": failure[:1_000], "walk_ended_at": self._clock.now()}
+        ended = {"failure": failure[:1_000], "walked_to": "", "walk_ended_at": self._clock.now()}
         async with self._database.write() as tx:
             await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
 
 
+# As the columns of `insert_letters.sql`: it is made for every reader, and a tuple is what costs least.
+_Letter = tuple[str, int, str, str, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    mails: list[NewMessage]
-    variants: list[dict[str, Any]]
+    letters: list[_Letter]
+    choices: list[Choice]  # of each letter
     moved: dict[str, Any]
 
 
-async def _store(tx: Runner, run: Run, portion: _Portion, now: Instant) -> bool:
-    """All of it or nothing, and nothing where the run has moved since it was looked at."""
+async def _store(tx: Runner, run: Run, walk: _Walk, portion: _Portion, now: Instant) -> int:
+    """How many letters: all of the portion or nothing, and nothing where another worker has moved the run meanwhile."""
     [row] = await tx.run(LOCK_RUN, run_key=run.id)
     if row.walked_to != run.walked_to or row.walk_ended_at is not None:
-        return False
-    if portion.mails:
-        await accept(tx, portion.mails, now)
-        await tx.count(ADD_TO_VARIANTS, variants=portion.variants)
-    await tx.count(MOVE_RUN, **portion.moved)
-    return True
+        return 0
+    choices = await _insert(tx, run, portion, row.newest, now) if portion.letters else []
+    if choices:
+        batches = [{"tenant_id": run.tenant_id, "source": Source.ARTICLE.value, "accepted": len(choices)}]
+        await tx.count(INSERT_INTAKE, batches=batches, now=now)
+        await tx.count(ADD_TO_VARIANTS, variants=_variants(run, walk, choices))
+    await tx.count(MOVE_RUN, recipients=len(choices), **portion.moved)
+    return len(choices)
 
 
-def _variants(run: Run, walk: _Walk, meant: Sequence[tuple[Reader, Choice]]) -> list[dict[str, Any]]:
+async def _insert(tx: Runner, run: Run, portion: _Portion, newest: int, now: Instant) -> list[Choice]:
+    """What those get who are still there."""
+    shared = {
+        "run_id": run.run_id,
+        "retry_policy": ARTICLES.name,
+        "on_doubt": OnDoubt.HOLD.value,
+        "list_key": run.list_key,
+    }
+    stored = await tx.count(INSERT_LETTERS, letters=portion.letters, now=now, **shared)
+    lane = lane_number(Priority.BULK, run.tenant_id)
+    await tx.count(INSERT_LETTER_DELIVERIES, newest=newest, run_id=run.run_id, lane=lane, now=now)
+    if stored == len(portion.letters):
+        return portion.choices
+    wanted = [{"outbox_id": each[0], "tenant_id": run.tenant_id} for each in portion.letters]
+    there = {row.outbox_id for row in await tx.run(FIND_STORED, wanted=wanted)}
+    return [choice for each, choice in zip(portion.letters, portion.choices, strict=True) if each[0] in there]
+
+
+def _variants(run: Run, walk: _Walk, choices: Sequence[Choice]) -> list[dict[str, Any]]:
     return [
         {
             "run_key": run.id,
@@ -150,29 +175,16 @@ def _variants(run: Run, walk: _Walk, meant: Sequence[tuple[Reader, Choice]]) -> 
             "template_key": walk.variants[choice].template_key,
             "recipients": number,
         }
-        for choice, number in Counter(choice for _, choice in meant).items()
+        for choice, number in Counter(choices).items()
     ]
 
 
-def _mail(run: Run, reader: Reader, variant: Variant, outbox_id: str) -> NewMessage:
-    return NewMessage(
-        outbox_id=outbox_id,
-        tenant_id=run.tenant_id,
-        source=Source.ARTICLE,
-        request_id=run.run_id,
-        to_email=reader.email,
-        subject=variant.subject,
-        payload={
-            "campaign": run.campaign_tag,
-            "to": reader.email,
-            "toName": reader.name,
-            "variables": variant.values(reader.name, reader.attributes),
-        },
-        recipient_id=reader.contact_id,
-        template_key=variant.template_key,
-        retry_policy=ARTICLES.name,
-        on_doubt=OnDoubt.HOLD,
-        priority=Priority.BULK,
-        is_bulk=True,
-        list_key=run.list_key,
-    )
+def _letter(run: Run, reader: Reader, variant: Variant, outbox_id: str) -> _Letter:
+    payload = {
+        "campaign": run.campaign_tag,
+        "to": reader.email,
+        "toName": reader.name,
+        "variables": variant.values(reader.name, reader.attributes),
+    }
+    said = orjson.dumps(payload).decode()
+    return outbox_id, reader.contact_key, reader.email, variant.subject, variant.template_key, said

@@ -80,8 +80,9 @@ class Mailouts:
         where = {"property": self._setup.names.status, kind: {"equals": self._setup.statuses.ready}}
         begun: list[Run] = []
         async for page in self._notion.query(source, where=where):
-            mark = _fingerprint(read_mailout(page, self._setup.names))
-            if not await self._runs.has_met(page.id, mark):
+            said = _fingerprint(read_mailout(page, self._setup.names))
+            mark = f"{said} {page.edited_at}"
+            if not await self._runs.has_met(page.id, said, mark):
                 begun.append(await self.send(page.id, actor=actor, fingerprint=mark))
         return begun
 

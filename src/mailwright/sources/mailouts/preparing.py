@@ -3,6 +3,7 @@
 Each step ends in a commit and may be done again: whoever goes on after a crash begins with the step that was cut off.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
@@ -189,7 +190,7 @@ class Preparing:
             raise MailoutRefused(CONTENT_INVALID, f"No mail can be made from the page: {error}.") from error
         async with self._database.write() as tx:
             now = self._clock.now()
-            await note_errors(tx, held.run.key, [_unsupported(each, now) for each in written.unsupported])
+            await note_errors(tx, held.run.key, [unsupported_error(each, now) for each in written.unsupported])
             return await held.change(tx, status=RunStatus.GATHERING, template_key=stored.key, due_at=now, failures=0)
 
     async def _write(self, page: Mailout) -> Written:
@@ -285,6 +286,8 @@ def preview(written: Written) -> Template:
     return Template(subject=written.subject, html=written.html, text=written.text)
 
 
-def _unsupported(found: Unsupported, now: int) -> RunError:
+def unsupported_error(found: Unsupported, now: int) -> RunError:
     message = f"{found.type} {found.block_id}: {found.reason}"
-    return RunError(f"block:{found.block_id}", "render", found.code, message, now)
+    # One block may lack several things, and each of them is told.
+    key = f"block:{found.block_id}:{hashlib.sha256(message.encode()).hexdigest()[:16]}"
+    return RunError(key, "render", found.code, message, now)

@@ -133,9 +133,13 @@ class Runs:
     async def sending(self) -> list[Run]:
         return await self._those(mailouts.c.due_at.is_not(None) & (mailouts.c.status == RunStatus.SENDING), limit=1_000)
 
-    async def has_met(self, page_id: str, fingerprint: str) -> bool:
-        """Whether the page was sent, or refused, as it is now."""
-        same = (mailouts.c.page_id == page_id) & (mailouts.c.fingerprint == fingerprint)
+    async def has_met(self, page_id: str, said: str, fingerprint: str) -> bool:
+        """Whether the page was refused exactly as it is now, or sent while it said the same of itself.
+
+        A page that was sent is edited by ourselves when we report: only what it says of itself counts then.
+        """
+        is_sent = mailouts.c.fingerprint.startswith(said) & (mailouts.c.status != RunStatus.REFUSED)
+        same = (mailouts.c.page_id == page_id) & (is_sent | (mailouts.c.fingerprint == fingerprint))
         return bool(await self._those(same, 1))
 
     async def errors_of(self, run: Run, limit: int = 100) -> list[RunError]:

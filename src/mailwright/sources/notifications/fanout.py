@@ -55,8 +55,9 @@ WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
 
 # Rows that are looked at in one read and locked in one write: their owner's own writes wait no longer than for that.
 PAGE = 250
-# Results that are told in one write.
-BATCH = 500
+# Results that are told in one write. Like a page, no more than a statement takes as values (`storage/hot.py`): given
+# more, SQLite may read the whole queue first to know which rows are not there.
+BATCH = 250
 # A renewal comes when a third of the lock's time is over.
 RENEWALS_PER_LOCK = 3
 MESSAGES_OF_ROWS = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
@@ -140,19 +141,26 @@ class Fanout:
 
     async def reconcile(self) -> int:
         """Tells rows what became of their messages; answers how many were told."""
-        told = 0
+        told = after = 0
         while True:
             async with self._database.read() as tx:
-                found = await links.untold(tx, self._queue.name, BATCH)
+                found = await links.untold(tx, self._queue.name, after, BATCH)
+            if not found:
+                return told
+            after = found[-1].id  # what cannot be told now keeps nobody else waiting
             pairs = [(link, what) for link in found if (what := told_of(link))]
             written = await self._queue.record(pairs) if pairs else set()
             ended = [pair for pair in pairs if pair[0].notification_id in written]
             lost = [pair for pair in pairs if pair[0].notification_id not in written]
             ended += await self._told_before(lost)
-            if not ended:
-                return told
-            await self._end_links(ended)
+            if ended:
+                await self._end_links(ended)
             told += len(ended)
+
+    async def holds(self) -> int:
+        """How many rows this worker has locked and not told."""
+        async with self._database.read() as tx:
+            return await links.count_held(tx, self._queue.name, self._worker)
 
     async def renew(self) -> None:
         """Keeps the locks on rows whose messages wait or are being sent."""

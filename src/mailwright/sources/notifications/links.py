@@ -11,6 +11,7 @@ from mailwright.sources.notifications.words import LinkState
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
+COUNT_HELD = statement(__package__, "count_held")
 COUNT_UNDER_WAY = statement(__package__, "count_under_way")
 FIND_LINKS = statement(__package__, "find_links")
 FIND_RESULTS = statement(__package__, "find_results")
@@ -68,9 +69,9 @@ async def under_way(tx: Runner, queue: str, subscription_ids: Iterable[int]) -> 
     return Counter({row.subscription_id: row.under_way for row in await tx.run(COUNT_UNDER_WAY, wanted=wanted)})
 
 
-async def untold(tx: Runner, queue: str, limit: int) -> list[Link]:
-    """Those whose message has a result that the row may not have yet."""
-    return [_link(row) for row in await tx.run(FIND_RESULTS, queue=queue, parked=PARKED, limit=limit)]
+async def untold(tx: Runner, queue: str, after: int, limit: int) -> list[Link]:
+    """Those whose message has a result that the row may not have yet, in the order of their numbers."""
+    return [_link(row) for row in await tx.run(FIND_RESULTS, queue=queue, after=after, parked=PARKED, limit=limit)]
 
 
 async def untold_here(tx: Runner, outbox_ids: Sequence[str]) -> list[Link]:
@@ -85,6 +86,11 @@ async def held(tx: Runner, queue: str, worker: str, before: str, limit: int) -> 
     return [_link(row) for row in rows]
 
 
+async def count_held(tx: Runner, queue: str, worker: str) -> int:
+    [row] = await tx.run(COUNT_HELD, queue=queue, worker=worker)
+    return int(row.held)
+
+
 async def end(tx: Runner, ended: Iterable[tuple[Link, LinkState]]) -> None:
     rows = [
         {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at, "state": state.value}
@@ -95,5 +101,6 @@ async def end(tx: Runner, ended: Iterable[tuple[Link, LinkState]]) -> None:
 
 
 def _link(row: Any) -> Link:
-    fields = row._asdict()
-    return Link(**{**fields, "is_parked": bool(row.is_parked), "state": LinkState(row.state)})
+    fields = dict(zip(row._fields, row, strict=True))
+    fields["state"], fields["is_parked"] = LinkState(row.state), bool(row.is_parked)
+    return Link(**fields)

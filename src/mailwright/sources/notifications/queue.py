@@ -1,5 +1,5 @@
-"""The queue: somebody else's tables behind one door. Reads are short, writes are few and whole: their owner writes there,
-too, and never waits for what happens between two steps of ours."""
+"""The queue: somebody else's tables behind one door. Reads are short, writes are few and whole: their owner writes
+there, too, and never waits for what happens between two steps of ours."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,9 +20,6 @@ from mailwright.sources.notifications.words import NOTIFY_SENT, Fanout
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 
-_OF_EVENT = "e_"
-_OF_SUBSCRIPTION = "s_"
-
 
 @dataclass(frozen=True, slots=True)
 class Lock:
@@ -41,6 +38,39 @@ class Neighbours:
     twins: Mapping[tuple[str, int], Sequence[Twin]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a row is read together with its event and its subscription: their columns follow one another."""
+
+    of_row: tuple[str, ...]
+    of_event: tuple[str, ...]
+    of_subscription: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tables: Tables) -> "_Shape":
+        parts = (tables.notifications, tables.events, tables.subscriptions)
+        return cls(*(tuple(column.name for column in part.c) for part in parts))
+
+    def read(self, found: Iterable[Sequence[Any]]) -> list[Row]:
+        """An event is one for all its rows."""
+        event_from, subscription_from = len(self.of_row), len(self.of_row) + len(self.of_event)
+        event_id = self.of_row.index("open_event_id")
+        event_key = event_from + self.of_event.index("open_event_id")
+        subscription_key = subscription_from + self.of_subscription.index("subscription_id")
+        events: dict[Any, dict[str, Any]] = {}
+        rows = []
+        for each in found:
+            event = events.get(each[event_id])
+            if event is None and each[event_key] is not None:
+                event = dict(zip(self.of_event, each[event_from:subscription_from], strict=True))
+                events[each[event_id]] = event
+            subscription = None
+            if each[subscription_key] is not None:
+                subscription = dict(zip(self.of_subscription, each[subscription_from:], strict=True))
+            rows.append(_row(dict(zip(self.of_row, each[:event_from], strict=True)), event, subscription))
+        return rows
+
+
 class Queue:
     def __init__(self, database: Database, tables: Tables, schema: str | None, name: str, *, is_shared: bool) -> None:
         self.database = database
@@ -49,6 +79,7 @@ class Queue:
         self.name = name
         self.is_shared = is_shared  # in the very database that the messages are in
         self.statements: Statements = statements_of(schema)
+        self._shape = _Shape.of(tables)
 
     async def pending(self, locked_before: Instant, after: int, limit: int) -> list[Row]:
         """In the order of their numbers. Locks are told in text that others may spell otherwise: look again."""
@@ -56,12 +87,12 @@ class Queue:
         free = or_(n.locked_at.is_(None), n.locked_at < moments.write(locked_before))
         query = self._rows().where(n.fanout_status == Fanout.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
-            return [_row(each) for each in await tx.execute(query.order_by(n.notification_id).limit(limit))]
+            return self._shape.read(await tx.execute(query.order_by(n.notification_id).limit(limit)))
 
     async def find(self, notification_ids: Collection[int]) -> dict[int, Row]:
         query = self._rows().where(self.tables.notifications.c.notification_id.in_(list(notification_ids)))
         async with self.database.read() as tx:
-            return {each.notification_id: _row(each) for each in await tx.execute(query)}
+            return {row.notification_id: row for row in self._shape.read(await tx.execute(query))}
 
     async def newest(self, *, status: str | None, before: int, limit: int) -> list[Row]:
         """For whoever looks: the newest first."""
@@ -70,7 +101,7 @@ class Queue:
         if status is not None:
             query = query.where(n.fanout_status == status)
         async with self.database.read() as tx:
-            return [_row(each) for each in await tx.execute(query.order_by(n.notification_id.desc()).limit(limit))]
+            return self._shape.read(await tx.execute(query.order_by(n.notification_id.desc()).limit(limit)))
 
     async def counts(self) -> dict[str, int]:
         n = self.tables.notifications.c
@@ -120,11 +151,7 @@ class Queue:
         tables = self.tables
         n, e, s = tables.notifications, tables.events, tables.subscriptions
         return (
-            select(
-                n,
-                *(each.label(f"{_OF_EVENT}{each.name}") for each in e.c),
-                *(each.label(f"{_OF_SUBSCRIPTION}{each.name}") for each in s.c),
-            )
+            select(n, *(each.label(f"e_{each.name}") for each in e.c), *(each.label(f"s_{each.name}") for each in s.c))
             .select_from(n)
             .outerjoin(e, e.c.open_event_id == n.c.open_event_id)
             .outerjoin(s, s.c.subscription_id == n.c.subscription_id)
@@ -218,26 +245,19 @@ def _held(link: Link) -> dict[str, Any]:
     return {"notification_id": link.notification_id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 
-def _row(row: Any) -> Row:
-    fields = row._mapping
+def _row(own: Mapping[str, Any], event: Mapping[str, Any] | None, subscription: Mapping[str, Any] | None) -> Row:
     return Row(
-        notification_id=row.notification_id,
-        open_event_id=row.open_event_id,
-        subscription_id=row.subscription_id,
-        dedupe_key=str(row.dedupe_key or ""),
-        status=row.fanout_status,
-        attempts=row.fanout_attempts or 0,
-        last_attempt_at=row.last_attempt_at,
-        locked_by=row.locked_by,
-        locked_at=row.locked_at,
-        error=row.error,
-        created_at=row.created_at,
-        event=_part(fields, _OF_EVENT, "open_event_id"),
-        subscription=_part(fields, _OF_SUBSCRIPTION, "subscription_id"),
+        notification_id=own["notification_id"],
+        open_event_id=own["open_event_id"],
+        subscription_id=own["subscription_id"],
+        dedupe_key=str(own["dedupe_key"] or ""),
+        status=own["fanout_status"],
+        attempts=own["fanout_attempts"] or 0,
+        last_attempt_at=own["last_attempt_at"],
+        locked_by=own["locked_by"],
+        locked_at=own["locked_at"],
+        error=own["error"],
+        created_at=own["created_at"],
+        event=event,
+        subscription=subscription,
     )
-
-
-def _part(fields: Mapping[str, Any], prefix: str, key: str) -> dict[str, Any] | None:
-    if fields[f"{prefix}{key}"] is None:
-        return None
-    return {name[len(prefix) :]: value for name, value in fields.items() if name.startswith(prefix)}

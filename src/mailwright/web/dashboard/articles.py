@@ -78,7 +78,7 @@ async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
         keys = {each.slice.article_key for each in found}
         words = f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged."
         return done(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
-    shown = {"errors": errors, "problems": problems[: files.MOST_PROBLEMS]}
+    shown: dict[str, Any] = {"errors": errors, "problems": problems[: files.MOST_PROBLEMS]}
     more = max(0, len(problems) - files.MOST_PROBLEMS)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     return await page(request, visitor, "articles/import.html", status=status, more=more, **shown)

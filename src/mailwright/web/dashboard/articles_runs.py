@@ -8,7 +8,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.articles import history
@@ -59,9 +59,9 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
             coverage = await parts.looking.coverage(visitor.tenant_id, article_key, order.audience_filter)
             return await _form_page(request, parts, visitor, article_key, form, coverage=coverage)
         run, is_replay = await parts.article_runs.begin(visitor.actor, visitor.tenant_id, order)
-    except (InvalidInput, NotPossibleNow, RequestInvalid) as error:
+    except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, parts, visitor, article_key, form, error)
-    words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker writes to everyone."
+    words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker does the rest."
     return done(request, f"/articles/~runs/{run.run_id}", words)
 
 
@@ -77,7 +77,7 @@ async def show_runs(
     before = decode_cursor("run", cursor)[0] if cursor else NEWEST
     found = await parts.article_runs.some(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
     following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
-    values = {"runs": found, "following": following, "is_first": cursor is None}
+    values: dict[str, Any] = {"runs": found, "following": following, "is_first": cursor is None}
     return await page(request, visitor, "articles/runs.html", **about(article_key), **values)
 
 
@@ -92,11 +92,8 @@ async def show_run(
 ) -> Response:
     """With its letters in the order of addresses, all of them or those that stand alike."""
     run = await parts.article_runs.find(visitor.tenant_id, run_id)
-    wanted = next((those for _, words, those in _GROUPS if words == show), ())
-    letters = await history.some(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
-    values: dict[str, Any] = {**about(run.article_key), "letters": letters, "show": show if wanted else ""}
-    values |= {"following": letters[-1].email if len(letters) == _PAGE else None, "is_first": not after}
-    values |= {**await _standing(parts, run), **await _variants(parts, visitor, run)}
+    values = {**about(run.article_key), **await _standing(parts, run), **await _variants(parts, visitor, run)}
+    values |= await _letters(parts, run, show, after)
     return await page(request, visitor, "articles/run.html", **values)
 
 
@@ -104,8 +101,10 @@ async def show_run(
 async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -> Response:
     async def look() -> Mapping[str, str]:
         run = await parts.article_runs.find(visitor.tenant_id, run_id)
-        values = {**about(run.article_key), **await _standing(parts, run)}
-        return {"progress": rendered(request, visitor, "articles/progress.html", **values)}
+        values = {**about(run.article_key), **await _standing(parts, run), **await _variants(parts, visitor, run)}
+        values |= await _letters(parts, run)
+        names = ("progress", "letters", "shares")
+        return {name: rendered(request, visitor, f"articles/{name}.html", **values) for name in names}
 
     await parts.article_runs.find(visitor.tenant_id, run_id)
     return stream(request, visitor, f"article-run:{run_id}", look)
@@ -116,6 +115,13 @@ async def _standing(parts: ApiParts, run: Run) -> dict[str, Any]:
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
     on_the_way = groups[-1][1]
     return {"run": run, "groups": groups, "is_over": run.walk_ended_at is not None and not on_the_way}
+
+
+async def _letters(parts: ApiParts, run: Run, show: str = "", after: str = "") -> dict[str, Any]:
+    wanted = next((those for _, words, those in _GROUPS if words == show), ())
+    found = await history.some(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
+    following = found[-1].email if len(found) == _PAGE else None
+    return {"letters": found, "show": show if wanted else "", "following": following, "is_first": not after}
 
 
 async def _variants(parts: ApiParts, visitor: Visitor, run: Run) -> dict[str, Any]:

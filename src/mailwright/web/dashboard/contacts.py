@@ -1,5 +1,6 @@
 """People as those who write to them look after them: found, told of, put on lists, handed their data, erased."""
 
+import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -27,6 +28,8 @@ router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=
 PAGE: Final = 50
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
+# Steps of ours on the way of a mail: the mail's own page tells them.
+_OWN_STEPS: Final = frozenset({"mail received", "mail validated", "mail sent attempt"})
 
 
 @router.get("")
@@ -176,7 +179,7 @@ async def _page(
     values: dict[str, Any] = {
         "known": known,
         "person": known.contact,
-        "happened": happened[:HISTORY],
+        "happened": [each for each in happened if each.what not in _OWN_STEPS][:HISTORY],
         "to_join": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
         "to": to_contact(known.contact.email),
@@ -198,10 +201,9 @@ async def _form(request: Request, parts: ApiParts, visitor: Visitor, form: Field
 async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> None:
     given = attributes_of(form["attributes"])
     known: Mapping[str, Any] = {}
-    try:
+    # Whoever is not known becomes a contact now.
+    with contextlib.suppress(NotFound):
         known = (await contacts.by_email(parts.database, visitor.tenant_id, email)).attributes
-    except NotFound:
-        pass  # they become a contact now
     taken_away = dict.fromkeys(known.keys() - given.keys())
     # What was not touched stays of its own kind: a number of a program's stays a number.
     same = {name: known[name] for name, text in given.items() if name in known and _text(known[name]) == text}

@@ -167,7 +167,7 @@ def _subjects(some: Sequence[Arrived]) -> list[str]:
 @lru_cache(maxsize=10_000)
 def _subject(path: str, arrived_ns: int) -> str:
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             head = BytesHeaderParser().parse(file)
     except OSError:
         return ""

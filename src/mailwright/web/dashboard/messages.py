@@ -1,5 +1,6 @@
-"""Messages as people look after them: found by what they remember, each with its story, its mail and what can be done."""
+"""Messages as people look after them: found by what they remember, with their story, their mail and what to do."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -103,19 +104,29 @@ _TONES: Final = {
 _DETAILS: Final = {
     "attempt": "attempt",
     "provider": "provider",
-    "providerMessageId": "provider’s id",
+    "source": "told by",
+    "recipient": "to",
+    "bounceType": "kind",
+    "bounceSubtype": "in detail",
+    "feedbackType": "kind",
+    "status": "status",
+    "diagnosticCode": "answer",
     "errorCode": "code",
-    "errorReason": "answer",
+    "errorMessage": "answer",
+    "originalCode": "provider’s code",
     "message": "answer",
+    "providerMessageId": "provider’s id",
+    "deferReason": "reason",
     "reason": "reason",
     "backoffDelay": "again after",
+    "nextAttemptNumber": "next attempt",
+    "worker": "worker",
     "previousStatus": "before",
     "previousErrorCode": "failed before with",
     "resolvedBy": "decided by",
     "as": "decision",
     "durationMs": "took",
-    "bounceType": "kind",
-    "bounceSubtype": "in detail",
+    "link": "link",
     "url": "link",
 }
 _MILLISECONDS: Final = ("backoffDelay", "durationMs")
@@ -358,10 +369,9 @@ def after(milliseconds: Instant) -> str:
 async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) -> Search:
     to_email, words = None, asked.q or None
     if "@" in asked.q:
-        try:
+        # A piece of an address is looked for as words.
+        with contextlib.suppress(address.InvalidAddress):
             to_email, words = address.normal(asked.q), None
-        except address.InvalidAddress:
-            pass  # a piece of one: looked for as words
     key = None
     if asked.campaign:
         campaign = await parts.campaigns.find(asked.campaign, tenant_id=visitor.tenant_id)

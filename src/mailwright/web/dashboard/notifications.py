@@ -94,9 +94,7 @@ async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Respon
     except _Closed as closed:
         return await _closed_page(request, visitor, closed)
     async with parts.database.read() as tx:
-        stored = {
-            kind.name: sorted(await latest_by_locale(tx, visitor.tenant_id, kind.template_id)) for kind in kinds
-        }
+        stored = {kind.name: sorted(await latest_by_locale(tx, visitor.tenant_id, kind.template_id)) for kind in kinds}
     return await page(request, visitor, "notifications/types.html", tabs=TABS, kinds=kinds, stored=stored)
 
 
@@ -120,9 +118,9 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
     async with _found_desk(parts, visitor) as desk:
         standing = await desk.find(notification_id)
     [happened] = _by_event([standing])
-    values = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
-    details = {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
-    return await page(request, visitor, "notifications/show.html", **values, **details, moment=moments.read)
+    values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
+    values |= {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
+    return await page(request, visitor, "notifications/show.html", **values, moment=moments.read)
 
 
 @router.post("/{notification_id}/requeue")
@@ -167,7 +165,7 @@ async def _requeue(desk: Desk, notification_ids: Sequence[int], actor: str) -> i
 
 async def _closed_page(request: Request, visitor: Visitor, closed: _Closed) -> Response:
     status = HTTPStatus.SERVICE_UNAVAILABLE if closed.why == "broken" else HTTPStatus.OK
-    values = {"why": closed.why, "detail": closed.detail if visitor.may("admin") else ""}
+    values: dict[str, Any] = {"why": closed.why, "detail": closed.detail if visitor.may("admin") else ""}
     return await page(request, visitor, "notifications/closed.html", status=status, **values)
 
 

@@ -215,9 +215,7 @@ async def _one_page(
 
 async def _told(parts: ApiParts, found: Endpoint, status: str = "", cursor: str | None = None) -> dict[str, Any]:
     before = decode_cursor("delivery", cursor)[0] if cursor else NEWEST
-    some = await Deliveries(parts.database, parts.clock).some(
-        found, limit=_PAGE, before=before, status=status or None
-    )
+    some = await Deliveries(parts.database, parts.clock).some(found, limit=_PAGE, before=before, status=status or None)
     following = encode_cursor("delivery", some[-1].key) if len(some) == _PAGE else None
     return {"deliveries": some, "following": following}
 
@@ -227,7 +225,7 @@ async def _page(
 ) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     errors = errors_of(error) if error is not None else Errors()
-    shared = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(TYPES)}
+    shared: dict[str, Any] = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(TYPES)}
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 
 

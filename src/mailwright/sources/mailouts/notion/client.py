@@ -1,6 +1,7 @@
 """Asking Notion: as often as it allows, again where that does no harm, and every refusal says what to do there."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,8 @@ NOTION_URL = "https://api.notion.com"
 # The newest first. An older one cannot read a database to which somebody added a second data source.
 VERSIONS = ("2026-03-11", "2025-09-03")
 
-# Three requests a second is what Notion allows on average.
+# What Notion allows: on average by its own words, and in every second by ours.
+PER_SECOND = 3
 INTERVAL: Instant = 334
 ATTEMPTS = 5
 # A person waits for a run to start. What would take longer is told, with the time that Notion named.
@@ -47,8 +49,15 @@ class _Call:
     is_repeatable: bool = True
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request; when it has ended it has surely come, however long it was on its way."""
+
+    ended_at: Instant | None = None
+
+
 class Notion:
-    """One for the whole process: whoever shares it shares its pace."""
+    """One for the whole process: whoever shares it shares its pace. `clock` is for intervals only."""
 
     def __init__(
         self,
@@ -65,7 +74,8 @@ class Notion:
         self._sleep = sleep
         self._url = f"{url.rstrip('/')}/v1"
         self._headers = {"Authorization": f"Bearer {token}", "Notion-Version": version}
-        self._free_at: Instant = 0
+        self._free_at: Instant = clock.now()
+        self._lately: deque[_Asked] = deque(maxlen=PER_SECOND)
         self._warned: set[tuple[str, str]] = set()
 
     # Reading.
@@ -194,15 +204,7 @@ class Notion:
     async def _ask(self, call: _Call) -> Mapping[str, Any]:
         failure: NotionError = NotionUnavailable()
         for attempt in range(ATTEMPTS):
-            await self._turn()
-            reply = await self._http.request(
-                call.method,
-                f"{self._url}{call.path}",
-                headers=self._headers if call.body is None else {**self._headers, "Content-Type": "application/json"},
-                body=b"" if call.body is None else orjson.dumps(call.body),
-                timeout_seconds=TIMEOUT_SECONDS,
-                most_answer_bytes=MOST_ANSWER_BYTES,
-            )
+            reply = await self._request(call)
             answer = _answer(reply)
             if isinstance(reply, Reply) and reply.status == 200 and answer is not None:
                 return answer
@@ -216,11 +218,35 @@ class Notion:
             self._free_at = max(self._free_at, self._clock.now() + wait)
         raise failure
 
-    async def _turn(self) -> None:
+    async def _request(self, call: _Call) -> Reply | Cut:
+        asked = await self._turn()
+        try:
+            return await self._http.request(
+                call.method,
+                f"{self._url}{call.path}",
+                headers=self._headers if call.body is None else {**self._headers, "Content-Type": "application/json"},
+                body=b"" if call.body is None else orjson.dumps(call.body),
+                timeout_seconds=TIMEOUT_SECONDS,
+                most_answer_bytes=MOST_ANSWER_BYTES,
+            )
+        finally:
+            asked.ended_at = self._clock.now()
+
+    async def _turn(self) -> _Asked:
         """Waits for the next free place in the pace that all share."""
-        while (wait := self._free_at - self._clock.now()) > 0:
+        while (wait := self._free_at_last() - self._clock.now()) > 0:
             await self._sleep(wait / 1000)
         self._free_at = self._clock.now() + INTERVAL
+        asked = _Asked()
+        self._lately.append(asked)
+        return asked
+
+    def _free_at_last(self) -> Instant:
+        """Even intervals are not enough: a request that is slow on its way comes close to those behind it."""
+        if len(self._lately) < PER_SECOND:
+            return self._free_at
+        ended_at = self._lately[0].ended_at
+        return max(self._free_at, self._clock.now() + INTERVAL if ended_at is None else ended_at + SECOND + 1)
 
 
 # What came back.
@@ -264,7 +290,7 @@ def _retry_after(reply: Reply) -> Instant | None:
 
 def _page(answer: Mapping[str, Any]) -> Page:
     url, parent = answer.get("url"), _mapping(answer, "parent")
-    source_id = parent.get("data_source_id")
+    source_id, edited_at = parent.get("data_source_id"), answer.get("last_edited_time")
     return Page(
         id=notion_id(str(answer.get("id"))),
         properties={
@@ -273,6 +299,7 @@ def _page(answer: Mapping[str, Any]) -> Page:
         is_in_trash=bool(answer.get("in_trash") or answer.get("archived")),
         url=url if isinstance(url, str) else None,
         data_source_id=source_id if isinstance(source_id, str) else None,
+        edited_at=edited_at if isinstance(edited_at, str) else None,
     )
 
 

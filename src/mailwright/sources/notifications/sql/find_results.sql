@@ -7,7 +7,7 @@ SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key,
 FROM notification_links AS l
 JOIN messages AS m ON m.outbox_id = l.outbox_id
 JOIN deliveries AS d ON d.message_key = m.id
-WHERE l.queue = :queue AND l.state = 'sending'
+WHERE l.queue = :queue AND l.state = 'sending' AND l.id > :after
   AND (d.status IN ('SENT', 'FAILED', 'CLOSED_UNKNOWN', 'CANCELLED')
     OR (d.status = 'RETRY_SCHEDULED' AND d.claimable_at >= :parked))
 ORDER BY l.id

@@ -4,6 +4,8 @@
 function isInUse(place) {
   const selection = getSelection();
   return (
+    // A question about a button of this place is open: the button must still be there when it is answered.
+    document.querySelector("dialog[open]") !== null ||
     (place.contains(document.activeElement) && document.activeElement !== document.body) ||
     (selection && !selection.isCollapsed && selection.containsNode(place, true))
   );

@@ -1,0 +1,12 @@
+-- Whoever was deleted or has another address since they were looked up gets none. The join is a left one, and COALESCE
+-- keeps it so: the engines must go through the rows, however small they believe the contacts to be.
+INSERT INTO messages (
+  outbox_id, tenant_id, source, request_id, to_email, contact_key, recipient_id, subject, template_key, payload,
+  retry_policy, on_doubt, is_bulk, list_key, created_at)
+SELECT
+  n.outbox_id, c.tenant_id, 'article', CAST(:run_id AS text), c.email, c.id, c.contact_id, n.subject, n.template_key,
+  n.payload, CAST(:retry_policy AS text), CAST(:on_doubt AS text), true, CAST(:list_key AS text), CAST(:now AS bigint)
+FROM rows(:letters: outbox_id text, contact_key bigint, email text, subject text, template_key bigint, payload text)
+  AS n
+LEFT JOIN contacts AS c ON c.id = n.contact_key AND c.email = n.email AND c.deleted_at IS NULL
+WHERE COALESCE(c.id, 0) <> 0

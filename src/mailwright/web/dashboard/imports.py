@@ -1,0 +1,173 @@
+"""Files of people: handed in, understood column by column, looked at, and imported while one watches."""
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import Response, StreamingResponse
+
+from mailwright.audience import lists
+from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, guessed
+from mailwright.audience.importing.plans import Preview, Purpose
+from mailwright.audience.people import attribute_name_of
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.stream import stream
+from mailwright.web.imports import beginning
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=False)
+
+_SHOWN: Final = 50
+_CHUNK: Final = 256 * 1024
+_FIELD_WORDS: Final = {
+    "email": "Address",
+    "name": "Name",
+    "locale": "Language",
+    "timezone": "Time zone",
+    "tags": "Tags",
+}
+
+
+@router.get("")
+async def list_imports(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    list: str = "",  # noqa: A002 - the name in the address
+) -> Response:
+    return await _page(request, parts, visitor, Fields({"list": list}), Errors())
+
+
+@router.post("/file")
+async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """The file is kept for a while, so that it can be looked at before anything is done with it."""
+    form = await fields_of(request)
+    file = (await request.form()).get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        error = InvalidInput("choose a CSV file", field="file")
+        return await _page(request, parts, visitor, form, errors_of(error))
+    try:
+        token = await parts.import_desk.keep(visitor.tenant_id, _chunks(file))
+        await parts.import_desk.titles_kept(visitor.tenant_id, token)
+    except InvalidInput as error:
+        return await _page(request, parts, visitor, form, errors_of(error))
+    finally:
+        await file.close()
+    asked = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
+    return done(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **asked})}")
+
+
+@router.get("/preview")
+async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """How its first rows would be read, by what each column is taken for."""
+    return await _preview(request, parts, visitor, Fields(dict(request.query_params)))
+
+
+@router.post("/preview")
+async def preview_again(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """With other columns."""
+    return await _preview(request, parts, visitor, await fields_of(request))
+
+
+@router.post("")
+async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    try:
+        titles = await parts.import_desk.titles_kept(visitor.tenant_id, form["file"])
+        begun = await parts.import_desk.receive_kept(
+            visitor.tenant_id,
+            form["file"],
+            _purpose(form, titles),
+            file_name=form["name"] or "contacts.csv",
+            actor=visitor.actor,
+        )
+    except InvalidInput as error:
+        return await _preview(request, parts, visitor, form, error)
+    return done(request, f"/imports/{begun.import_id}")
+
+
+@router.get("/{import_id}")
+async def show(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
+    found = await parts.import_desk.find(visitor.tenant_id, import_id)
+    return await page(request, visitor, "audience/import.html", each=found)
+
+
+@router.get("/{import_id}/stream")
+async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
+    await parts.import_desk.find(visitor.tenant_id, import_id)
+
+    async def look() -> dict[str, str]:
+        found = await parts.import_desk.find(visitor.tenant_id, import_id)
+        return {"import": rendered(request, visitor, "audience/import_progress.html", each=found)}
+
+    return stream(request, visitor, f"import {import_id}", look)
+
+
+@router.get("/{import_id}/report.csv")
+async def hand_out_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
+    """The same file as the API's: a line for every row that is done."""
+    path, length = await parts.import_desk.report(visitor.tenant_id, import_id)
+    headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
+    return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    values: dict[str, Any] = {
+        "imports": await parts.import_desk.latest(visitor.tenant_id, limit=_SHOWN),
+        "lists": [("", "None: contacts only"), *((each.list_key, each.name) for each in every)],
+        "form": form,
+        "errors": errors,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/imports.html", status=status, **values)
+
+
+async def _preview(
+    request: Request, parts: ApiParts, visitor: Visitor, form: Fields, error: InvalidInput | None = None
+) -> Response:
+    try:
+        titles = await parts.import_desk.titles_kept(visitor.tenant_id, form["file"])
+    except NotFound as gone:
+        return await _page(request, parts, visitor, form, Errors({"file": str(gone)}))
+    seen: Preview | None = None
+    try:
+        seen = await parts.import_desk.preview_kept(visitor.tenant_id, form["file"], _purpose(form, titles))
+    except InvalidInput as problem:
+        error = error or problem
+    values: dict[str, Any] = {
+        "form": form,
+        "columns": [
+            (number, title, form[f"column-{number}"] or guessed(title), _options(title))
+            for number, title in enumerate(titles)
+        ],
+        "seen": seen,
+        "error": str(error) if error is not None else "",
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "audience/import_preview.html", status=status, **values)
+
+
+def _purpose(form: Fields, titles: tuple[str, ...]) -> Purpose:
+    tags = tuple(tag.strip() for tag in form["tags"].split(",") if tag.strip())
+    chosen = {title: form[f"column-{number}"] for number, title in enumerate(titles) if form[f"column-{number}"]}
+    return Purpose(form["list"] or None, tags, chosen, bool(form["confirmed"]))
+
+
+def _options(title: str) -> list[tuple[str, str]]:
+    """What a column can be: a field, an attribute under the name that its title makes, or nothing."""
+    found = [(name, _FIELD_WORDS[name]) for name in FIELDS]
+    names = {name for name in (attribute_name_of(title), guessed(title)) if name} - {*FIELDS, LEFT_OUT}
+    found += [(name, f"Attribute “{name}”") for name in sorted(names)]
+    return [*found, (LEFT_OUT, "Leave it out")]
+
+
+async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
+    while chunk := await file.read(_CHUNK):
+        yield chunk

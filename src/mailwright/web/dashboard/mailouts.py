@@ -1,0 +1,186 @@
+"""Mailouts: pages of Notion on their way to readers, what Notion was told of them, and what is still to be told."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from mailwright.app.mailouts import CampaignQueue, MailoutDesk, setup_of
+from mailwright.content.template import Template
+from mailwright.content.variables import STANDARD
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.ops.settings import Settings
+from mailwright.outbox import tenants
+from mailwright.sources.campaigns import report
+from mailwright.sources.mailouts.mailouts import Mailouts
+from mailwright.sources.mailouts.notion import NotionError
+from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.refusals import MailoutRefused
+from mailwright.sources.mailouts.runs import Run, RunStatus
+from mailwright.sources.mailouts.supabase import SupabaseError
+from mailwright.web.campaign_answers import report_csv
+from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, framed, page
+from mailwright.web.paging import decode_cursor, encode_cursor
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/mailouts", route_class=PageRoute, include_in_schema=False)
+
+PageOfNotion = Annotated[str, Query(alias="page", max_length=2_000)]
+
+_PAGE: Final = 30
+_NEWEST: Final = 2**63 - 1
+_SOME_RECIPIENTS: Final = 20
+_NOT_SENT: Final = (MailoutRefused, NotionError, SupabaseError, InvalidInput)
+
+# What mailouts need to be told, and what they can do with more: the setting, what it is for, whether it must be there.
+_NEEDED: Final = (
+    ("NOTION_TOKEN", "the secret of your integration in Notion", True),
+    ("ORG_NAME", "who sends, in the footer of every mailout", True),
+    ("ORG_ADDRESS", "where you are, in the footer", True),
+    ("UNSUBSCRIBE_BASE_URL", "where the link to leave leads to", True),
+    ("UNSUBSCRIBE_SECRET", "signs the link to leave", True),
+    ("NOTION_DB_MAILOUTS", "the table that is watched for pages that are ready", False),
+    ("NOTION_DB_ERRORS", "the table that errors are written to", False),
+    ("TEST_EMAILS", "who gets a page that is ticked as a test", False),
+    ("SUPABASE_URL", "readers and logs in Supabase; without it, readers are your contacts", False),
+)
+
+
+@router.get("")
+async def show_all(
+    request: Request,
+    parts: Parts,
+    visitor: Viewing,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    return await _list_page(request, parts, visitor, cursor=cursor)
+
+
+@router.post("/~rehearse")
+async def rehearse(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """What a run would do. Nothing of it is stored or sent."""
+    form = await fields_of(request)
+    try:
+        seen = await (await _opened(parts, visitor)).rehearse(form["page"])
+    except _NOT_SENT as error:
+        return await _list_page(request, parts, visitor, error=error, asked=form["page"])
+    values: dict[str, Any] = {"seen": seen, "asked": form["page"], "some": list(seen.recipients)[:_SOME_RECIPIENTS]}
+    values |= {"has_dark": previews.has_dark_style(seen.written.html)}
+    return await page(request, visitor, "mailouts/rehearsal.html", **values)
+
+
+@router.get("/~mail")
+async def show_mail(
+    parts: Parts,
+    visitor: Editing,
+    asked: PageOfNotion,
+    scheme: Annotated[str, Query(max_length=10)] = "light",
+) -> Response:
+    """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
+    try:
+        written = (await (await _opened(parts, visitor)).rehearse(asked)).written
+    except _NOT_SENT as error:
+        return framed(previews.notice(str(error)))
+    mail = Template(subject=written.subject, html=written.html, text=written.text).render(STANDARD)
+    return framed(previews.shown(mail, is_dark=scheme == "dark"))
+
+
+@router.post("/~send")
+async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    try:
+        run = await (await _opened(parts, visitor)).send(form["page"], actor=visitor.actor)
+    except _NOT_SENT as error:
+        return await _list_page(request, parts, visitor, error=error, asked=form["page"])
+    to = f"/mailouts/{run.mailout_id}"
+    if run.status is RunStatus.REFUSED:
+        return done(request, to, "Nothing was sent: what speaks against it stands below.", tone="bad")
+    return done(request, to, "It is on disk: a worker does the rest.")
+
+
+@router.get("/{mailout_id}")
+async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
+    run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
+    errors = await parts.mailout_runs.errors_of(run)
+    values: dict[str, Any] = {"run": run, "tally": await _tally(parts, run), "errors": errors}
+    return await page(request, visitor, "mailouts/show.html", **values)
+
+
+@router.get("/{mailout_id}/report.csv")
+async def hand_out_report(parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
+    run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
+    rows = report.rows(parts.database, run.campaign_key or 0)
+    headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}
+    return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _list_page(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    *,
+    cursor: str | None = None,
+    error: MailwrightError | None = None,
+    asked: str = "",
+) -> Response:
+    before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
+    found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
+    is_ours = await _is_ours(parts, visitor)
+    values: dict[str, Any] = {
+        "runs": [(run, await _tally(parts, run)) for run in found],
+        "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
+        "is_first": cursor is None,
+        "asked": asked,
+        "errors": Errors() if error is None else Errors(page=next(iter(errors_of(error).values()))),
+        "is_ours": is_ours,
+        "settings": _standing(parts.mailouts) if is_ours else [],
+    }
+    status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
+    return await page(request, visitor, "mailouts/list.html", status=status, **values)
+
+
+async def _opened(parts: ApiParts, visitor: Visitor) -> Mailouts:
+    if parts.mailouts is None or not await _is_ours(parts, visitor):
+        raise NotFound("There are no mailouts here: another tenant sends them.")
+    return await parts.mailouts.open()
+
+
+async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
+    """One tenant of an installation sends pages of Notion."""
+    if parts.mailouts is None:
+        return True
+    name = _settings(parts.mailouts).mailout_tenant
+    return (await tenants.find(parts.database, name)).id == visitor.tenant_id
+
+
+async def _tally(parts: ApiParts, run: Run) -> Tally | None:
+    """None before it is in line."""
+    if run.campaign_key is None:
+        return None
+    async with parts.database.read() as tx:
+        return await CampaignQueue().tally(tx, run.campaign_key, parts.clock.now())
+
+
+def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
+    """Each setting with what it is for, whether it must be there, and whether it is. No value leaves this place."""
+    if desk is None:
+        return [(name, words, must, False) for name, words, must in _NEEDED]
+    settings = _settings(desk)
+    missing = {*setup_of(settings, 0).footer.missing}
+    known: dict[str, object] = {
+        "NOTION_TOKEN": settings.notion_token,
+        "NOTION_DB_MAILOUTS": settings.notion_db_mailouts,
+        "NOTION_DB_ERRORS": settings.notion_db_errors,
+        "TEST_EMAILS": settings.test_emails,
+        "SUPABASE_URL": settings.supabase_url,
+    }
+    missing |= {name for name, value in known.items() if not value}
+    return [(name, words, must, name not in missing) for name, words, must in _NEEDED]
+
+
+def _settings(desk: MailoutDesk) -> Settings:
+    return desk._settings

@@ -1,0 +1,186 @@
+"""Segments: questions about people, put together by hand, with the number of those who answer to them now."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.audience import lists, segments
+from mailwright.audience.finding import tags_of
+from mailwright.audience.segments import Segment
+from mailwright.audience.standing import ContactStatus
+from mailwright.audience.wording import describe
+from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.segments_forms import JOINS, KINDS, Built, act, built_from, built_of, filter_of, missing
+from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.parts import ApiParts, Parts
+
+router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=False)
+
+PAGE: Final = 50
+_SAMPLE: Final = 5
+
+
+@router.get("")
+async def list_segments(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    found = await segments.list_all(parts.database, visitor.tenant_id)
+    lines = [(each, describe(each.filter)) for each in found]
+    return await page(request, visitor, "audience/segments.html", lines=lines)
+
+
+@router.get("/new")
+async def show_form(request: Request, parts: Parts, visitor: Editing) -> Response:
+    return await _form(request, parts, visitor, None, Fields(), Built())
+
+
+@router.post("/builder")
+async def build(request: Request, parts: Parts, visitor: Editing) -> Response:
+    """A button of the builder, or another kind of question: the form once more, with what was written kept."""
+    form = await fields_of(request)
+    built = act(built_from(form), form["do"])
+    if request.headers.get("hx-request") == "true":
+        again = fragment(request, visitor, "audience/builder.html", **await _choices(parts, visitor), built=built)
+        # Whatever shows how many answer to it asks once more.
+        again.headers["HX-Trigger"] = "rebuilt"
+        return again
+    found = await segments.find(parts.database, visitor.tenant_id, form["of"]) if form["of"] else None
+    return await _form(request, parts, visitor, found, form, built)
+
+
+@router.post("/outlook")
+async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
+    """The question in words and how many answer to it, before anything is saved."""
+    form = await fields_of(request)
+    values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
+    if not form["filter"] and (lacking := missing(built_from(form))):
+        return fragment(request, visitor, "audience/outlook.html", lacking=lacking, **values)
+    try:
+        asked = _asked(form)
+        values["sentence"] = describe(asked)
+        async with parts.database.read() as tx:
+            now = parts.clock.now()
+            values["count"] = await segments.count(tx, visitor.tenant_id, asked, now)
+            values["people"] = await segments.members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
+    except InvalidInput as error:
+        values["error"] = str(error)
+    return fragment(request, visitor, "audience/outlook.html", lacking="", **values)
+
+
+@router.post("")
+async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await fields_of(request)
+    try:
+        made = await segments.create(
+            parts.database,
+            parts.clock,
+            visitor.tenant_id,
+            form["segmentKey"],
+            filter_=_asked(form),
+            name=form["name"] or None,
+            actor=visitor.actor,
+        )
+    except MailwrightError as error:
+        return await _form(request, parts, visitor, None, form, built_from(form), errors_of(error))
+    return done(request, f"/segments/{made.segment_key}", "Saved.")
+
+
+@router.get("/{segment_key}")
+async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: str, after: str = "") -> Response:
+    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    async with parts.database.read() as tx:
+        people = await segments.members(
+            tx, visitor.tenant_id, found.filter, parts.clock.now(), limit=PAGE, after=after[:254]
+        )
+    values: dict[str, Any] = {
+        "segment": found,
+        "sentence": describe(found.filter),
+        "found": people,
+        "following": people[-1].email if len(people) == PAGE else None,
+    }
+    return await page(request, visitor, "audience/segment.html", **values)
+
+
+@router.get("/{segment_key}/count")
+async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: str) -> Response:
+    """Asked for once the page is there: everyone is asked."""
+    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    async with parts.database.read() as tx:
+        number = await segments.count(tx, visitor.tenant_id, found.filter, parts.clock.now())
+    return fragment(request, visitor, "audience/count.html", count=number)
+
+
+@router.get("/{segment_key}/edit")
+async def show_edit(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    form = Fields({"name": found.name, "filter": orjson.dumps(found.filter, option=orjson.OPT_INDENT_2).decode()})
+    return await _form(request, parts, visitor, found, form, built_of(found.filter))
+
+
+@router.post("/{segment_key}")
+async def change(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+    form = await fields_of(request)
+    found = await segments.find(parts.database, visitor.tenant_id, segment_key)
+    try:
+        await segments.change(
+            parts.database,
+            parts.clock,
+            visitor.tenant_id,
+            segment_key,
+            filter_=_asked(form),
+            name=form["name"] or None,
+            actor=visitor.actor,
+        )
+    except MailwrightError as error:
+        built = None if form["filter"] else built_from(form)
+        return await _form(request, parts, visitor, found, form, built, errors_of(error))
+    return done(request, f"/segments/{segment_key}", "Saved. Campaigns that were started keep the former question.")
+
+
+@router.post("/{segment_key}/forget")
+async def forget(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+    await segments.forget(parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock)
+    return done(request, "/segments", "Forgotten. The people stay.")
+
+
+def _asked(form: Fields) -> Any:
+    """What the builder shows; or, for a question that is too deep for it, as it is written."""
+    if not form["filter"]:
+        return filter_of(built_from(form))
+    try:
+        return orjson.loads(form["filter"])
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"is not JSON: {error}", field="filter") from error
+
+
+async def _choices(parts: ApiParts, visitor: Visitor) -> dict[str, Any]:
+    return {
+        "kinds": KINDS,
+        "joins": JOINS,
+        "lists": await lists.list_all(parts.database, visitor.tenant_id),
+        "tags": await tags_of(parts.database, visitor.tenant_id),
+        "statuses": [each.value for each in ContactStatus],
+    }
+
+
+async def _form(
+    request: Request,
+    parts: ApiParts,
+    visitor: Visitor,
+    found: Segment | None,
+    form: Fields,
+    built: Built | None,
+    errors: Errors | None = None,
+) -> Response:
+    values: dict[str, Any] = {
+        "segment": found,
+        "form": form,
+        "built": built,
+        "errors": errors or Errors(),
+        **await _choices(parts, visitor),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/segment_edit.html", status=status, **values)

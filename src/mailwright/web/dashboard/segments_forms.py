@@ -1,0 +1,231 @@
+"""The builder of segments: a filter as groups of questions that a form can show, and a form as a filter again."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mailwright.web.dashboard.forms import Fields
+
+# What can be asked, in the order in which people look for it.
+KINDS: Final = {
+    "attribute": "Attribute",
+    "tag": "Tag",
+    "list": "List",
+    "status": "Status",
+    "opened": "Opened mail",
+    "clicked": "Clicked in mail",
+    "sent": "Was sent mail",
+    "bounced": "Mail bounced",
+    "created": "Added",
+    "domain": "Address at",
+    "locale": "Language",
+    "timezone": "Time zone",
+}
+COMPARISONS: Final = {
+    "is": "is",
+    "isNot": "is not",
+    "contains": "contains",
+    "greaterThan": "is more than",
+    "atLeast": "is at least",
+    "lessThan": "is less than",
+    "atMost": "is at most",
+    "known": "is known",
+    "unknown": "is not known",
+}
+DEEDS: Final = ("opened", "clicked", "sent", "bounced")
+_HOW_OFTEN: Final = {"yes": "at least", "no": "fewer than"}
+_YES_NO: Final = {"yes": "is", "no": "is not"}
+OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
+    "attribute": COMPARISONS,
+    "tag": _YES_NO,
+    "list": {"yes": "on", "no": "not on"},
+    "status": _YES_NO,
+    **dict.fromkeys(DEEDS, _HOW_OFTEN),
+    "created": {"since": "since", "before": "before"},
+    "domain": _YES_NO,
+    "locale": _YES_NO,
+    "timezone": _YES_NO,
+}
+JOINS: Final = {"all": "all of these", "any": "any of these"}
+
+_NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d+)?")
+_ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
+
+
+@dataclass(slots=True)
+class Row:
+    """One question, as its fields stand in the form."""
+
+    kind: str = "attribute"
+    op: str = ""
+    name: str = ""
+    value: str = ""
+    days: str = ""
+    count: str = ""
+
+    @property
+    def operators(self) -> Mapping[str, str]:
+        return OPERATORS[self.kind]
+
+    @property
+    def is_deed(self) -> bool:
+        return self.kind in DEEDS
+
+    @property
+    def needs_value(self) -> bool:
+        return not self.is_deed and self.op not in ("known", "unknown")
+
+
+@dataclass(slots=True)
+class Group:
+    join: str = "all"
+    rows: list[Row] = field(default_factory=lambda: [Row()])
+
+
+@dataclass(slots=True)
+class Built:
+    join: str = "all"
+    groups: list[Group] = field(default_factory=lambda: [Group()])
+
+
+def built_from(form: Fields) -> Built:
+    """Whatever was sent, in the order of its numbers; a kind that is none is an attribute."""
+    numbers = sorted((int(found[1]), int(found[2])) for found in map(_ROW.fullmatch, form) if found)
+    groups: dict[int, Group] = {}
+    for group, row in numbers:
+        at = groups.setdefault(group, Group(_join(form[f"{group}.join"]), []))
+        at.rows.append(_row(form, f"{group}.{row}"))
+    return Built(_join(form["join"]), list(groups.values()) or [Group()])
+
+
+def act(built: Built, deed: str) -> Built:
+    """What a button of the builder does: `add-0`, `remove-0-1`, `add-group`."""
+    words = deed.split("-")
+    numbers = [int(word) for word in words[1:] if word.isdecimal()]
+    match words[0], numbers:
+        case "add", [group] if group < len(built.groups):
+            built.groups[group].rows.append(Row())
+        case "add", []:
+            built.groups.append(Group("any" if built.join == "all" else "all"))
+        case "remove", [group, row] if group < len(built.groups) and row < len(built.groups[group].rows):
+            del built.groups[group].rows[row]
+            built.groups = [each for each in built.groups if each.rows] or [Group()]
+        case _:
+            pass
+    return built
+
+
+def filter_of(built: Built) -> dict[str, Any]:
+    """As the API takes it. What is not filled in yet is told of by whoever asks the filter."""
+    groups = [{group.join: [_question(row) for row in group.rows]} for group in built.groups]
+    return groups[0] if len(groups) == 1 else {built.join: groups}
+
+
+def missing(built: Built) -> str:
+    """What is not filled in yet, as a sentence; nothing where all is."""
+    rows = [row for group in built.groups for row in group.rows]
+    for number, row in enumerate(rows, 1):
+        if row.kind == "attribute" and not row.name:
+            return f"Name the attribute of question {number}."
+        if row.needs_value and not row.value:
+            return f"Fill in the value of question {number}."
+    return ""
+
+
+def built_of(asked: Any) -> Built | None:
+    """A filter in the builder; None where it is nested deeper than the builder shows."""
+    join, parts = _joined(asked)
+    if all(_row_of(part) is not None for part in parts):
+        return Built("all", [Group(join, [row for part in parts if (row := _row_of(part)) is not None])])
+    groups = []
+    for part in parts:
+        inner, questions = _joined(part)
+        rows = [row for each in questions if (row := _row_of(each)) is not None]
+        if len(rows) != len(questions):
+            return None
+        groups.append(Group(inner, rows))
+    return Built(join, groups)
+
+
+def _row(form: Fields, at: str) -> Row:
+    kind = form[f"{at}.kind"] if form[f"{at}.kind"] in KINDS else "attribute"
+    operators = OPERATORS[kind]
+    op = form[f"{at}.op"] if form[f"{at}.op"] in operators else next(iter(operators))
+    return Row(kind, op, form[f"{at}.name"], form[f"{at}.value"], form[f"{at}.days"], form[f"{at}.count"])
+
+
+def _question(row: Row) -> dict[str, Any]:
+    match row.kind:
+        case "attribute":
+            return _attribute(row)
+        case "created":
+            return {"createdSince" if row.op == "since" else "createdBefore": row.value}
+        case kind if kind in DEEDS:
+            deeds = {name: int(text) for name, text in _figures(row) if text.isdecimal()}
+            return _turned({kind: deeds}, is_yes=row.op != "no")
+        case kind:
+            return _turned({kind: row.value}, is_yes=row.op != "no")
+
+
+def _figures(row: Row) -> Iterator[tuple[str, str]]:
+    yield "withinDays", row.days
+    yield "atLeast", row.count
+
+
+def _attribute(row: Row) -> dict[str, Any]:
+    if row.op in ("known", "unknown"):
+        return {"attribute": row.name, "exists": row.op == "known"}
+    value: Any = row.value
+    if row.op != "contains" and _NUMBER.fullmatch(row.value):
+        value = float(row.value) if "." in row.value else int(row.value)
+    return {"attribute": row.name, row.op: value}
+
+
+def _turned(question: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
+    return question if is_yes else {"not": question}
+
+
+def _joined(asked: Any) -> tuple[str, list[Any]]:
+    if isinstance(asked, dict) and len(asked) == 1:
+        [(name, parts)] = asked.items()
+        if name in JOINS and isinstance(parts, list):
+            return name, parts
+    return "all", [asked]
+
+
+def _row_of(asked: Any) -> Row | None:  # noqa: PLR0911 - a table
+    """None for whatever one row cannot show."""
+    if not isinstance(asked, dict):
+        return None
+    if "attribute" in asked:
+        return _attribute_row(asked)
+    if len(asked) != 1:
+        return None
+    [(name, value)] = asked.items()
+    if name == "not":
+        inner = _row_of(value)
+        return Row(inner.kind, "no", "", inner.value, inner.days, inner.count) if inner and inner.op == "yes" else None
+    if name in ("createdSince", "createdBefore") and isinstance(value, str):
+        return Row("created", "since" if name == "createdSince" else "before", value=value)
+    if name in DEEDS and isinstance(value, dict) and value.keys() <= {"withinDays", "atLeast"}:
+        return Row(name, "yes", days=str(value.get("withinDays", "")), count=str(value.get("atLeast", "")))
+    if name in OPERATORS and isinstance(value, str):
+        return Row(name, "yes", value=value)
+    return None
+
+
+def _attribute_row(asked: dict[str, Any]) -> Row | None:
+    rest = {name: value for name, value in asked.items() if name != "attribute"}
+    if len(rest) != 1:
+        return None
+    [(op, value)] = rest.items()
+    if op == "exists":
+        return Row("attribute", "known" if value else "unknown", str(asked["attribute"]))
+    if op not in COMPARISONS or isinstance(value, bool | list | dict):
+        return None
+    return Row("attribute", op, str(asked["attribute"]), str(value))
+
+
+def _join(text: str) -> str:
+    return text if text in JOINS else "all"

@@ -1,0 +1,303 @@
+"""Messages, the mailbox and people in a real browser: found, looked at, decided; and what people may not do."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import insert, select, update
+
+from mailwright.outbox.journal import deeds
+from mailwright.storage.tables import dead_letters, deliveries, messages
+from tests.builders import DEFAULT_TENANT
+from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
+    page = dashboard.sign_in(context)
+    page.set_default_timeout(8_000)
+    yield page
+    context.close()
+
+
+def open_page(page: Page, dashboard: Dashboard, path: str) -> None:
+    page.goto(f"{dashboard.address}{path}")
+
+
+def confirm(page: Page) -> None:
+    page.locator("#confirm-yes").click()
+
+
+def some(dashboard: Dashboard, status: str, count: int = 1, tenant_id: int = DEFAULT_TENANT) -> list[Any]:
+    """The oldest messages in that state."""
+    joined = messages.join(deliveries, deliveries.c.message_key == messages.c.id)
+    query = select(messages.c.id, messages.c.outbox_id, messages.c.to_email, messages.c.subject).select_from(joined)
+    mine = (deliveries.c.status == status, messages.c.tenant_id == tenant_id)
+
+    async def work() -> list[Any]:
+        async with dashboard.parts.database.read() as tx:
+            return list(await tx.execute(query.where(*mine).order_by(messages.c.id).limit(count)))
+
+    return dashboard.do(work)
+
+
+def change(dashboard: Dashboard, *statements: Any) -> None:
+    async def work() -> None:
+        async with dashboard.parts.database.write() as tx:
+            for statement in statements:
+                await tx.execute(statement)
+
+    dashboard.do(work)
+
+
+def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    return [(each.actor, each.action) for each in reversed(noted)]
+
+
+@pytest.mark.promise("dashboard-messages")
+def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard: Dashboard, ada: Page) -> None:
+    [sent] = some(dashboard, "SENT")
+    open_page(ada, dashboard, "/messages")
+    ada.get_by_label("Find").fill(sent.to_email)
+    ada.keyboard.press("Enter")
+    expect(ada.locator("tbody tr").first).to_contain_text(sent.to_email)
+    ada.get_by_label("Find").fill("ON ITS WAY")
+    ada.keyboard.press("Enter")
+    expect(ada.locator("tbody tr")).to_have_count(3)
+    ada.get_by_label("Status").select_option("FAILED")
+    expect(ada.get_by_role("heading", name="Nothing found")).to_be_visible()
+    ada.get_by_label("Find").fill(sent.outbox_id)
+    ada.keyboard.press("Enter")
+
+    expect(ada.get_by_role("heading", level=1)).to_have_text(sent.subject)
+    expect(ada.locator("#stands .sentence")).to_contain_text("it was sent by mailbox")
+    expect(ada.locator("#timeline")).to_contain_text("The provider took it")
+    expect(ada.frame_locator(".mail-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
+    ada.get_by_role("link", name="Headers").click()
+    expect(ada.locator(".mail-headers")).to_contain_text("Message-ID")
+    ada.get_by_role("link", name="Source", exact=True).click()
+    expect(ada.locator(".mail-text")).to_contain_text("MIME-Version: 1.0")
+
+
+@pytest.mark.promise("dashboard-dead-letters")
+@pytest.mark.promise("acts-journaled")
+def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Page) -> None:
+    failed = some(dashboard, "FAILED", 2)
+    letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
+    rows = [{"message_key": each.id, "created_at": 1_800_000_000_000, **letter} for each in failed]
+    change(dashboard, insert(dead_letters).values(rows))
+    open_page(ada, dashboard, "/dead-letters")
+    expect(ada.locator("tbody tr")).to_have_count(2)
+    expect(ada.locator("tbody")).to_contain_text("550 No such user")
+    ada.get_by_role("button", name="Tick all on this page").click()
+    # Somebody else is faster with one of them.
+    change(dashboard, update(deliveries).where(deliveries.c.message_key == failed[0].id).values(status="CANCELLED"))
+    ada.get_by_role("button", name="Try those ticked again").click()
+    expect(ada.locator("#flash")).to_have_text("1 mail tried again. 1 had been decided already.")
+    assert deeds_of(dashboard, failed[1].outbox_id) == [("ada", "message.retry")]
+    assert deeds_of(dashboard, failed[0].outbox_id) == []
+
+
+@pytest.mark.promise("dashboard-doubts")
+def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: Dashboard, ada: Page) -> None:
+    [sent] = some(dashboard, "SENT")
+    values: dict[str, Any] = {"status": "IN_DOUBT", "claimable_at": 4_000_000_000_000, "doubted_at": 1_800_000_000_000}
+    change(dashboard, update(deliveries).where(deliveries.c.message_key == sent.id).values(**values))
+    open_page(ada, dashboard, "/messages?status=IN_DOUBT")
+    expect(ada.locator("main")).to_contain_text("The provider may have it, or not.")
+    ada.get_by_role("link", name=sent.subject).click()
+    ada.get_by_role("button", name="It arrived").click()
+    expect(ada.locator("#confirm-text")).to_contain_text("nothing is sent again")
+    # The page is live, and leaves the button alone while its question is open.
+    ada.wait_for_timeout(2_500)
+    confirm(ada)
+    expect(ada.locator("#flash")).to_have_text("It counts as sent.")
+    expect(ada.locator("#stands .status")).to_have_text("sent")
+    assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
+
+
+@pytest.mark.promise("dashboard-mailbox")
+def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/mailbox")
+    before = ada.locator(".arrivals li").count()
+    # One more arrives: a mail that waits for next week is moved to now.
+    [waiting] = some(dashboard, "PENDING")
+    now = {"claimable_at": 0, "next_attempt_at": None, "defer_reason": None}
+    change(dashboard, update(deliveries).where(deliveries.c.message_key == waiting.id).values(**now))
+    expect(ada.locator(".arrivals li")).to_have_count(before + 1, timeout=15_000)
+    ada.locator(".arrivals a").first.click()
+    expect(ada.locator(".envelope")).to_contain_text(waiting.to_email)
+    frame = ada.locator(".mail-frame iframe")
+    assert "allow-scripts" not in (frame.get_attribute("sandbox") or "")
+    ada.get_by_role("link", name="Phone").click()
+    assert ada.locator(".mail-frame").bounding_box()["width"] < 380  # type: ignore[index]
+    ada.get_by_role("link", name="Text", exact=True).click()
+    expect(ada.locator(".mail-text")).to_be_visible()
+    # The other tenant's mails are in the same folder, and not shown.
+    [other] = some(dashboard, "SENT", tenant_id=DEFAULT_TENANT + 1)
+    assert ada.request.get(f"{dashboard.address}/mailbox/{other.outbox_id}").status == 404
+
+
+@pytest.mark.promise("dashboard-contacts")
+def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/contacts/new")
+    ada.get_by_label("Address").fill("maryam@example.com")
+    ada.get_by_label("Attributes").fill("city Tehran")
+    ada.get_by_role("button", name="Add", exact=True).click()
+    expect(ada.locator("#attributes-error")).to_contain_text("line 1 must look like city: Lisbon")
+    expect(ada.get_by_label("Address")).to_have_value("maryam@example.com")
+    ada.get_by_label("Attributes").fill("city: Tehran")
+    ada.get_by_label("Tags").fill("vip, beta")
+    ada.get_by_label("List", exact=False).last.select_option("news")
+    ada.get_by_role("button", name="Add", exact=True).click()
+    expect(ada.locator(".memberships").first).to_contain_text("News of the shop")
+
+    ada.get_by_label("Name").fill("Maryam Mirzakhani")
+    ada.get_by_role("button", name="Save").click()
+    expect(ada.get_by_role("heading", level=1)).to_have_text("Maryam Mirzakhani")
+    data = ada.request.get(f"{dashboard.address}/contacts/maryam@example.com/data.json").json()
+    assert (data["attributes"], data["tags"]) == ({"city": "Tehran"}, ["beta", "vip"])
+    open_page(ada, dashboard, "/contacts?q=mirza&tag=vip&list=news")
+    ada.get_by_role("link", name="Maryam Mirzakhani").click()
+    ada.get_by_role("button", name="Take off").click()
+    confirm(ada)
+    expect(ada.locator(".memberships").first).to_contain_text("left")
+    assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
+
+    ada.get_by_label("Write their address to confirm").fill("maryam@example.com")
+    ada.get_by_role("button", name="Erase this person").click()
+    confirm(ada)
+    expect(ada.locator("#flash")).to_contain_text("Erased")
+    assert ada.request.get(f"{dashboard.address}/contacts/maryam@example.com").status == 404
+
+
+@pytest.mark.promise("dashboard-suppressions")
+def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/suppressions")
+    form = ada.locator("form.stack")
+    form.get_by_label("Address").fill("emmy@example.com")
+    form.get_by_label("Why").fill("asked by phone")
+    form.get_by_role("button", name="Suppress").click()
+    line = ada.locator("tbody tr", has_text="emmy@example.com")
+    expect(line).to_contain_text("asked by phone")
+    expect(line).to_contain_text("told by ada")
+    line.get_by_role("button", name="Lift").click()
+    confirm(ada)
+    expect(ada.locator("#flash")).to_contain_text("may be written to again")
+    assert deeds_of(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
+
+
+@pytest.mark.promise("dashboard-imports")
+def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
+    open_page(ada, dashboard, "/imports?list=news")
+    ada.get_by_label("CSV file").set_input_files(file)
+    ada.get_by_role("button", name="Look at it first").click()
+    expect(ada.get_by_role("alert")).to_contain_text("No column looks like the address")
+    ada.get_by_label("Contact").select_option("email")
+    ada.get_by_label("Plan").select_option("-")
+    ada.get_by_role("button", name="Look again").click()
+    expect(ada.locator("tbody")).to_contain_text("is not an email address")
+    expect(ada.locator("tbody")).not_to_contain_text("pro")
+    ada.get_by_role("button", name="Import it").click()
+    expect(ada.locator("#import .status")).to_have_text("done", timeout=15_000)
+    assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
+    report = ada.request.get(f"{ada.url}/report.csv").text()
+    assert "karen.s@example.com,added" in report
+    assert "nobody,refused" in report
+    assert deeds_of(dashboard, ada.url.rpartition("/")[2]) == [("ada", "import.begin")]
+
+
+@pytest.mark.promise("dashboard-segments")
+def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/segments/new")
+    ada.get_by_label("Name", exact=True).fill("Buyers")
+    ada.get_by_label("Key").fill("buyers")
+    expect(ada.locator("#outlook")).to_contain_text("Name the attribute of question 1.")
+    ada.locator("#q0-0-name").fill("orders")
+    ada.locator("#q0-0-op").select_option("atLeast")
+    ada.locator("#q0-0-value").fill("10")
+    expect(ada.locator("#outlook .sentence")).to_have_text("People whose orders is at least 10.")
+    alone = int(ada.locator("#outlook strong").inner_text())
+    ada.get_by_role("button", name="Group", exact=True).click()
+    ada.locator("#q1-0-name").fill("city")
+    ada.locator("#q1-0-value").fill("London")
+    expect(ada.locator("#outlook .sentence")).to_contain_text("and whose city is “London”")
+    assert int(ada.locator("#outlook strong").inner_text()) < alone
+    ada.get_by_role("button", name="Save").click()
+    expect(ada.locator("tbody tr")).to_have_count(1)
+    ada.get_by_role("link", name="Change").click()
+    expect(ada.locator("#q0-0-value")).to_have_value("10")
+    expect(ada.locator("#q1-0-value")).to_have_value("London")
+    assert deeds_of(dashboard, "buyers") == [("ada", "segment.create")]
+
+
+@pytest.mark.promise("dashboard-people-roles")
+def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: Dashboard, browser: Browser) -> None:
+    context = browser.new_context(viewport=DESK)
+    alan = dashboard.sign_in(context, "alan")
+    [sent] = some(dashboard, "SENT")
+    [other] = some(dashboard, "SENT", tenant_id=DEFAULT_TENANT + 1)
+    open_page(alan, dashboard, "/contacts/ada@example.com")
+    expect(alan.get_by_role("button", name="Erase this person")).to_have_count(0)
+    token = alan.locator('input[name="form_token"]').first.input_value()
+    for path in (
+        f"/messages/{sent.outbox_id}/cancel",
+        f"/messages/{sent.outbox_id}/resolve",
+        "/dead-letters/retry",
+        "/contacts/ada@example.com/edit",
+        "/contacts/ada@example.com/erase",
+        "/lists",
+        "/suppressions",
+        "/suppressions/lift",
+        "/segments",
+        "/imports",
+    ):
+        answer = alan.request.post(
+            f"{dashboard.address}{path}", form={"form_token": token}, headers={"Origin": dashboard.address}
+        )
+        assert answer.status == 403, path
+    for path in (
+        f"/messages/{other.outbox_id}",
+        f"/messages/{other.outbox_id}/frame",
+        f"/messages/{other.outbox_id}/stream",
+    ):
+        assert alan.request.get(f"{dashboard.address}{path}").status == 404, path
+    context.close()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
+@pytest.mark.promise("dashboard-mail-accessible")
+@pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", DESK)], ids=["light-narrow", "dark-wide"])
+def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    page = dashboard.sign_in(context)
+    sent = some(dashboard, "SENT", 2)[1].outbox_id
+    for path in (f"/messages/{sent}", f"/messages/{sent}?view=source", f"/mailbox/{sent}", "/messages?status=IN_DOUBT"):
+        open_page(page, dashboard, path)
+        page.add_script_tag(path=AXE)
+        seen = page.evaluate("axe.run('main', {resultTypes: ['violations'], iframes: false})")
+        told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in seen["violations"]]
+        assert not told, f"{path}: {told}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], f"{path} is too wide"
+    context.close()

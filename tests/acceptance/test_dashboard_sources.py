@@ -1,0 +1,331 @@
+"""Articles, mailouts, notifications and webhooks in a real browser: written, looked at, sent, requeued and told."""
+
+import asyncio
+import csv
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from mailwright.app.demo_articles import KEY
+from mailwright.events.outgoing.deliveries import Answered, Deliveries, Outcome
+from mailwright.events.outgoing.endpoints import Endpoint, Wanted
+from mailwright.outbox.journal import deeds
+from mailwright.sources.mailouts.refusals import no_subject
+from mailwright.sources.mailouts.runs import Run
+from mailwright.sources.notifications.desk import Standing
+from tests.builders import DEFAULT_TENANT
+from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
+from tests.mailouts import SETTINGS
+from tests.notion_pages import MAILOUT_COLUMNS, said
+from tests.standins.notion import NotionStandIn
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+HOOK = "https://shop.example.com/hooks/mail"
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
+    yield from signed_in(dashboard, browser, "ada")
+
+
+@pytest.fixture(scope="module")
+def alan(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
+    yield from signed_in(dashboard, browser, "alan")
+
+
+def signed_in(dashboard: Dashboard, browser: Browser, login: str) -> Iterator[Page]:
+    context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
+    page = dashboard.sign_in(context, login)
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+
+
+def confirm(page: Page) -> None:
+    page.locator("#confirm-yes").click()
+
+
+def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
+    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    return [(each.actor, each.action) for each in reversed(noted)]
+
+
+def answer(dashboard: Dashboard, webhook_id: str, outcome: Outcome) -> None:
+    """What a receiver would have said to all that waits."""
+
+    async def settle() -> None:
+        found = await dashboard.parts.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
+        deliveries = Deliveries(dashboard.parts.database, dashboard.parts.clock)
+        await deliveries.settle(found, [(each, outcome) for each in await deliveries.claim(found)])
+
+    dashboard.do(settle)
+
+
+def notifications(dashboard: Dashboard) -> list[Standing]:
+    async def look() -> list[Standing]:
+        assert dashboard.parts.open_notifications is not None
+        async with dashboard.parts.open_notifications() as desk:
+            return await desk.some(limit=50)
+
+    return dashboard.do(look)
+
+
+@pytest.mark.promise("dashboard-webhooks")
+def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Dashboard, ada: Page) -> None:
+    ada.goto(f"{dashboard.address}/settings/webhooks")
+    ada.get_by_role("textbox", name="Address").fill(HOOK)
+    ada.get_by_label("What it is for").fill("order pages")
+    ada.get_by_role("button", name="Add it").click()
+    secret = ada.locator(".is-told-once code").inner_text()
+    assert secret.startswith("whsec_")
+
+    ada.goto(f"{dashboard.address}/settings/webhooks")
+    ada.get_by_role("link", name=HOOK).click()
+    assert secret not in ada.content()
+    webhook_id = ada.url.rpartition("/")[2]
+    ada.get_by_role("button", name="Send a test").click()
+    expect(ada.locator("#deliveries")).to_contain_text("not told yet")
+    answer(dashboard, webhook_id, Answered(410, "nobody here", 12))
+    # Without being loaded again.
+    expect(ada.locator("#standing")).to_contain_text("because it answered 410 Gone")
+    expect(ada.locator("#deliveries")).to_contain_text("until the webhook is tried again")
+
+    ada.reload()
+    ada.get_by_role("button", name="Try it again").click()
+    expect(ada.locator("#standing")).to_contain_text("active")
+    ada.get_by_role("button", name="Send a test").click()
+    answer(dashboard, webhook_id, Answered(200, '{"ok": true}', 8))
+    ada.get_by_role("link", name="Taken").click()
+    ada.get_by_role("button", name="Tell it again").first.click()
+    expect(ada.locator(".flash")).to_contain_text("once more")
+    actions = [action for actor, action in deeds_of(dashboard, webhook_id) if actor == "ada"]
+    assert actions == ["webhook.create", "webhook.test", "webhook.edit", "webhook.test", "webhook.redeliver"]
+
+
+@pytest.mark.promise("dashboard-sources-errors")
+def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: Dashboard, ada: Page) -> None:
+    ada.goto(f"{dashboard.address}/settings/webhooks")
+    ada.get_by_role("textbox", name="Address").fill("http://plain.example.com/hooks")
+    ada.get_by_role("button", name="Add it").click()
+    expect(ada.locator("#url-error")).to_contain_text("https://")
+    expect(ada.get_by_role("textbox", name="Address")).to_have_value("http://plain.example.com/hooks")
+
+
+@pytest.mark.promise("dashboard-articles")
+def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, ada: Page) -> None:
+    ada.goto(f"{dashboard.address}/articles/~new?article={KEY}")
+    ada.get_by_label("Title").fill("Colorado")
+    ada.locator(".editor .cm-content").click()
+    ada.keyboard.type("Snow, [[name|friend]], on the roads.")
+    mail = ada.frame_locator(".screen.is-light iframe:not(.is-coming)")
+    expect(mail.locator("body")).to_contain_text("Snow, friend, on the roads.")
+    ada.get_by_label("Section").fill("3")
+    ada.get_by_label("Only for readers in").fill("Colorado")
+    ada.get_by_role("button", name="Save").click()
+    expect(ada.locator("#scope_ocd_id-error")).to_contain_text("no OCD division id")
+    ada.get_by_label("Only for readers in").fill("ocd-division/country:us/state:co")
+    ada.get_by_label("State", exact=True).select_option("published")
+    ada.get_by_role("button", name="Save").click()
+    expect(ada.locator("tbody tr")).to_have_count(6)
+
+    ada.get_by_role("link", name="As a reader gets it").click()
+    ada.get_by_label("Reader").fill("columbus@example.com")
+    ada.get_by_role("button", name="Show the letter").click()
+    expect(ada.locator(".fates .is-in")).to_have_count(4)
+    expect(ada.locator(".fates .is-out").filter(has_text="Colorado")).to_contain_text("is not among their divisions")
+    expect(ada.frame_locator(".screen.is-light iframe").locator("body")).to_contain_text("Franklin County")
+
+    ada.get_by_role("link", name="Who gets what").click()
+    expect(ada.locator(".shares > li").first).to_contain_text("Only what is for everyone")
+
+    ada.get_by_role("link", name="Send", exact=True).click()
+    ada.get_by_label("Tag").fill("snow-2027")
+    ada.get_by_label("Only readers with").fill("state=CO")
+    ada.get_by_role("button", name="See who gets it").click()
+    ada.get_by_role("button", name="Send to 1").click()
+    expect(ada.locator("tbody")).to_contain_text("denver@example.com")
+    expect(ada.locator("#progress")).to_contain_text("done")
+    run_id = ada.url.rpartition("/")[2]
+    assert deeds_of(dashboard, run_id) == [("ada", "article.send")]
+
+
+@pytest.mark.promise("dashboard-articles-files")
+def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
+    dashboard: Dashboard, ada: Page, tmp_path: Path
+) -> None:
+    file = tmp_path / "slices.csv"
+    file.write_text("article_key,title,section_order\nautumn,Leaves,1\nautumn,Fog,soon\n")
+    ada.goto(f"{dashboard.address}/articles/~import")
+    ada.get_by_label("One .csv").set_input_files(file)
+    ada.get_by_role("button", name="Import").click()
+    line = ada.get_by_role("row").filter(has_text="slices.csv")
+    expect(line).to_contain_text("3")
+    expect(line).to_contain_text("section_order")
+
+    file.write_text("article_key,title,section_order\nautumn,Leaves,1\nautumn,Fog,2\n")
+    ada.get_by_label("One .csv").set_input_files(file)
+    ada.get_by_role("button", name="Import").click()
+    expect(ada.locator(".flash")).to_contain_text("2 added")
+    answered = ada.request.get(f"{dashboard.address}/articles/autumn/slices.csv")
+    rows = list(csv.DictReader(io.StringIO(answered.text())))
+    assert [row["title"] for row in rows] == ["Leaves", "Fog"]
+
+
+@pytest.mark.promise("dashboard-notifications")
+def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboard, ada: Page) -> None:
+    ada.goto(f"{dashboard.address}/notifications")
+    expect(ada.locator("tr").filter(has_text="annie@example.com")).to_contain_text(
+        "asked for silence, until 1 Jan 2099"
+    )
+    skipped = next(each for each in notifications(dashboard) if each.row.status == "skipped")
+    ada.get_by_role("link", name="Skipped").click()
+    ada.get_by_label(f"Requeue {skipped.to}").check()
+    ada.get_by_role("button", name="Requeue those ticked").click()
+    expect(ada.locator(".flash")).to_contain_text("1 begins anew")
+    assert ("ada", "notification.requeue") in deeds_of(dashboard, "notifications")
+    ada.get_by_role("link", name="Event types").click()
+    expect(ada.locator("tbody")).to_contain_text("open-seat")
+
+
+@pytest.mark.promise("dashboard-mailouts")
+def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashboard, ada: Page) -> None:
+    run = refused_mailout(dashboard)
+    ada.goto(f"{dashboard.address}/mailouts")
+    missing = ada.locator(".set-up li").filter(has_text="NOTION_TOKEN")
+    expect(missing).to_contain_text("missing")
+    ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
+    expect(ada.locator("#standing")).to_contain_text("subject_required")
+    expect(ada.locator("tbody")).to_contain_text("write one in Notion")
+
+
+@pytest.mark.promise("dashboard-mailouts")
+def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path: Path) -> None:
+    with a_notion() as notion:
+        table = notion.add_database("Mailouts", MAILOUT_COLUMNS)
+        words = [said("paragraph", "Hello, readers.")]
+        page_id = notion.add_page(table, {"Subject": "News of March", "Test": True}, blocks=words)
+        named = {**SETTINGS, "notion_url": notion.url, "notion_db_mailouts": table}
+        with a_dashboard(tmp_path, with_sample=False, **named) as dashboard:
+            ada = dashboard.sign_in(browser.new_context(viewport=DESK))
+            ada.goto(f"{dashboard.address}/mailouts")
+            ada.get_by_label("Page in Notion").fill("no page")
+            ada.get_by_role("button", name="Show what would be sent").click()
+            expect(ada.locator("#page-error")).to_be_visible()
+            ada.get_by_label("Page in Notion").fill(page_id)
+            ada.get_by_role("button", name="Show what would be sent").click()
+            expect(ada.get_by_role("heading", level=1)).to_have_text("News of March")
+            expect(ada.locator(".some")).to_contain_text("tester@example.com")
+            mail = ada.frame_locator(".screen.is-light iframe").locator("body")
+            expect(mail).to_contain_text("Hello, readers.")
+            assert dashboard.do(lambda: dashboard.parts.mailout_runs.some(tenant_id=None, limit=1)) == []
+            ada.get_by_role("button", name="Send to 2").click()
+            confirm(ada)
+            expect(ada.locator(".flash")).to_contain_text("a worker does the rest")
+            run_id = ada.url.rpartition("/")[2]
+            assert deeds_of(dashboard, run_id) == [("ada", "mailout.send")]
+            ada.context.close()
+
+
+@contextmanager
+def a_notion() -> Iterator[NotionStandIn]:
+    """On a loop of its own: browsers wait for it while a test waits for them."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stand_in = NotionStandIn()
+    try:
+        asyncio.run_coroutine_threadsafe(stand_in.__aenter__(), loop).result(10)
+        yield stand_in
+        asyncio.run_coroutine_threadsafe(stand_in.__aexit__(None, None, None), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def refused_mailout(dashboard: Dashboard) -> Run:
+    async def refuse() -> Run:
+        runs = dashboard.parts.mailout_runs
+        run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
+        held = await runs.take(run)
+        assert held is not None
+        await held.refuse(no_subject())
+        return run
+
+    return dashboard.do(refuse)
+
+
+@pytest.mark.promise("dashboard-sources-roles")
+def test_whoever_may_only_look_changes_nothing_and_nobody_finds_another_tenants(
+    dashboard: Dashboard, ada: Page, alan: Page
+) -> None:
+    token = alan.locator('[name="form_token"]').first.get_attribute("value") or ""
+    for path, fields in (
+        ("/articles/~new", {"article_key": "mine", "title": "Mine"}),
+        (f"/articles/{KEY}/send", {"tag": "mine", "confirmed": "yes"}),
+        ("/notifications/requeue", {"all": "skipped"}),
+        ("/mailouts/~send", {"page": "0123456789abcdef0123456789abcdef"}),
+        ("/settings/webhooks", {"url": HOOK}),
+    ):
+        answered = alan.request.post(
+            f"{dashboard.address}{path}",
+            form={**fields, "form_token": token},
+            headers={"Origin": dashboard.address},
+        )
+        assert answered.status == 403, path
+    alan.goto(f"{dashboard.address}/articles/{KEY}")
+    expect(alan.get_by_role("link", name="Send", exact=True)).to_have_count(0)
+    theirs = a_webhook(dashboard, tenant_id=2)
+    for path in ("", "/edit", "/stream"):
+        answered = ada.request.get(f"{dashboard.address}/settings/webhooks/{theirs.webhook_id}{path}")
+        assert answered.status == 404, path
+
+
+def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> Endpoint:
+    made, _ = dashboard.do(lambda: dashboard.parts.outgoing.create(tenant_id, Wanted(HOOK), actor="test"))
+    return made
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
+@pytest.mark.promise("dashboard-sources-accessible")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["wide", "narrow"])
+def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
+    """Pages that are about one thing; the others are looked at with all pages."""
+    slices = dashboard.do(lambda: dashboard.parts.slices.of_article(DEFAULT_TENANT, KEY))
+    [run, *_] = dashboard.do(lambda: dashboard.parts.article_runs.some(DEFAULT_TENANT, limit=1))
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    page = dashboard.sign_in(context)
+    for path in (
+        f"/settings/webhooks/{a_webhook(dashboard).webhook_id}",
+        f"/articles/~slices/{slices[0].slice_id}",
+        f"/articles/~runs/{run.run_id}",
+        f"/notifications/{notifications(dashboard)[0].row.notification_id}",
+        f"/mailouts/{refused_mailout(dashboard).mailout_id}",
+    ):
+        page.goto(f"{dashboard.address}{path}")
+        page.add_script_tag(path=AXE)
+        seen = page.evaluate("axe.run('main', {resultTypes: ['violations'], iframes: false})")
+        told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in seen["violations"]]
+        assert not told, f"{path}: {told}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], f"{path} is too wide"
+    context.close()

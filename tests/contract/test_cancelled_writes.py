@@ -1,0 +1,37 @@
+"""Writes whose caller is cancelled in the middle, on both engines: nothing of them stays, and nothing stays locked."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from mailwright.storage.database import Database
+from mailwright.storage.tables import mailout_recipients
+
+ROUNDS = 60
+
+
+@pytest.mark.promise("cancelled-write")
+async def test_a_write_that_is_cancelled_anywhere_keeps_nobody_else_from_writing(database: Database) -> None:
+    """Also while somebody remembers how it ended, as a task does."""
+    remembered: list[object] = []
+    for turns in range(ROUNDS):
+        writing = asyncio.create_task(_write(database, 2 * turns))
+        for _ in range(20 * turns):
+            await asyncio.sleep(0)
+        writing.cancel()
+        remembered += [writing, *await asyncio.gather(writing, return_exceptions=True)]
+        await _write(database, 2 * turns + 1)
+    async with database.read() as tx:
+        counted = select(mailout_recipients.c.mailout_key, func.count()).group_by(mailout_recipients.c.mailout_key)
+        rows = [tuple(row) for row in await tx.execute(counted)]
+    assert {count for _, count in rows} == {20}
+    assert {key for key, _ in rows} >= {2 * turns + 1 for turns in range(ROUNDS)}
+
+
+async def _write(database: Database, key: int) -> None:
+    async with database.write() as tx:
+        for number in range(20):
+            row = {"mailout_key": key, "email": f"reader{number}@example.com"}
+            await tx.execute(insert(mailout_recipients).values(**row).returning(mailout_recipients))
+            await tx.execute(select(mailout_recipients))

@@ -1,0 +1,162 @@
+"""Finding messages and people by what somebody remembers, and what the journal keeps of what is done to them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mailwright.audience import contacts, finding, lists, segments, suppressions
+from mailwright.audience.contacts import Change
+from mailwright.audience.importing.desk import ImportDesk
+from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.standing import Standing
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotFound
+from mailwright.domain.message import Source
+from mailwright.domain.states import Status
+from mailwright.outbox import finding as messages
+from mailwright.outbox.journal import deeds
+from mailwright.outbox.operate import Operations
+from mailwright.outbox.records import Search
+from mailwright.storage.database import Database
+from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_intake
+
+
+async def subjects(database: Database, **wanted: object) -> list[str]:
+    found = await messages.look_for(database, DEFAULT_TENANT, Search(**wanted), limit=10)  # type: ignore[arg-type]
+    return [each.subject for each in found.messages]
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
+    database: Database, clock: ManualClock
+) -> None:
+    other = await a_tenant(database, "other")
+    await an_intake(database, clock).accept(
+        [
+            a_message(to="ada@example.com", subject="Your Invoice for March"),
+            a_message(to="invoices@example.org", subject="Hello", source=Source.NOTIFICATION),
+            a_message(to="ada@example.com", subject="100% off_today"),
+            a_message(to="ada@example.com", subject="Invoice of another", tenant_id=other),
+        ]
+    )
+    assert await subjects(database, words="INVOICE") == ["Hello", "Your Invoice for March"]
+    assert await subjects(database, words="0% off_") == ["100% off_today"]
+    assert await subjects(database, words="invoice", source=Source.NOTIFICATION) == ["Hello"]
+    assert await subjects(database, words="invoice", status=Status.SENT) == []
+    assert await subjects(database, to_email="ada@example.com", words="march") == ["Your Invoice for March"]
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_what_no_index_knows_is_looked_for_in_steps(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "STRETCH", 3)
+    monkeypatch.setattr(finding, "STRETCH", 3)
+    wanted = ["needle"] + ["hay"] * 4 + ["needle"] + ["hay"] * 2
+    await an_intake(database, clock).accept([a_message(subject=subject) for subject in wanted])
+    found, before, looks = 0, messages.NEWEST, 0
+    while True:
+        search = Search(words="needle", before_key=before)
+        page = await messages.look_for(database, DEFAULT_TENANT, search, limit=10)
+        found, looks = found + len(page.messages), looks + 1
+        if page.next_key is None:
+            break
+        assert page.is_cut
+        before = page.next_key
+    assert (found, looks) == (2, 3)
+
+    for number, name in enumerate(["Needle", "Hay", "Hay", "Hay", "Needle"]):
+        await a_contact(database, f"person{number}@example.com", name=name)
+    first = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10)
+    assert [each.email for each in first.people] == ["person4@example.com"]
+    assert first.is_cut
+    assert first.next_key is not None
+    rest = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10, before=first.next_key)
+    assert [each.email for each in rest.people] == ["person0@example.com"]
+
+
+@pytest.mark.promise("dashboard-contacts")
+async def test_people_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    await lists.create(database, clock, DEFAULT_TENANT, "news")
+    for name, tags in (("Ada", ["vip"]), ("Grace", ["vip"]), ("Alan", [])):
+        email = f"{name.lower()}@example.com"
+        await contacts.put(database, clock, DEFAULT_TENANT, email, Change(name=name, tags=tags))
+    for name in ("ada", "grace", "alan"):
+        await standing.subscribe(DEFAULT_TENANT, f"{name}@example.com", "news", source="test")
+    await standing.leave(DEFAULT_TENANT, "grace@example.com", "news", source="test")
+    await standing.bounce(DEFAULT_TENANT, "alan@example.com", source="test")
+
+    async def names(**asked: str) -> list[str | None]:
+        found = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(**asked), limit=10)
+        return [each.name for each in found.people]
+
+    assert await names() == ["Alan", "Grace", "Ada"]
+    assert await names(words="GRA") == ["Grace"]
+    assert await names(words="ada@example.com") == ["Ada"]
+    assert await names(status="bounced") == ["Alan"]
+    assert await names(tag="vip") == ["Grace", "Ada"]
+    assert await names(list_key="news") == ["Alan", "Ada"]
+    assert await names(list_key="news", tag="vip") == ["Ada"]
+    assert await names(list_key="news", status="active") == ["Ada"]
+    assert await names(list_key="general") == ["Alan", "Grace", "Ada"]
+    assert await finding.count_on(database, DEFAULT_TENANT, "news") == 2
+    assert await finding.tags_of(database, DEFAULT_TENANT) == ["vip"]
+    page = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=1)
+    rest = await finding.look_for(
+        database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=5, before=page.next_key or 0
+    )
+    assert [each.name for each in (*page.people, *rest.people)] == ["Grace", "Ada"]
+
+
+@pytest.mark.promise("acts-journaled")
+async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
+    [accepted] = await an_intake(database, clock).accept([a_message()])
+    who, tenant_id = "grace", DEFAULT_TENANT
+    await Operations(database, clock).cancel(accepted.outbox_id, tenant_id=tenant_id, actor=who)
+    await lists.create(database, clock, tenant_id, "news", actor=who)
+    await contacts.put(database, clock, tenant_id, "ada@example.com", Change(name="Ada"), actor=who)
+    standing = Standing(database, clock)
+    await standing.subscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
+    await standing.unsubscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
+    await suppressions.add(database, clock, tenant_id, "ada@example.com", reason="r", source=who, actor=who)
+    await suppressions.remove(database, tenant_id, "ada@example.com", actor=who, clock=clock)
+    await segments.create(database, clock, tenant_id, "vips", filter_={"tag": "vip"}, actor=who)
+    await segments.forget(database, tenant_id, "vips", actor=who, clock=clock)
+    noted = await deeds(database, tenant_id=tenant_id, limit=20)
+    assert {each.actor for each in noted} == {who}
+    assert [each.action for each in reversed(noted)] == [
+        "message.cancel",
+        "list.create",
+        "contact.put",
+        "contact.subscribe",
+        "contact.unsubscribe",
+        "suppression.add",
+        "suppression.lift",
+        "segment.create",
+        "segment.forget",
+    ]
+    assert noted[-1].subject == accepted.outbox_id
+
+
+@pytest.mark.promise("dashboard-imports")
+async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    other = await a_tenant(database, "other")
+    desk = ImportDesk(Imports(database, clock), clock, tmp_path, largest=1_000_000)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"Email,City\nada@example.com,London\n"
+
+    token = await desk.keep(DEFAULT_TENANT, content())
+    assert await desk.titles_kept(DEFAULT_TENANT, token) == ("Email", "City")
+    for stranger, name in ((other, token), (DEFAULT_TENANT, "../" + token), (DEFAULT_TENANT, "0" * 32)):
+        with pytest.raises(NotFound):
+            await desk.preview_kept(stranger, name, Purpose())
+    begun = await desk.receive_kept(DEFAULT_TENANT, token, Purpose(), file_name="people.csv", actor="grace")
+    await desk.finish()
+    assert (await desk.find(DEFAULT_TENANT, begun.import_id)).added == 1
+    assert not list(tmp_path.glob("*.kept"))
+    with pytest.raises(NotFound):
+        await desk.titles_kept(DEFAULT_TENANT, token)
