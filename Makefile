@@ -36,7 +36,7 @@ bench: setup ## the benchmarks beside their peers, as ratios
 	$(BIN)/python -m bench
 
 docs: setup ## write the pages of docs/ that are made from the code (OpenAPI, settings, commands)
-	$(BIN)/python tools/docs.py
+	$(BIN)/python -m tools.docs
 
 lock: setup ## resolve requirements.lock anew
 	$(BIN)/python tools/lock.py

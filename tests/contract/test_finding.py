@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from mailwright.audience import contacts, finding, lists, segments, suppressions
 from mailwright.audience.contacts import Change
@@ -11,15 +12,19 @@ from mailwright.audience.importing.desk import ImportDesk
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plans import Purpose
 from mailwright.audience.standing import Standing
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Source
+from mailwright.domain.permits import Held
 from mailwright.domain.states import Status
 from mailwright.outbox import finding as messages
+from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.journal import deeds
 from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import Search
+from mailwright.pipeline.once_more import subjects_of
 from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_intake
 
 
@@ -46,6 +51,24 @@ async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
     assert await subjects(database, words="invoice", source=Source.NOTIFICATION) == ["Hello"]
     assert await subjects(database, words="invoice", status=Status.SENT) == []
     assert await subjects(database, to_email="ada@example.com", words="march") == ["Your Invoice for March"]
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message(to="ada@example.com"), a_message(to="grace@example.com")])
+    wanted = await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)
+    now = clock.now()
+    assert await messages.holds_on(database, wanted.messages, now) == {}
+    async with database.read() as tx:
+        [lane] = {row.lane for row in await tx.execute(select(deliveries.c.lane))}
+    await hold_lane(database, lane, "rate_per_hour", now + HOUR)
+    both = {each.message_key for each in wanted.messages}
+    assert await messages.holds_on(database, wanted.messages, now) == dict.fromkeys(
+        both, Held(now + HOUR, "rate_per_hour")
+    )
+    assert await messages.holds_on(database, wanted.messages, now + HOUR) == {}
 
 
 @pytest.mark.promise("found-in-steps")
@@ -160,3 +183,20 @@ async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock:
     assert not list(tmp_path.glob("*.kept"))
     with pytest.raises(NotFound):
         await desk.titles_kept(DEFAULT_TENANT, token)
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_subjects_are_listed_as_their_readers_see_them(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept(
+        [
+            a_message(
+                to="ada@example.com", subject="{{ name }}, hello", payload={"to": "ada@example.com", "toName": "Ada"}
+            ),
+            a_message(to="grace@example.com", subject="{{ seat }}", payload={"to": "grace@example.com"}),
+            a_message(to="alan@example.com", subject="Plain"),
+        ]
+    )
+    found = (await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)).messages
+    subjects = {each.outbox_id: each.subject for each in found}
+    filled = await subjects_of(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
+    assert sorted(filled.values()) == ["Ada, hello"]  # of what cannot be filled in, the template itself is shown

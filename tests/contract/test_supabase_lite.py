@@ -90,10 +90,14 @@ async def lite(tmp_path: Path) -> AsyncIterator[Lite]:
 
 async def test_every_active_subscriber_is_read_past_the_cap_on_rows(lite: Lite) -> None:
     await lite.add(*({"email": f"reader{number:04}@example.com", "status": "active"} for number in range(1_203)))
-    await lite.add({"email": "a+b,c@example.com", "status": "active"}, {"email": "left@example.com", "status": "bounced"})
+    await lite.add(
+        {"email": "a+b,c@example.com", "status": "active"}, {"email": "left@example.com", "status": "bounced"}
+    )
     await lite.supabase.probe()
     found = [each.email for page in [page async for page in lite.supabase.active()] for each in page]
-    assert sorted(found) == sorted(["a+b,c@example.com", *(f"reader{number:04}@example.com" for number in range(1_203))])
+    assert sorted(found) == sorted(
+        ["a+b,c@example.com", *(f"reader{number:04}@example.com" for number in range(1_203))]
+    )
 
 
 async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> None:
@@ -111,7 +115,9 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> N
 
 async def test_lines_of_the_log_are_written_and_found_again(lite: Lite) -> None:
     assert await lite.supabase.logged("page", ["ada@example.com"]) == set()
-    await lite.supabase.log("page", [LogLine("ada@example.com", "sent", None), LogLine('"o@example.com', "failed", "no")])
+    await lite.supabase.log(
+        "page", [LogLine("ada@example.com", "sent", None), LogLine('"o@example.com', "failed", "no")]
+    )
     assert await lite.supabase.logged("page", ["ada@example.com", '"o@example.com', "x@example.com"]) == {
         "ada@example.com",
         '"o@example.com',

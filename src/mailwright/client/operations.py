@@ -682,7 +682,7 @@ class Mailouts:
 
     def report_of(self, mailout_id: str) -> bytes:
         """A line of CSV for every recipient: email, status, error_message, message_id, sent_at."""
-        return self._send(Call("GET", path("/v1/mailouts/{}/report", mailout_id), as_bytes))
+        return self._send(Call("GET", path("/v1/mailouts/{}/report.csv", mailout_id), as_bytes))
 
     def list_all(self, *, limit: int | None = None) -> Iterator[models.MailoutAnswer]:
         """All of them, page by page; `limit` is the size of a page."""
@@ -1690,7 +1690,7 @@ class AsyncMailouts:
 
     async def report_of(self, mailout_id: str) -> bytes:
         """A line of CSV for every recipient: email, status, error_message, message_id, sent_at."""
-        return await self._send(Call("GET", path("/v1/mailouts/{}/report", mailout_id), as_bytes))
+        return await self._send(Call("GET", path("/v1/mailouts/{}/report.csv", mailout_id), as_bytes))
 
     async def list_all(self, *, limit: int | None = None) -> AsyncIterator[models.MailoutAnswer]:
         """All of them, page by page; `limit` is the size of a page."""

@@ -109,10 +109,11 @@ class Claims:
         return [_claimed(row, claim_token=name, locked_until=locked_until, now=now) for row in rows]
 
 
-async def looked_at(tx: Runner, outbox_id: str, *, tenant_id: int, now: Instant) -> Claimed | None:
-    """A message as a worker would hold it, which nobody holds: to be looked at, and never to be sent."""
-    rows = await tx.run(LOOKED_AT_FACTS, outbox_id=outbox_id, tenant_id=tenant_id)
-    return _claimed(rows[0], claim_token=0, locked_until=now, now=now) if rows else None
+async def looked_at(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
+    """Messages as a worker would hold them, which nobody holds: to be looked at, and never to be sent."""
+    wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
+    rows = await tx.run(LOOKED_AT_FACTS, wanted=wanted, tenant_id=tenant_id)
+    return [_claimed(row, claim_token=0, locked_until=now, now=now) for row in rows]
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:

@@ -492,7 +492,7 @@ class Worker:
         self._backlog = deque(each for each in self._backlog if each.lane != claimed.lane)
         self._give_back(behind)
         if until is not None:
-            self._paused_until = max(self._paused_until, until)
+            # Whoever is drained does not wait for it: what another holds may stay held for as long as a lock.
             self._parts.claims.leave(claimed.lane, until)
 
     def _put_off(self, claimed: Claimed, held: Held) -> None:

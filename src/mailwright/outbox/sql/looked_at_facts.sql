@@ -1,4 +1,4 @@
--- What a claim tells of a message, for whoever looks at it and claims nothing.
+-- What a claim tells of messages, for whoever looks at them and claims nothing.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
@@ -8,8 +8,9 @@ SELECT
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
-FROM messages AS m
+FROM rows(:wanted: outbox_id text) AS wanted
+JOIN messages AS m ON m.outbox_id = wanted.outbox_id
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
-WHERE m.outbox_id = :outbox_id AND m.tenant_id = :tenant_id
+WHERE m.tenant_id = :tenant_id

@@ -17,10 +17,10 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, Status
 from mailwright.outbox import records
 from mailwright.outbox.explain import explain
-from mailwright.outbox.finding import STRETCH, look_for
+from mailwright.outbox.finding import STRETCH, holds_on, look_for
 from mailwright.outbox.operate import Resolution
 from mailwright.outbox.records import NEWEST, Record, Search, Summary
-from mailwright.pipeline.once_more import mail_of
+from mailwright.pipeline.once_more import mail_of, subjects_of
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import chosen, fields_of
 from mailwright.web.dashboard.mail import Opened, download, file_of, frame_of, opened
@@ -179,6 +179,13 @@ async def list_messages(
     values: dict[str, Any] = {
         "asked": asked,
         "found": found.messages,
+        "subjects": await subjects_of(
+            parts.database,
+            {each.outbox_id: each.subject for each in found.messages},
+            tenant_id=visitor.tenant_id,
+            at=parts.clock.now(),
+        ),
+        "waits": await holds_on(parts.database, found.messages, parts.clock.now()),
         "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
         "stretch": STRETCH,
