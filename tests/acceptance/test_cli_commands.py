@@ -443,7 +443,7 @@ async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhe
         "5 of 5 sent",
         "held by the hourly limit until",
         "scheduled for",
-        "36 accepted = ",
+        "43 accepted = ",
         "curl http://127.0.0.1:",
     ):
         assert words in shown.out
@@ -453,4 +453,4 @@ async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhe
     assert audit["sent"] == len(mails) >= 9
     assert audit["ok"]
     kept = await nowhere.ok("demo", "--once", "--keep", "--port", "0")
-    assert "36 accepted = " in kept.out
+    assert "43 accepted = " in kept.out

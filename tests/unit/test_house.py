@@ -168,6 +168,7 @@ class Step:
     expected: list[str] = field(default_factory=list)
 
 
+@pytest.mark.timeout(600)  # every command of every page, one after the other
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the pages show curl, and there is none here")
 def test_the_documented_commands_do_what_the_pages_show(tmp_path: Path) -> None:
     """Runs every console block of the README, the API's page and the operator's page, in one folder and one shell."""
