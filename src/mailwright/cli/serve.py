@@ -62,9 +62,7 @@ async def _invite(engine: Engine, address: str) -> None:
     users = Users(engine.database, engine.clock, Guesses(engine.database, engine.clock))
     token = await SetUp(engine.database, users).invite()
     if token is not None:
-        out.print(
-            f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True
-        )
+        out.print(f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True)
 
 
 def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> FastAPI:

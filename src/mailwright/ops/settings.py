@@ -268,9 +268,9 @@ class Settings(BaseSettings):
         str | None,
         Field(alias="FROM_NAME", description="From name of mailouts to readers for whom Supabase has none"),
     ] = None
-    reply_to_email: Annotated[
-        str | None, Field(alias="REPLY_TO_EMAIL", description="where answers to mailouts go")
-    ] = None
+    reply_to_email: Annotated[str | None, Field(alias="REPLY_TO_EMAIL", description="where answers to mailouts go")] = (
+        None
+    )
     org_name: Annotated[str | None, Field(alias="ORG_NAME", description="who sends, in the footer of mailouts")] = None
     org_address: Annotated[
         str | None,
@@ -320,9 +320,9 @@ class Settings(BaseSettings):
             description="the database where their errors are written",
         ),
     ] = None
-    notion_url: Annotated[
-        str, Field(alias="MAILWRIGHT_NOTION_URL", description="another Notion, for a rehearsal")
-    ] = "https://api.notion.com"
+    notion_url: Annotated[str, Field(alias="MAILWRIGHT_NOTION_URL", description="another Notion, for a rehearsal")] = (
+        "https://api.notion.com"
+    )
     notion_mailout_properties: Annotated[
         dict[str, str],
         NoDecode,
