@@ -100,7 +100,7 @@ class MailoutDesk:
         """`sleep` waits for Notion and Supabase, as the steady clock counts."""
         self.runs = Runs(database, clock, settings.lock_ttl_seconds * SECOND)
         self.queue = CampaignQueue()
-        self._settings = settings
+        self.settings = settings
         self._database = database
         self._clock = clock
         self._templates = templates
@@ -113,11 +113,11 @@ class MailoutDesk:
 
     @property
     def is_configured(self) -> bool:
-        return self._settings.notion_token is not None
+        return self.settings.notion_token is not None
 
     @property
     def has_supabase(self) -> bool:
-        return self._settings.supabase_url is not None and self._settings.supabase_service_role_key is not None
+        return self.settings.supabase_url is not None and self.settings.supabase_service_role_key is not None
 
     async def open(self) -> Mailouts:
         if self._mailouts is None:
@@ -140,21 +140,21 @@ class MailoutDesk:
                 await http.close()
 
     async def _made(self) -> Mailouts:
-        token = self._settings.notion_token
+        token = self.settings.notion_token
         if token is None:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
-        setup = setup_of(self._settings, await self._tenant_id())
+        setup = setup_of(self.settings, await self._tenant_id())
         http, supabase = self._shared_http(), self._supabase()
-        notion = Notion(http, token.get_secret_value(), self._steady, url=self._settings.notion_url, sleep=self._sleep)
+        notion = Notion(http, token.get_secret_value(), self._steady, url=self.settings.notion_url, sleep=self._sleep)
         # Whoever writes a page chooses what is fetched for it.
         self._careful = self._careful or Http(connections=4, resolve=public_only())
-        images = ImageStore(self._database, self._clock, self._settings.images)
+        images = ImageStore(self._database, self._clock, self.settings.images)
         preparing = Preparing(
             self._database,
             self._clock,
             setup,
             notion=notion,
-            pictures=Pictures(self._careful, images, self._settings.public_url),
+            pictures=Pictures(self._careful, images, self.settings.public_url),
             templates=self._templates,
             readers=OurReaders(self._database, self._clock) if supabase is None else SupabaseReaders(supabase),
             queue=self.queue,
@@ -163,10 +163,10 @@ class MailoutDesk:
         return Mailouts(setup, self.runs, notion=notion, preparing=preparing, reporting=reporting)
 
     async def _tenant_id(self) -> int:
-        return (await tenants.find(self._database, self._settings.mailout_tenant)).id
+        return (await tenants.find(self._database, self.settings.mailout_tenant)).id
 
     def _supabase(self) -> Supabase | None:
-        url, key = self._settings.supabase_url, self._settings.supabase_service_role_key
+        url, key = self.settings.supabase_url, self.settings.supabase_service_role_key
         if url is None or key is None:
             return None
         return Supabase(self._shared_http(), url, key.get_secret_value(), sleep=self._sleep)

@@ -11,6 +11,7 @@ from mailwright.sources.notifications import jobs, links
 from mailwright.sources.notifications.decisions import End, GiveUp, House, Send, decide, lock_wait
 from mailwright.sources.notifications.fanout import beside
 from mailwright.sources.notifications.jobs import Row
+from mailwright.sources.notifications.kinds import Kind
 from mailwright.sources.notifications.links import Link
 from mailwright.sources.notifications.preferences import Wait
 from mailwright.sources.notifications.producer import Emitted, Happening, Producer
@@ -48,6 +49,11 @@ class Desk:
         self._clock = clock
         self._queue = queue
         self._house = house
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The declared types of events, by their name."""
+        return sorted(self._house.kinds.by_name.values(), key=lambda kind: kind.name)
 
     async def some(self, *, status: Fanout | None = None, before: int = NEWEST, limit: int = 50) -> list[Standing]:
         """The newest first."""

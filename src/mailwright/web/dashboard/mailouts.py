@@ -10,7 +10,6 @@ from mailwright.app.mailouts import CampaignQueue, MailoutDesk, setup_of
 from mailwright.content.template import Template
 from mailwright.content.variables import STANDARD
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
-from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
@@ -153,7 +152,7 @@ async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
     """One tenant of an installation sends pages of Notion."""
     if parts.mailouts is None:
         return True
-    name = _settings(parts.mailouts).mailout_tenant
+    name = parts.mailouts.settings.mailout_tenant
     return (await tenants.find(parts.database, name)).id == visitor.tenant_id
 
 
@@ -169,7 +168,7 @@ def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
     """Each setting with what it is for, whether it must be there, and whether it is. No value leaves this place."""
     if desk is None:
         return [(name, words, must, False) for name, words, must in _NEEDED]
-    settings = _settings(desk)
+    settings = desk.settings
     missing = {*setup_of(settings, 0).footer.missing}
     known: dict[str, object] = {
         "NOTION_TOKEN": settings.notion_token,
@@ -180,7 +179,3 @@ def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
     }
     missing |= {name for name, value in known.items() if not value}
     return [(name, words, must, name not in missing) for name, words, must in _NEEDED]
-
-
-def _settings(desk: MailoutDesk) -> Settings:
-    return desk._settings

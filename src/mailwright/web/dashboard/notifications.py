@@ -16,7 +16,6 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
 from mailwright.sources.notifications import jobs, moments
 from mailwright.sources.notifications.desk import NEWEST, Desk, Standing
-from mailwright.sources.notifications.kinds import Kind
 from mailwright.sources.notifications.words import Fanout
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import chosen, fields_of
@@ -90,7 +89,7 @@ async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Respon
     """Each with the languages that its template is stored in."""
     try:
         async with _opened(parts, visitor) as desk:
-            kinds = _declared(desk)
+            kinds = desk.kinds
     except _Closed as closed:
         return await _closed_page(request, visitor, closed)
     async with parts.database.read() as tx:
@@ -167,10 +166,6 @@ async def _closed_page(request: Request, visitor: Visitor, closed: _Closed) -> R
     status = HTTPStatus.SERVICE_UNAVAILABLE if closed.why == "broken" else HTTPStatus.OK
     values: dict[str, Any] = {"why": closed.why, "detail": closed.detail if visitor.may("admin") else ""}
     return await page(request, visitor, "notifications/closed.html", status=status, **values)
-
-
-def _declared(desk: Desk) -> list[Kind]:
-    return sorted(desk._house.kinds.by_name.values(), key=lambda kind: kind.name)
 
 
 def _by_event(found: Sequence[Standing]) -> list[Happened]:
