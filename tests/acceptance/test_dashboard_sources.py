@@ -307,8 +307,7 @@ def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> Endpoint
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
 @pytest.mark.promise("dashboard-sources-accessible")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["wide", "narrow"])
+@pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
 def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     """Pages that are about one thing; the others are looked at with all pages."""
     slices = dashboard.do(lambda: dashboard.parts.slices.of_article(DEFAULT_TENANT, KEY))

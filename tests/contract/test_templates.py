@@ -359,7 +359,7 @@ async def test_a_campaign_is_refused_with_every_reason_at_once(
     with pytest.raises(Refused) as refused:
         await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now())
     reasons = {(each.field, each.code) for each in refused.value.problems}
-    assert {field for field, _ in reasons} == {"lists", "filter", "content.body"}
+    assert {field for field, _ in reasons} == {"lists", "filter", "content.body", "variables"}
     assert reasons >= {
         ("lists", "UNKNOWN_LIST"),
         ("content.body", "RELATIVE_LINK"),

@@ -49,6 +49,8 @@ GATHER_MILLISECONDS = 4
 OVER_LIMIT_PAUSE: Instant = 250
 # More resends than a worker keeps for their turn are looked at again after this.
 RESEND_PAUSE: Instant = SECOND
+# A lane that stood back so often in a row waits for somebody else.
+MOST_STOOD_BACK = 8
 LOCK_EXPIRED = "LOCK_EXPIRED"
 LONGEST_PAUSE_TO_OUTWAIT: Instant = 2 * SECOND
 
@@ -112,6 +114,7 @@ class Worker:
         self._is_due_again = False  # something was settled and is due at once, as another provider takes it
         self._conducting = asyncio.Lock()
         self._has_conducted = False  # something was done for campaigns, so that there may be mail
+        self._stood_back: Counter[int] = Counter()  # how often lanes did, since the last of their mails began
         self._paused_until: Instant = 0  # the latest moment that this worker put something off to
 
     async def run(self, *, drain: bool = False) -> None:
@@ -398,6 +401,7 @@ class Worker:
 
     def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> None:
         claimed = ready.claimed
+        self._stood_back.pop(claimed.lane, None)
         locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
         ready.begin(self._parts.clock.now() if attempted_at is None else attempted_at, locked_until)
         carrier = self._carriers.get(member.name)
@@ -492,8 +496,11 @@ class Worker:
         self._backlog = deque(each for each in self._backlog if each.lane != claimed.lane)
         self._give_back(behind)
         if until is not None:
-            # Whoever is drained does not wait for it: what another holds may stay held for as long as a lock.
             self._parts.claims.leave(claimed.lane, until)
+            self._stood_back[claimed.lane] += 1
+            # Whoever is drained outwaits a moment, and not another's lock, which may last.
+            if self._stood_back[claimed.lane] <= MOST_STOOD_BACK:
+                self._paused_until = max(self._paused_until, until)
 
     def _put_off(self, claimed: Claimed, held: Held) -> None:
         """This message alone waits; the rest of its lane goes on."""
