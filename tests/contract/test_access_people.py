@@ -50,7 +50,7 @@ async def enter(sessions: Sessions, user: User) -> str:
 async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, database: Database) -> None:
     async with database.read() as tx:
         [row] = await tx.execute(select(user_rows))
-    assert row.password_hash.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert row.password_hash.startswith("$argon2id$v=19$m=7168,t=5,p=1$")
     assert RIGHT not in str(row)
 
 

@@ -346,7 +346,7 @@ async def test_the_sentence_comes_with_its_parts(asked: Asked) -> None:
     later = asked.clock.now() + HOUR
     await asked.accept(scheduled_at=later)
     answer = (await asked.answer()).as_dict()
-    assert set(answer) == {"outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
+    assert set(answer) == {"detail", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
     assert answer["until"] == "2027-01-15T09:00:00.000Z"
     assert answer["state"] == "scheduled"
 
