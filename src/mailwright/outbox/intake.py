@@ -34,6 +34,8 @@ PENDING = Status.PENDING.value
 
 # One transaction takes at most this many: a commit must stay short while workers wait for their turn.
 LARGEST_COMMIT = 2_000
+# In portions whose rows SQLite takes as parameters of one statement: a table for more of them would be one copy more.
+PORTION = 250
 # And at most so much text: what PostgreSQL takes as one JSON value has an end.
 LARGEST_COMMIT_BYTES = 64 * 1024 * 1024
 
@@ -188,15 +190,23 @@ async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dic
     if not fresh:
         return {}
     await _insert_contacts(tx, fresh.values(), now)
-    rows = [_message_row(message, position) for position, message in enumerate(fresh.values())]
-    stored = fresh
-    if await tx.count(INSERT_MESSAGES, messages=rows, now=now) < len(fresh):
-        found = await tx.run(FIND_STORED, wanted=rows)
-        stored = {row.outbox_id: fresh[row.outbox_id] for row in found}
-    await tx.count(INSERT_DELIVERIES, deliveries=[_delivery_row(message, now) for message in stored.values()])
+    messages = list(fresh.values())
+    stored: dict[str, NewMessage] = {}
+    for start in range(0, len(messages), PORTION):
+        stored |= await _insert_portion(tx, messages[start : start + PORTION], now)
     counts = Counter([(message.tenant_id, message.source) for message in stored.values()])
     batches = [{"tenant_id": t, "source": source, "accepted": count} for (t, source), count in counts.items()]
     await tx.count(INSERT_INTAKE, batches=batches, now=now)
+    return stored
+
+
+async def _insert_portion(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> dict[str, NewMessage]:
+    """Those that were stored, by outbox id: another process may have taken a key meanwhile."""
+    stored = {message.outbox_id: message for message in messages}
+    rows = [_message_row(message, position) for position, message in enumerate(messages)]
+    if await tx.count(INSERT_MESSAGES, messages=rows, now=now) < len(rows):
+        stored = {row.outbox_id: stored[row.outbox_id] for row in await tx.run(FIND_STORED, wanted=rows)}
+    await tx.count(INSERT_DELIVERIES, deliveries=[_delivery_row(message, now) for message in stored.values()])
     return stored
 
 

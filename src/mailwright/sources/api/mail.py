@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -12,7 +12,7 @@ from mailwright.access.keys import Caller
 from mailwright.audience import lists
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
-from mailwright.domain.ids import uuid7
+from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.outbox.intake import Intake
@@ -75,6 +75,14 @@ class Named:
     list_keys: AbstractSet[str]
 
 
+class _Item(NamedTuple):
+    """One message of a request: the names it gets, and its body as it came."""
+
+    outbox_id: str
+    key: str | None
+    body: Any
+
+
 class Mail:
     def __init__(self, database: Database, clock: Clock, intake: Intake) -> None:
         self._database = database
@@ -86,7 +94,8 @@ class Mail:
         request = parse_send(body)
         named = await self._named(asking.caller, [request])
         key = f"send:{asking.idempotency_key}" if asking.idempotency_key else None
-        message = self._message(asking, request, named, key, body)
+        now = self._clock.now()
+        message = _message(asking, request, named, _Item(uuid7(now), key, body), now)
         [accepted] = await self._intake.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -97,9 +106,12 @@ class Mail:
         items = parse(BatchRequest, body).messages
         parsed = [_parsed(item) for item in items]
         named = await self._named(asking.caller, [one for one in parsed if isinstance(one, SendRequest)])
+        now = self._clock.now()
         messages = [
-            self._item(asking, index, one, named, item)
-            for index, (one, item) in enumerate(zip(parsed, items, strict=True))
+            one
+            if isinstance(one, Refused)
+            else _unless_refused(asking, one, named, _Item(outbox_id, _item_key(asking, index), body), now)
+            for index, (outbox_id, one, body) in enumerate(zip(uuid7s(now, len(items)), parsed, items, strict=True))
         ]
         accepted = iter(await self._intake.accept([one for one in messages if isinstance(one, NewMessage)]))
         return [one if isinstance(one, Refused) else _unless_conflict(next(accepted)) for one in messages]
@@ -117,58 +129,55 @@ class Mail:
                 await lists.known(tx, caller.tenant_id, list_keys),
             )
 
-    def _item(
-        self,
-        asking: Asking,
-        index: int,
-        request: SendRequest | Refused,
-        named: Named,
-        body: Any,
-    ) -> NewMessage | Refused:
-        if isinstance(request, Refused):
-            return request
-        # Apart from the keys of single sends: whatever those hold, none of them is an item's.
-        key = f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
-        try:
-            return self._message(asking, request, named, key, body)
-        except RequestInvalid as error:
-            return _refused(error)
 
-    def _message(self, asking: Asking, request: SendRequest, named: Named, key: str | None, body: Any) -> NewMessage:
-        now = self._clock.now()
-        if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
-            raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
-        template = None
-        if request.template_id is not None:
-            template = named.templates.find(request.template_id, request.to.lower(), request.locale)
-            if template is None:
-                raise TemplateNotFound
-        if request.list_key is not None and request.list_key not in named.list_keys:
-            raise ListNotFound(request.list_key)
-        is_bulk = request.list_key is not None
-        recipient = request.recipient
-        return NewMessage(
-            outbox_id=uuid7(now),
-            tenant_id=asking.caller.tenant_id,
-            source=Source.API,
-            request_id=asking.request_id,
-            # The domain is already in its final form; comparing ignores the case of the rest as well.
-            to_email=request.to.lower(),
-            subject=request.subject or (template.subject if template else ""),
-            payload=payload(request),
-            recipient_id=recipient.recipient_id if recipient else None,
-            external_id=recipient.external_id if recipient else None,
-            contact_name=recipient.name if recipient else None,
-            dedupe_key=f"api:{key}" if key else None,
-            body_digest=_digest(body) if key else None,
-            template_key=template.key if template else None,
-            on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
-            priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
-            is_bulk=is_bulk,
-            list_key=request.list_key,
-            scheduled_at=request.scheduled_at,
-            expires_at=request.expires_at,
-        )
+def _item_key(asking: Asking, index: int) -> str | None:
+    """Apart from the keys of single sends: whatever those hold, none of them is an item's."""
+    return f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
+
+
+def _unless_refused(
+    asking: Asking, request: SendRequest, named: Named, item: _Item, now: Instant
+) -> NewMessage | Refused:
+    try:
+        return _message(asking, request, named, item, now)
+    except RequestInvalid as error:
+        return _refused(error)
+
+
+def _message(asking: Asking, request: SendRequest, named: Named, item: _Item, now: Instant) -> NewMessage:
+    if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
+        raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
+    template = None
+    if request.template_id is not None:
+        template = named.templates.find(request.template_id, request.to.lower(), request.locale)
+        if template is None:
+            raise TemplateNotFound
+    if request.list_key is not None and request.list_key not in named.list_keys:
+        raise ListNotFound(request.list_key)
+    is_bulk = request.list_key is not None
+    recipient = request.recipient
+    return NewMessage(
+        outbox_id=item.outbox_id,
+        tenant_id=asking.caller.tenant_id,
+        source=Source.API,
+        request_id=asking.request_id,
+        # The domain is already in its final form; comparing ignores the case of the rest as well.
+        to_email=request.to.lower(),
+        subject=request.subject or (template.subject if template else ""),
+        payload=payload(request),
+        recipient_id=recipient.recipient_id if recipient else None,
+        external_id=recipient.external_id if recipient else None,
+        contact_name=recipient.name if recipient else None,
+        dedupe_key=f"api:{item.key}" if item.key else None,
+        body_digest=_digest(item.body) if item.key else None,
+        template_key=template.key if template else None,
+        on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
+        priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
+        is_bulk=is_bulk,
+        list_key=request.list_key,
+        scheduled_at=request.scheduled_at,
+        expires_at=request.expires_at,
+    )
 
 
 def payload(request: SendRequest) -> dict[str, Any]:
