@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench import articles, campaigns, mailwright, notifications
+from bench import articles, campaigns, filling, mailwright, notifications, pacing, pages
 from bench.accept import accepted_per_second
 from bench.children import NotMeasured
 from bench.contenders import CONTENDERS, Results
@@ -64,6 +64,7 @@ OF_AIOBOTOCORE = 5
 ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
 MATERIALISED_PER_SECOND = 50_000
 ASSEMBLED_SECONDS = 10
+MEAN_DEVIATION = 0.01
 # SQLite's caches, however many people there are.
 GROWTH_MEGABYTES = 150
 
@@ -234,6 +235,41 @@ def fan_out(order: Order) -> Iterator[Figure]:
     yield _figure(order, "notifications", what, "each sent once, no lock error", found)
 
 
+def even_pace(order: Order) -> Iterator[Figure]:
+    def found(new: Callable[[], AbstractContextManager[str]], rate: int) -> Found:
+        order.tell(f"a mailout of {rate} mails a second", 0)
+        with new() as url:
+            even = pacing.measured(url, rate)
+        ours = f"{even.shortest:.1f}, {even.mean:.1f} and {even.longest:.1f} ms between {even.mails} mails"
+        met = even.shortest >= even.ideal and even.deviation <= MEAN_DEVIATION
+        return Found(ours, f"{even.ideal:.0f} ms", even.mean / even.ideal, met)
+
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        for rate in pacing.RATES:
+            what = f"{engine}: shortest, mean and longest interval of a mailout at {rate}/s"
+            yield _figure(order, "pacing", what, "never shorter, mean ≤ 1.01", found, new, rate)
+
+
+def large_pages(order: Order) -> Iterator[Figure]:
+    size = filling.Size(10 if order.quick else 1_000)
+
+    def found(engine: str, new: Callable[[], AbstractContextManager[str]]) -> Found:
+        folder = order.stage.scratch / f"pages-{engine}"
+        with new() as url:
+            order.tell(f"{engine}: an installation of {size.of(1_000_000):,} messages", 0)
+            pages.filled(url, folder, size)
+            order.tell(f"{engine}: every page, {pages.TIMES} times", 0)
+            timed = list(pages.measured(order.stage, url, folder))
+        late = [each for each in timed if each.p95 > pages.GOAL_MILLISECONDS]
+        slowest = max(timed, key=lambda each: each.p95)
+        ours = f"{len(timed) - len(late)} of {len(timed)}; the slowest, {slowest.path}, {slowest.p95:.0f} ms"
+        return Found(ours, met=not late)
+
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        what = f"{engine}: pages and routes that take so long, with {size.of(1_000_000):,} messages"
+        yield _figure(order, "pages", what, f"p95 ≤ {pages.GOAL_MILLISECONDS} ms", found, engine, new)
+
+
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
     "accept": api_accept,
@@ -241,6 +277,8 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "campaign-start": campaign_start,
     "article-assembly": article_assembly,
     "notifications": fan_out,
+    "pacing": even_pace,
+    "pages": large_pages,
 }
 NAMES = (
     "sqlite-speed",
@@ -254,6 +292,8 @@ NAMES = (
     "campaign-start",
     "article-assembly",
     "notifications",
+    "pacing",
+    "pages",
 )
 
 

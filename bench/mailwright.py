@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlalchemy import text
 
@@ -86,18 +87,19 @@ class Service:
     url: str
     key: str
     database_url: str
+    pid: int
 
 
 @contextlib.contextmanager
-def serving(stage: Stage, database_url: str) -> Iterator[Service]:
-    """The API without a worker, and a key for it."""
-    port, env = free_port(), environment(database_url)
+def serving(stage: Stage, database_url: str, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Service]:
+    """The API without a worker, and a key for it; `more` are settings beside the usual ones."""
+    port, env = free_port(), {**environment(database_url), **more}
     call([PROGRAM, "db", "upgrade"], env=env, cwd=stage.scratch)
     key = call([PROGRAM, "key", "create", "--tenant", "default"], env=env, cwd=stage.scratch).strip()
     command: list[str | Path] = [PROGRAM, "serve", "--no-worker", "--host", "127.0.0.1", "--port", str(port)]
     with Child(command, stage.log("mailwright-serve"), env, stage.scratch) as child:
         wait_for_port(port, child)
-        yield Service(f"http://127.0.0.1:{port}", key, database_url)
+        yield Service(f"http://127.0.0.1:{port}", key, database_url, child.pid)
 
 
 def audit(database_url: str) -> dict[str, int]:

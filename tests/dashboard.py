@@ -23,6 +23,7 @@ from mailwright.app.schema import prepare
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.cli.serve import application
+from mailwright.outbox.records import Search, search
 from mailwright.outbox.tallies import Tallying
 from mailwright.web.parts import ApiParts
 from tests.builders import DEFAULT_TENANT, settings_for
@@ -34,7 +35,8 @@ PEOPLE: Final = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 PHONE: Final = {"width": 375, "height": 780}
 DESK: Final = {"width": 1440, "height": 900}
 
-# Every page that a signed-in administrator can open, by the name of its picture. `{Name}` is a campaign of the sample.
+# Every page that a signed-in administrator can open, by the name of its picture. `{Name}` is a campaign of the sample,
+# `{mail to …}` the latest mail to that address.
 PAGES: Final = {
     "overview": "/",
     "campaigns": "/campaigns",
@@ -47,15 +49,19 @@ PAGES: Final = {
     "templates": "/templates",
     "template": "/templates/receipt",
     "template-edit": "/templates/receipt/edit",
-    "template-diff": "/templates/receipt/diff",
+    "template-diff": "/templates/open-seat.v1/diff?before=1&after=2",
     "messages": "/messages",
+    "message-bounced": "/messages/{mail to lukasz@example.com}",
+    "message-in-doubt": "/messages/{mail to tim@example.com}",
     "dead-letters": "/dead-letters",
     "mailbox": "/mailbox",
+    "mailbox-mail": "/mailbox/{mail to ada@example.com}",
     "contacts": "/contacts",
     "contact": "/contacts/ada@example.com",
     "contact-new": "/contacts/new",
     "lists": "/lists",
     "list": "/lists/news",
+    "list-edit": "/lists/news/edit",
     "segments": "/segments",
     "segment": "/segments/collectors",
     "segment-edit": "/segments/collectors/edit",
@@ -71,10 +77,12 @@ PAGES: Final = {
     "article-slice": "/articles/~new?article=spring-vote",
     "mailouts": "/mailouts",
     "notifications": "/notifications",
+    "notification": "/notifications/1",
     "notification-types": "/notifications/types",
     "settings-webhooks": "/settings/webhooks",
     "account": "/account",
     "settings-users": "/settings/users",
+    "settings-user": "/settings/users/grace",
     "settings-keys": "/settings/keys",
     "settings-limits": "/settings/limits",
     "settings-providers": "/settings/providers",
@@ -103,11 +111,15 @@ class Dashboard:
 
     def url(self, path: str) -> str:
         """Of a page in PAGES."""
-        if "{" not in path:
-            return f"{self.address}{path}"
+        return self.address + re.sub(r"\{([^}]+)\}", lambda found: self._id_of(found[1]), path)
+
+    def _id_of(self, name: str) -> str:
+        if name.startswith("mail to "):
+            address = name.removeprefix("mail to ")
+            [mail] = self.do(lambda: search(self.parts.database, DEFAULT_TENANT, Search(to_email=address), limit=1))
+            return mail.outbox_id
         some = self.do(lambda: self.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=100))
-        names = {each.name: each.campaign_id for each in some}
-        return self.address + re.sub(r"\{([^}]+)\}", lambda found: names[found[1]], path)
+        return next(each.campaign_id for each in some if each.name == name)
 
     def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
         page = context.new_page()
@@ -121,8 +133,16 @@ class Dashboard:
 
 @contextmanager
 def a_dashboard(
-    folder: Path, *, with_sample: bool = True, people: Mapping[str, Role] = PEOPLE, **changes: Any
+    folder: Path,
+    *,
+    with_sample: bool = True,
+    moves: bool = False,
+    url: str | None = None,
+    people: Mapping[str, Role] = PEOPLE,
+    **changes: Any,
 ) -> Iterator[Dashboard]:
+    """`moves`: with a campaign that is being sent all the while; whoever compares two looks wants none. A worker runs
+    where there is a sample, or a database at an address of its own, `url`."""
     ready: dict[str, Any] = {}
     is_ready = threading.Event()
 
@@ -130,22 +150,22 @@ def a_dashboard(
         listener = listen("127.0.0.1", 0)
         address = address_of(listener)
         settings = settings_for(
-            f"sqlite:///{folder / 'mailwright.db'}",
+            url or f"sqlite:///{folder / 'mailwright.db'}",
             base_url=address,
             mailbox=folder / "mailbox",
             images=folder / "images",
             imports=folder / "imports",
             notify_database_url=f"sqlite:///{folder / 'seats.db'}",
             sender="Analytical Engines <shop@example.com>",
+            postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
             **changes,
         )
         async with open_engine(settings) as engine:
             await prepare(engine.database)
-            working = None
-            if with_sample:
-                sample = await load_sample(engine)
-                worker = await make_worker(engine)
-                working = asyncio.create_task(worker.run())
+            sample = await load_sample(engine, moves=moves) if with_sample else None
+            worker = await make_worker(engine)
+            working = asyncio.create_task(worker.run()) if sample or url else None
+            if sample:
                 await settle(engine, sample)
                 await Tallying(engine.database, engine.clock).add_up()
             app = application(engine, None)
@@ -156,6 +176,7 @@ def a_dashboard(
             ready.update(dashboard=Dashboard(address, parts, asyncio.get_running_loop()), server=server)
             is_ready.set()
             await server.serve(sockets=[listener])
+            await app.state.finish()
             if working is not None:
                 worker.stop()
                 await working

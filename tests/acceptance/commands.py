@@ -1,17 +1,24 @@
-"""The command line in a test: real processes, in a folder and an environment of their own."""
+"""The command line in a test: real processes, in a folder and an environment of their own.
+
+Commands are forked from a warm process, unless their own start is part of the test. Services are started: whoever
+signals or kills one means that very process.
+"""
 
 import asyncio
 import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.warm import warm_command
+
 SECONDS = 60
+STARTED = (sys.executable, "-m", "mailwright")  # as a person starts it
 
 
 @dataclass(frozen=True)
@@ -31,9 +38,10 @@ class Commands:
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    program: Sequence[str] = field(default_factory=warm_command)
 
     async def run(self, *arguments: str, **settings: str) -> Ended:
-        process = await self._start(arguments, settings)
+        process = await self._start((*self.program, *arguments), settings)
         try:
             async with asyncio.timeout(SECONDS):
                 out, err = await process.communicate()
@@ -50,16 +58,16 @@ class Commands:
 
     @asynccontextmanager
     async def service(self, *arguments: str, **settings: str) -> AsyncIterator["Service"]:
-        service = Service(await self._start(arguments, settings))
+        service = Service(await self._start((*STARTED, *arguments), settings))
         try:
             yield service
         finally:
             await service.kill()
 
-    async def _start(self, arguments: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
+    async def _start(self, words: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mailwright", *arguments),
+            *words,
             cwd=self.folder,
             env={**kept, "COLUMNS": "100", **self.settings, **settings},
             stdin=asyncio.subprocess.DEVNULL,

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.commands import Commands, Ended
+from tests.warm import warm_command
 
 PASSWORD = "correct horse battery"
 
@@ -20,7 +20,7 @@ def commands(tmp_path: Path) -> Commands:
 def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     done = subprocess.run(
-        [sys.executable, "-m", "mailwright", "user", *words, "--password-stdin"],
+        [*warm_command(), "user", *words, "--password-stdin"],
         cwd=folder,
         env=kept,
         input=f"{password}\n",

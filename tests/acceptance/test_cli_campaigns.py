@@ -115,6 +115,34 @@ async def test_a_scheduled_campaign_waits_and_may_be_paused_copied_and_cancelled
     assert definition["experiment"]["variants"] == [{"name": "plain"}, {"name": "bold", "subject": "News! News!"}]
 
 
+@pytest.mark.promise("cli-campaign")
+async def test_a_draft_is_edited_as_it_is_shown_and_opened_to_everyone_once_it_has_started(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "news")).out.strip()
+    definition = (await here.ok("campaign", "show", campaign_id, "--json")).json["definition"]
+    plain = {
+        **definition,
+        "name": "Plain",
+        "content": {"subject": "For all", "body": "<p>Hello</p>{{ unsubscribe_url }}"},
+    }
+    (here.folder / "plain.json").write_text(json.dumps(plain))
+    assert (await here.ok("campaign", "edit", campaign_id, "plain.json")).out.startswith("Plain is changed;")
+    (here.folder / "wrong.json").write_text(json.dumps({**plain, "lists": ["No"], "nome": "x"}))
+    wrong = await here.run("campaign", "edit", campaign_id, "wrong.json")
+    assert (wrong.code, "lists[0]: " in wrong.err, "nome: " in wrong.err) == (2, True, True)
+    early = await here.run("archive", "publish", campaign_id)
+    assert (early.code, early.out) == (1, "")
+    await here.ok("campaign", "start", campaign_id)
+    late = await here.run("campaign", "edit", campaign_id, "plain.json")
+    assert (late.code, "`edit` is possible while it is DRAFT" in late.err) == (1, True)
+    assert (await here.ok("campaign", "show", campaign_id, "--json")).json["name"] == "Plain"
+
+    [url] = (await here.ok("archive", "publish", campaign_id)).out.splitlines()
+    [issue] = (await here.ok("archive", "list", "news", "--json")).json
+    assert (issue["campaignId"], issue["urls"]) == (campaign_id, [url])
+    assert (await here.ok("archive", "withdraw", campaign_id)).out == "Plain is in no archive any more.\n"
+    assert "is empty" in (await here.ok("archive", "list", "news")).out
+
+
 @pytest.mark.promise("progress-stream")
 async def test_whoever_listens_hears_of_a_campaign_and_is_let_go_when_the_server_stops(here: Commands) -> None:
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()

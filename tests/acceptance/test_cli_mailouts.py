@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.commands import Commands
 from tests.conftest import Engine
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
-from tests.standins.notion import TOKEN, NotionStandIn
+from tests.standins.notion import TOKEN, NotionStandIn, busy
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
 
@@ -69,22 +69,34 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     report = (await desk.commands.ok("mailout", "report", run_id)).out.splitlines()
     assert [line.split(",")[:2] for line in report[1:]] == [["ada@example.com", "SENT"], ["bob@example.com", "SENT"]]
     again = await desk.commands.run("mailout", "send", page)
-    assert (again.code, "mailout_already_sent" in again.err, again.out) == (1, True, "")
+    assert (again.code, again.err.count("mailout_already_sent"), again.out) == (1, 1, "")
 
 
 @pytest.mark.promise("mailout-cli")
 async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: Desk) -> None:
     desk.page("Ready")
     desk.page("Draft")
-    watched = (await desk.commands.ok("mailout", "watch", "--once")).out.strip().splitlines()
-    assert len(watched) == 1
+    desk.notion.add_page(desk.mailouts, {"Subject": "Nothing", "Status": "Ready"})
+    watched = (await desk.commands.ok("mailout", "watch", "--once")).out
+    assert (watched.count("→ sending  News of March"), watched.count("✗ refused  Nothing")) == (1, 1)
+    assert "empty_body: " in watched
     assert (await desk.commands.ok("mailout", "watch", "--once")).out == ""
     empty = await desk.commands.run("mailout", "send", desk.page(subject=""))
     assert (empty.code, "subject_required" in empty.err) == (1, True)
     await desk.commands.ok("worker", "--drain")
-    assert [row["Error Code"] for row in desk.notion.rows(desk.errors)] == ["subject_required"]
+    assert [row["Error Code"] for row in desk.notion.rows(desk.errors)] == ["empty_body", "subject_required"]
     listed = (await desk.commands.ok("mailout", "list", "--json")).json
-    assert [each["status"] for each in listed] == ["refused", "sent"]
+    assert sorted(each["status"] for each in listed) == ["refused", "refused", "sent"]
+
+
+@pytest.mark.promise("mailout-delay")
+async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
+    desk.notion.answer(busy(429, seconds=600))
+    begun = await desk.commands.ok("mailout", "send", desk.page())
+    assert begun.err == "! Notion asks us to wait. A worker tries again.\n"
+    shown = (await desk.commands.ok("mailout", "status", begun.out.strip())).out
+    assert "Notion asks us to wait. [NOTION_RATE_LIMITED] Failed once; next try at " in shown
+    assert len(desk.notion.requests) == 1
 
 
 @pytest.mark.promise("mailout-cli")

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.ids import uuid7
 from mailwright.storage.database import Database
-from tests.acceptance.commands import Commands
+from tests.acceptance.commands import STARTED, Commands
 from tests.builders import a_message, an_intake
 from tests.conftest import Engine
 from tests.engines import PostgresServer
@@ -143,7 +143,7 @@ async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
 @pytest.mark.promise("cli-serve-refuses")
 async def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = await Commands(tmp_path).run("serve", "--port", str(taken.getsockname()[1]))
+        ended = await Commands(tmp_path, program=STARTED).run("serve", "--port", str(taken.getsockname()[1]))
     assert ended.code == 2
     assert "address already in use" in ended.err
     assert "--port" in ended.err

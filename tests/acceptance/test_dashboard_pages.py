@@ -1,8 +1,14 @@
 """The dashboard in a real browser: signing in, what each role sees, live parts, and pages that everybody can use."""
 
+import contextlib
+import logging
+import re
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pyotp
@@ -12,6 +18,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from mailwright.access.roles import Role
 from mailwright.domain.clock import DAY, isoformat
 from tests.dashboard import ALONE, AXE, CHROMIUM, DESK, PAGES, PASSWORD, PHONE, Dashboard, a_browser, a_dashboard
+from tests.pages import forms_of
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here"),
@@ -120,6 +129,29 @@ def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, 
     expect(page.get_by_role("heading", name="Password")).to_be_visible()
 
 
+@pytest.mark.promise("dashboard-live")
+def test_whoever_leaves_a_stream_leaves_no_complaint_in_the_log(
+    dashboard: Dashboard, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At any moment: before the first answer, in the middle of a look, between two."""
+    place = urlsplit(dashboard.address)
+    with httpx.Client(base_url=dashboard.address, headers={"Origin": dashboard.address}) as client:
+        client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+        cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        for number in range(40):
+            with socket.create_connection((place.hostname, place.port)) as listener:
+                path = ("/overview/stream", "/campaigns/stream")[number % 2]
+                listener.sendall(f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nCookie: {cookies}\r\n\r\n".encode())
+                listener.settimeout(0.001 * (number % 10))
+                with contextlib.suppress(OSError):
+                    listener.recv(100)
+                # As a browser that is closed: nothing more is read, and nothing is said.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert client.get("/account").status_code == 200
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
 @pytest.mark.promise("dashboard-confirm")
 def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard, context: BrowserContext) -> None:
     dashboard.do(lambda: dashboard.parts.keys.create(1, "to-revoke"))
@@ -165,11 +197,14 @@ def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Pat
 LOOKS = [(DESK, "light"), (PHONE, "dark")]
 
 
+def looks() -> list[Any]:
+    return [{"viewport": viewport, "color_scheme": scheme} for viewport, scheme in LOOKS]
+
+
 @pytest.fixture(scope="module")
 def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page, Page]]]:
     """Each size and scheme twice: as it is, and with a policy that lets axe run beside the page."""
-    looks: list[Any] = [{"viewport": viewport, "color_scheme": scheme} for viewport, scheme in LOOKS]
-    contexts = [(browser.new_context(**look), browser.new_context(**look, bypass_csp=True)) for look in looks]
+    contexts = [(browser.new_context(**look), browser.new_context(**look, bypass_csp=True)) for look in looks()]
     yield [(dashboard.sign_in(plain), dashboard.sign_in(beside)) for plain, beside in contexts]
     for plain, beside in contexts:
         plain.close()
@@ -178,21 +213,64 @@ def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page,
 
 @pytest.mark.promise("dashboard-usable")
 @pytest.mark.promise("dashboard-campaign-accessible")
-@pytest.mark.parametrize("path", [*PAGES.values(), *ALONE.values()])
+@pytest.mark.parametrize("path", PAGES.values())
 def test_everybody_can_use_every_page(dashboard: Dashboard, screens: list[tuple[Page, Page]], path: str) -> None:
+    look_at(screens, dashboard.url(path))
+
+
+@pytest.mark.promise("dashboard-usable")
+@pytest.mark.parametrize("path", ALONE.values())
+def test_everybody_can_get_in(dashboard: Dashboard, browser: Browser, path: str) -> None:
+    contexts = [browser.new_context(**look, bypass_csp=is_beside) for look in looks() for is_beside in (False, True)]
+    pages = [context.new_page() for context in contexts]
+    look_at(list(zip(pages[::2], pages[1::2], strict=True)), dashboard.url(path))
+    assert all(page.url.endswith(path) for page in pages)
+    for context in contexts:
+        context.close()
+
+
+def look_at(screens: list[tuple[Page, Page]], url: str) -> None:
     """axe finds nothing, the browser complains of nothing, and nothing is wider than the screen."""
     for (plain, beside), (viewport, scheme) in zip(screens, LOOKS, strict=True):
         complaints = complaints_of(plain)
-        plain.goto(dashboard.url(path))
+        plain.goto(url)
         expect(plain.locator(".htmx-request")).to_have_count(0)
         assert complaints == [], (viewport, scheme)
         assert plain.evaluate("document.documentElement.scrollWidth") <= viewport["width"], (viewport, scheme)
-        beside.goto(dashboard.url(path))
+        beside.goto(url)
         expect(beside.locator(".htmx-request")).to_have_count(0)
         beside.evaluate(AXE.read_text())
         found = beside.evaluate("axe.run().then(({violations}) => violations)")
         told = [(each["id"], [node["html"][:160] for node in each["nodes"][:3]]) for each in found]
         assert told == [], (viewport, scheme)
+
+
+def test_every_page_has_its_picture() -> None:
+    shown = set(re.findall(r"screens/([\w-]+\.webp)", (DOCS / "dashboard.md").read_text()))
+    wanted = {f"{name}-{size}.webp" for name in (*PAGES, *ALONE) for size in ("desk", "phone")}
+    assert shown == wanted
+    assert {file.name for file in (DOCS / "screens").iterdir()} == wanted
+
+
+@pytest.mark.promise("dashboard-without-scripts")
+def test_every_form_goes_somewhere_without_a_script(dashboard: Dashboard) -> None:
+    """What asks gets an answer, and what changes something reaches a form that wants to know where it comes from."""
+    seen = set()
+    with httpx.Client(base_url=dashboard.address, headers={"Origin": dashboard.address}) as client:
+        client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+        for path in PAGES.values():
+            for form in forms_of(client.get(dashboard.url(path)).text):
+                if form.method == "dialog":
+                    continue  # the question that a script asks before a grave deed
+                assert form.action, f"{path}: a form goes nowhere"
+                assert any(words or has.get("aria-label") for words, has in form.buttons), f"{path}: {form.action}"
+                for action in {form.action, *(has.get("formaction", form.action) for _, has in form.buttons)} - seen:
+                    seen.add(action)
+                    if form.method == "get":
+                        assert client.get(action, params=form.filled({})).status_code == 200, action
+                    else:
+                        assert client.post(action).status_code == 403, action
+    assert len(seen) > 60
 
 
 @pytest.mark.promise("dashboard-usable")

@@ -33,6 +33,9 @@ from tests.standins.ses import SEND, SesMail, SesStandIn
 from tests.standins.sns import TOPIC, Signer, ses_event
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
+RATE = 50
+# A crowded machine takes its time for thousands of mails; nobody waits so long where it does not.
+PATIENCE_SECONDS = 150.0
 PASSWORD = "a-password-for-tests"
 ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
 TIMEOUT = httpx.Timeout(30)
@@ -104,7 +107,7 @@ async def stage(engine: Engine, tmp_path: Path) -> AsyncIterator[Stage]:
             "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
             "UNSUBSCRIBE_SECRET": "s" * 32,
             "TEST_EMAILS": "tester@example.com; Tester@Example.com second@example.com",
-            "RATE_LIMIT_PER_SEC": "20",
+            "RATE_LIMIT_PER_SEC": str(RATE),
             "ADMIN_PASSWORD": PASSWORD,
         }
         yield Stage(engine.url, Commands(tmp_path, settings), notion, supabase, ses, signer, mailouts, errors)
@@ -119,7 +122,7 @@ async def _read_log(service: Service) -> None:
         pass
 
 
-async def until(is_so: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+async def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not is_so():
@@ -128,7 +131,7 @@ async def until(is_so: Callable[[], bool], what: str, seconds: float = SECONDS) 
         raise AssertionError(f"it never happened: {what}") from error
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.promise("mailout-whole")
 async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right_in_the_end(stage: Stage) -> None:
     """2,503 subscribers in three pages, five of them twice in other cases; three addresses that SES refuses; the
@@ -157,17 +160,20 @@ async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right
     assert len(taken) == 50
 
     stage.notion.answer(Answer(503))
+    before = len(stage.notion.requests)
     async with stage.served() as (_, client):
         await until(lambda: len(stage.reached) >= 90, "mails after the kill")
         assert stage.reached == everyone[: len(stage.reached)]
-        assert min(await _gaps(stage)) >= 1_000 / 20
+        assert min(await _gaps(stage)) >= 1_000 / RATE
         # Its own pace would take minutes for the rest; who gets it is the same at any pace.
         await _lift_pace(client, key, run_id)
         await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all mails")
         # What was under way when the process was killed is in doubt until SES tells.
         for mail in taken[-5:]:
             await _tell(stage.signer, client, mail)
-        await asyncio.sleep(2)
+        await until(
+            lambda: any(stage.mailouts in each.path for each in stage.notion.requests[before:]), "the first try"
+        )
         assert stage.notion.cells(page)["Status"] is None
         stage.notion.forget_rules()
         await until(lambda: stage.notion.cells(page)["Sent Count"] == 2_495, "the report")

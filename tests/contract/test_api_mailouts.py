@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from mailwright.domain.clock import SECOND
 from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
 from tests.conftest import Engine
 from tests.mailouts import MailoutBench, a_mailout_bench
+from tests.standins.notion import busy
 
 PASSWORD = "a-password-for-tests"
 ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
@@ -79,6 +81,20 @@ async def test_the_report_is_a_csv_that_no_spreadsheet_takes_for_formulas(served
     assert report[0] == "email,status,error_message,message_id,sent_at"
     assert report[1].startswith("'=cmd@example.com,SENT,")
     assert report[2].startswith("ada@example.com,SENT,")
+
+
+@pytest.mark.promise("mailout-delay")
+async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) -> None:
+    served.bench.subscribe("ada@example.com")
+    served.bench.notion.answer(busy(429, seconds=600), times=1)
+    _, answer = await served.send(served.bench.page())
+    shown = (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()
+    assert (shown["delay"]["code"], shown["delay"]["failures"]) == ("NOTION_RATE_LIMITED", 1)
+    assert shown["delay"]["message"]
+    assert shown["delay"]["nextTryAt"] > shown["createdAt"]
+    served.bench.clock.advance(600 * SECOND)
+    await served.bench.work()
+    assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["delay"] is None
 
 
 @pytest.mark.promise("mailout-trigger")

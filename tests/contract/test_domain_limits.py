@@ -122,6 +122,25 @@ async def test_four_workers_never_send_more_than_the_rate(limited: Limited) -> N
         assert len(set(provider.outbox_ids)) == len(provider.mails) == 80
 
 
+@pytest.mark.promise("domain-no-burst")
+async def test_what_went_at_the_end_of_a_second_is_missing_at_the_beginning_of_the_next(limited: Limited) -> None:
+    async with limited("gmail.com=5/s") as bench:
+        provider = ScriptedProvider()
+        bench.clock.advance(SECOND - bench.clock.now() % SECOND + 900)
+        await bench.accept(*to("gmail.com", 5))
+        await drained(bench, provider)
+        assert sent_to(provider) == {"gmail.com": 5}
+        bench.clock.advance(150)  # another second has begun
+        await bench.accept(*to("gmail.com", 5))
+        await drained(bench, provider)
+        assert sent_to(provider) == {"gmail.com": 5}
+        assert {reason for reason, _ in await waiting(bench)} == {DeferReason.DOMAIN_RATE}
+        assert all(later > 0 for _, later in await waiting(bench))
+        bench.clock.advance(SECOND)
+        await drained(bench, provider)
+        assert sent_to(provider) == {"gmail.com": 10}
+
+
 @pytest.mark.promise("domain-rate")
 async def test_a_receipt_does_not_stand_behind_a_newsletter(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:

@@ -69,7 +69,7 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
 
 
 async def foreseen(bench: Bench, *, providers: Sequence[str] = (), tenant_id: int | None = None) -> Forecast:
-    defaults = Defaults(default_limits(bench.engine.settings), providers)
+    defaults = Defaults(default_limits(bench.engine.settings), dict.fromkeys(providers))
     return await forecast(bench.database, bench.clock, defaults, tenant_id=tenant_id, measured_rate=AT_ONCE)
 
 

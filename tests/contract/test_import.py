@@ -12,7 +12,9 @@ from sqlalchemy import func, select
 from mailwright.audience import contacts, erasing, exporting, lists
 from mailwright.audience.exporting import Wanted
 from mailwright.audience.importing import imports as importing
+from mailwright.audience.importing import records
 from mailwright.audience.importing.columns import ColumnsInvalid
+from mailwright.audience.importing.forms import Form
 from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
 from mailwright.audience.importing.plans import Purpose
 from mailwright.audience.importing.records import FileUnreadable
@@ -271,6 +273,33 @@ async def test_a_row_without_end_costs_one_row_and_no_memory(
     refused = {line[0]: line[3] for line in lines_of(report) if line[2] == "refused"}
     assert list(refused) == ["3", "1504", "1506"]
     assert "a quote is not closed" in refused["3"]
+
+
+@pytest.mark.promise("import-bounded")
+async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
+    path = a_file(tmp_path, "email,name", 'emmy@example.com,"Emmy', "hedy@example.com,Hedy", "=lise@example.com,Lise")
+    report = tmp_path / "report.csv"
+    assert counts(await import_(imports, path, report)) == (2, 0, 0, 1)
+    first, *others = lines_of(report)
+    assert (first[0], first[2], "a quote is not closed" in first[3]) == ("2", "refused", True)
+    # What an address may begin with is a formula to a spreadsheet.
+    assert others == [["3", "hedy@example.com", "added", ""], ["4", "'=lise@example.com", "added", ""]]
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 4, 5, 7])
+def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_AT_ONCE", 4)
+    lines = [f"r{number}@example.com,x" for number in range(8)]
+    path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
+    with path.open("rb") as file, records.Records(file, Form("utf-8", ",", '"', has_header=False)) as found:
+        rows = list(found)
+    numbers = [*range(1, at + 1), at + 1, *range(at + 4, 12)]
+    texts = [*lines[:at], "q@example.com,two\nlines", *lines[at:]]
+    assert [(line, ",".join(cells)) for line, cells, _ in rows] == list(zip(numbers, texts, strict=True))
 
 
 async def test_bytes_that_are_no_text_refuse_their_own_row_only(

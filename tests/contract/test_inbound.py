@@ -425,6 +425,20 @@ async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: Manua
 
 
 @pytest.mark.promise("inbound-refused")
+@pytest.mark.parametrize("body", [b"", b"{}", b"[", b'"spamreport"', b"\xff"])
+async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
+    api: Api, clock: ManualClock, body: bytes
+) -> None:
+    headers = SENDGRID.signed(body, timestamp=clock.now() // 1000)
+    before = await traces(api.parts.database)
+    with capture_logs() as lines:
+        answer = await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "EVENT_MALFORMED")
+    assert [line["event"] for line in lines] == ["event_refused"]
+    assert await traces(api.parts.database) == before
+
+
+@pytest.mark.promise("inbound-refused")
 async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualClock) -> None:
     fetch = Fetch()
     sns = Sns(clock, AmazonCertificates(fetch, clock), fetch)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +43,7 @@ from tests.conftest import Engine
 from tests.standins.imap import PASSWORD, USER, ImapServer
 from tests.standins.sns import FOREIGN_TOPIC, TOPIC, Signer, ses_event
 from tests.standins.sqs import ACCESS_KEY, REGION, SECRET_KEY, SqsStandIn
+from tests.warm import warm_command
 
 ADA = "ada@example.com"
 POISON = "poison@example.com"
@@ -439,7 +439,7 @@ def test_everything_wrong_with_these_settings_is_told_at_once(tmp_path: Path) ->
 async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[int, str, str]:
     """`mailwright bounce`, as a mail server calls it."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mailwright", "bounce", *options),
+        *(*warm_command(), "bounce", *options),
         cwd=folder,
         env={"PATH": os.environ["PATH"], "MAILWRIGHT_DATABASE_URL": url},
         stdin=asyncio.subprocess.PIPE,

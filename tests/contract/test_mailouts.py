@@ -21,15 +21,17 @@ from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult, sent
 from mailwright.outbox.audit import audit
 from mailwright.outbox.claim import Claims
+from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Acting, Campaigns
 from mailwright.sources.mailouts.preparing import unsupported_error
 from mailwright.sources.mailouts.rendering import Unsupported
-from mailwright.sources.mailouts.runs import HELD_FOR, RunError, RunStatus, note_errors
+from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, RunError, RunStatus, note_errors
 from mailwright.storage.tables import intake, mailout_errors, mailout_recipients, mailouts, messages, queue_entries
+from mailwright.web.campaign_answers import report_csv
 from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
 from tests.conftest import Engine
 from tests.mailouts import MailoutBench, a_mailout_bench
-from tests.notion_pages import block, said
+from tests.notion_pages import block, picture, said
 from tests.standins.http import Answer, Step
 from tests.standins.notion import busy
 from tests.standins.provider import ScriptedProvider
@@ -107,8 +109,12 @@ async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutB
     """A domain has a form that every server takes; a name before the @ has none."""
     bench.subscribe("ada@Bücher.example", "Éva@example.com", "zoe@example.com")
     page = bench.page()
-    await bench.finish(await bench.send(page))
+    run = await bench.finish(await bench.send(page))
     assert bench.reached == ["ada@xn--bcher-kva.example", "zoe@example.com"]
+    lines = "".join(
+        [part async for part in report_csv(report.rows(bench.database, run.campaign_key or 0))]
+    ).splitlines()
+    assert [line.split(",")[1] for line in lines if line.startswith("éva@")] == ["FAILED"]
     assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("éva@example.com", "INVALID_EMAIL")]
     assert (bench.cells(page)["Sent Count"], bench.cells(page)["Failed Count"]) == (2, 1)
 
@@ -394,7 +400,7 @@ async def stumble() -> None:
 @pytest.mark.promise("mailout-in-order")
 async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_missed(opened: Open) -> None:
     async with opened(send_rate_per_sec=20) as bench:
-        emails = [f"reader{number:03}@example.com" for number in range(30)]
+        emails = [f"reader{number:03}@example.com" for number in range(12)]
         bench.subscribe(*reversed(emails))
         await bench.send(bench.page())
         await bench.work()
@@ -485,6 +491,7 @@ async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_ag
     assert [row["email"] for row in bench.supabase.rows("send_logs")] == ["ada@example.com"]
 
 
+@pytest.mark.promise("mailout-delay")
 @pytest.mark.promise("mailout-told-in-the-end")
 async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_sent_again(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
@@ -498,10 +505,15 @@ async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_se
         bench.clock.advance(6 * 60_000)
         await bench.work()
     assert bench.cells(page)["Status"] is None
-    assert (await bench.find(run)).failures >= 3
+    delay = (await bench.find(run)).delay
+    assert delay is not None
+    assert (delay.code, delay.failures >= 3) == ("NOTION_UNAVAILABLE", True)
+    assert "503" in delay.reason
+    assert bench.clock.now() < delay.next_try_at <= bench.clock.now() + LONGEST_PAUSE
     bench.notion.forget_rules()
     bench.clock.advance(6 * 60_000)
     await bench.work()
+    assert (await bench.find(run)).delay is None
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
     assert [error["Email"] for error in bench.errors()] == ["bob@example.com"]
     await bench.deliver(provider)
@@ -543,6 +555,30 @@ async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBe
     before = bench.clock.now()
     run = await bench.send(bench.page())
     assert (run.due_at or 0) >= before + 600_000
+
+
+@pytest.mark.promise("notion-shared-pace")
+async def test_processes_together_ask_notion_no_faster_than_one_may(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    for desk in [bench.another_desk() for _ in range(3)]:
+        await (await desk.open()).rehearse(page)
+        await desk.close()
+    assert len(bench.notion.requests) >= 12
+    assert bench.notion.too_fast == 0
+
+
+@pytest.mark.promise("notion-versions")
+@pytest.mark.parametrize("version", ["2025-09-03", "2026-03-11"])
+async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opened: Open, version: str) -> None:
+    async with opened(notion_version=version) as bench:
+        bench.subscribe("ada@example.com", "bob@example.com")
+        page = bench.page(Status="Ready")
+        [run] = await (await bench.mailouts()).look_for_ready("tests")
+        await bench.finish(run, refusing("bob@example.com"))
+        assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
+        assert [row["Email"] for row in bench.errors()] == ["bob@example.com"]
+        assert {request.headers["Notion-Version"] for request in bench.notion.requests} == {version}
 
 
 @pytest.mark.promise("mailout-resumes")
@@ -840,6 +876,20 @@ async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBe
     async with bench.database.read() as tx:
         for table in (mailouts, messages, queue_entries):
             assert await tx.execute(select(table)) == []
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere_else_in_our_network(
+    bench: MailoutBench,
+) -> None:
+    bench.subscribe("ada@example.com")
+    elsewhere = f"{bench.supabase.url}/picture.png?X-Amz-Signature=x"
+    page = bench.page(blocks=[picture(bench.notion.add_file(), "Kept"), picture(elsewhere, "Not ours")])
+    written = (await (await bench.mailouts()).rehearse(page)).written
+    assert [each.code for each in written.unsupported] == ["content_image_not_copied"]
+    assert 'alt="Kept"' in written.html
+    assert "[Image: Not ours]" in written.html
+    assert not [each for each in bench.supabase.requests if "picture" in each.path]
 
 
 @pytest.mark.promise("mailout-dry-run")

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import current_revision, newest_revision, upgrade
+from mailwright.storage.migrate import MIGRATIONS, current_revision, newest_revision, upgrade
 from mailwright.storage.tables import metadata
 from tests.engines import PostgresServer
 
@@ -28,7 +30,20 @@ async def test_the_migrations_make_the_tables_that_the_code_speaks_of(database: 
 async def test_upgrading_again_changes_nothing(database: Database) -> None:
     before = await current_revision(database)
     await upgrade(database)
+    await upgrade(database, newest_revision())  # the long way: Alembic itself looks
     assert await current_revision(database) == before == newest_revision()
+
+
+@pytest.mark.promise("migrate-again")
+async def test_the_newest_form_is_the_one_that_alembic_would_bring(database: Database) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_heads() == [newest_revision()]
+    noted: list[str | None] = []
+    await database.run_sync_ddl(
+        lambda connection: noted.append(MigrationContext.configure(connection).get_current_revision())
+    )
+    assert noted == [await current_revision(database)]
 
 
 BEFORE_LISTS = """

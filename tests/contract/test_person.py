@@ -1,5 +1,6 @@
 """A person's data, on both engines: shown whole to whoever may ask, and gone once it is erased."""
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -8,6 +9,7 @@ from sqlalchemy import select, text, update
 
 from mailwright.audience import contacts, erasing, lists, personal, suppressions
 from mailwright.audience.erasing import MailUnderWay
+from mailwright.audience.importing.reports import forget_in
 from mailwright.audience.standing import Standing, apply, left
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -229,11 +231,26 @@ async def test_a_file_is_imported_over_http(database: Database, clock: ManualClo
         assert (await contacts.portrait(database, 1, ADA)).contact.attributes == {"tariff": "pro"}
         for path in (where, f"{where}/report"):
             assert (await api.stranger.get(path)).status_code == 404
+        assert (await api.client.delete(f"/v1/contacts/{ADA}")).status_code == 204
+        emptied = (await api.client.get(f"{where}/report")).text.splitlines()
+        assert emptied == [report[0], f"2,{'*' * len(ADA)},added,", *report[2:]]
         assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
         for bad in ("?listKey=unknown", "?map=Plan", "?mapp=x"):
             assert (await api.client.post(f"/v1/contacts/imports{bad}", content=body)).status_code == 422
         assert (await api.anonymous.post("/v1/contacts/imports", content=body)).status_code == 401
         assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+
+
+@pytest.mark.promise("person-erased")
+def test_an_address_is_gone_from_a_report_in_every_spelling_and_nobody_elses_is(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    lines = '2,{one},refused,x\n3,ada@example.com.br,added,\n4,bada@example.com,added,\n5,"a\n{two}",refused,x\n'
+    report.write_text(lines.format(one="ADA@Example.com", two=ADA), encoding="utf-8")
+    forget_in(report, ADA)
+    stars = "*" * len(ADA)
+    assert report.read_text(encoding="utf-8") == lines.format(one=stars, two=stars)
+    forget_in(tmp_path / "nothing.csv", ADA)
+    assert not (tmp_path / "nothing.csv").exists()
 
 
 async def personal_count(api: Any) -> int:

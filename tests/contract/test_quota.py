@@ -11,6 +11,10 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.states import Status
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.limits import Defaults, rules_in_force
+from mailwright.outbox.quotas import STALE_AFTER, Rate, rate_of
+from mailwright.outbox.workers import Presence, Roster
+from mailwright.policies.pacing import paced
 from mailwright.policies.rates import windows
 from mailwright.providers.protocol import Quota
 from mailwright.storage.database import Database
@@ -25,9 +29,10 @@ EVERY = 5 * MINUTE
 class Account:
     """A provider that counts for itself, and may keep silent."""
 
-    def __init__(self, remaining: float | None, per_day: float | None = None) -> None:
+    def __init__(self, remaining: float | None, per_day: float | None = None, rate: float | None = None) -> None:
         self.remaining = remaining
         self.per_day = per_day
+        self.rate = rate
         self.is_silent = False
         self.is_broken = False
         self.asked = 0
@@ -38,7 +43,7 @@ class Account:
             raise ValueError("broken")
         if self.is_silent:
             return None
-        return Quota(limit_per_day=self.per_day, sent_today=None, rate_per_second=None, remaining=self.remaining)
+        return Quota(limit_per_day=self.per_day, sent_today=None, rate_per_second=self.rate, remaining=self.remaining)
 
 
 def a_sync(database: Database, clock: ManualClock, **accounts: Account) -> QuotaSync:
@@ -269,3 +274,63 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
             assert (known.provider, known.remaining) == ("smtpbz", 97)
     async with open_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
         assert nobody is None
+
+
+# How fast.
+
+
+@pytest.mark.promise("told-rate")
+@pytest.mark.parametrize(
+    ("route", "rates", "expected"),
+    [
+        ({"ses": None}, {"ses": 14}, Rate("ses", 14)),
+        ({"ses": None, "smtp": None}, {"ses": 14}, Rate("ses", 14)),
+        ({"smtp": None, "ses": None}, {"ses": 14}, None),
+        ({"ses": 3, "smtp": 1}, {"ses": 14}, Rate("ses", 18)),
+        ({"ses": 3, "other": 1}, {"ses": 14, "other": 2}, Rate("other", 8)),
+        ({"ses": 1, "smtp": 1}, {}, None),
+        ({}, {"ses": 14}, None),
+    ],
+)
+def test_a_route_goes_as_fast_as_each_of_its_providers_allows(
+    route: dict[str, int | None], rates: dict[str, int], expected: Rate | None
+) -> None:
+    assert rate_of(rates, route) == expected
+
+
+@pytest.mark.promise("told-rate")
+async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench: Bench) -> None:
+    await a_sync(bench.database, bench.clock, scripted=Account(None, rate=5.5)).tick()
+    route: dict[str, int | None] = {"scripted": None, "smtp": None}
+    rules = await rules_in_force(bench.database, Defaults(Limits(), route))
+    assert (rules.told_rate, rules.route) == (5, "scripted")
+    assert paced(rules.levels(1, 1), rules.told_rate, rules.route) is not None
+    away = Presence("scripted", unavailable_until=bench.clock.now() + HOUR)
+    await Roster(bench.database, bench.clock, "worker-1").report(away, Presence("smtp"))
+    assert await quotas.told_rate(bench.database, route) is None
+    await Roster(bench.database, bench.clock, "worker-2").report(Presence("scripted"), Presence("smtp"))
+    assert await quotas.told_rate(bench.database, route) == Rate("scripted", 5)
+
+
+@pytest.mark.promise("told-rate")
+async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_told(
+    database: Database, clock: ManualClock
+) -> None:
+    ses, other = Account(100, rate=14), Account(100)
+    sync = a_sync(database, clock, ses=ses, smtpbz=other)
+    other.is_silent = True
+    await sync.sync()  # whoever else is silent, its own rate is known
+    assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 14)
+    ses.is_silent = True
+    for _ in range(STALE_AFTER):
+        assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 14)
+        await sync.sync()
+    assert await quotas.told_rate(database, {"ses": None}) is None
+    [known] = await quotas.known(database)
+    assert (known.provider, known.missed, known.is_rate_kept) == ("ses", STALE_AFTER, False)
+    ses.is_silent, ses.rate = False, 50
+    await sync.sync()
+    assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 50)
+    other.is_silent = False
+    assert await sync.sync()
+    assert await reserved(database, clock, 1_000, "ses", "smtpbz") == 200

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mailwright.app.wiring import make_worker, open_engine
+from mailwright.content import store as content_store
 from mailwright.content.authoring import Format
 from mailwright.content.images import MAX_BYTES, ImageStore
 from mailwright.content.preflight import Facts
@@ -50,6 +51,20 @@ def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> Draft:
 
 
 # Versions.
+
+
+async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_is_there(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_store, "CACHED_LETTERS", 10_000)
+    monkeypatch.setattr(content_store, "LATELY", 2)
+    small = TemplateStore(database, clock)
+    keys = [(await small.write(1, "large", a_draft(f"<p>{'x' * 4_000}{number}</p>"))).key for number in range(5)]
+    await small.load(keys[:3])  # more than may be kept, and needed
+    assert [small.known(key) is not None for key in keys] == [True, True, True, False, False]
+    for key in (keys[3], keys[4], keys[4]):
+        await small.load([key])
+    assert [small.known(key) is not None for key in keys] == [False, False, False, True, True]
 
 
 @pytest.mark.promise("template-versions")

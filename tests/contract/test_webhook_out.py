@@ -5,15 +5,21 @@ import hmac
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import insert, select
 
 from mailwright.app.links import public_only
+from mailwright.app.serving import Shutdown, work
+from mailwright.audience import contacts, lists
+from mailwright.audience.erasing import erase
 from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.domain.states import EventType
+from mailwright.domain.unsubscribe import UnsubscribeTokens
 from mailwright.events.outgoing.deliveries import (
     DELIVERED,
     FAILED,
@@ -30,7 +36,10 @@ from mailwright.outbox.journal import deeds
 from mailwright.providers.http import Http, addresses_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
-from tests.builders import DEFAULT_TENANT, Bench, a_message, a_tenant, an_intake
+from mailwright.web.parts import PublicPages
+from tests.api import an_api
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_intake
+from tests.conftest import Engine
 from tests.standins.http import Answer, HttpStandIn, Request, Step
 from tests.standins.provider import ScriptedProvider
 
@@ -131,6 +140,25 @@ async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
 
 
+@pytest.mark.promise("webhook-drained")
+async def test_a_worker_that_is_drained_tells_before_it_leaves(
+    engine: Engine, clock: ManualClock, tmp_path: Path
+) -> None:
+    settings = {"mailbox": tmp_path / "mailbox", "webhook_private": True}
+    async with HttpStandIn() as receiver, a_bench(engine.url, clock, **settings) as bench:
+        receiver.answer(Answer(503), path="/broken")
+        endpoints = Endpoints(bench.database, clock, allows_private=True)
+        for path in ("/hook", "/broken"):
+            await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}{path}"), actor="test")
+        await bench.accept(a_message())
+        async with asyncio.timeout(20):
+            await work(bench.engine, Shutdown(), drain=True)
+        assert sorted((each.path, each.json()["type"]) for each in receiver.requests) == [
+            ("/broken", "SENT"),
+            ("/hook", "SENT"),
+        ]
+
+
 @pytest.mark.promise("webhook-told")
 async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_steps(desk: Desk) -> None:
     await desk.add("/bounces", EventType.BOUNCED)
@@ -163,6 +191,103 @@ async def test_what_happened_before_is_not_told(desk: Desk) -> None:
     await desk.tell()
     assert [each["message"]["outboxId"] for each in desk.told("/first")] == [after_first, after_both]
     assert [each["message"]["outboxId"] for each in desk.told("/second")] == [after_both]
+
+
+# Who joins and leaves.
+
+SECRET = "s" * 32
+TOKENS = UnsubscribeTokens(SECRET)
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+async def reader(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
+    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "weekly")
+    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "careful", requires_confirmation=True)
+    async with an_api(desk.database, desk.clock, public_pages=PublicPages(SECRET, sender="Northwind")) as api:
+        yield api.anonymous
+
+
+async def moves(desk: Desk) -> list[tuple[str, str, str]]:
+    """What was told since the last look, and of which list, by which page."""
+    desk.receiver.requests.clear()
+    await desk.tell()
+    return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add()
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    for _ in range(2):
+        await reader.post(f"/unsubscribe?token={leaves}")
+    assert await moves(desk) == [("left", "weekly", "reader")]
+    [told] = desk.told()
+    person = await contacts.by_email(desk.database, DEFAULT_TENANT, ADA)
+    assert (told["message"], told["contact"]) == (None, {"contactId": person.contact_id, "email": ADA})
+    assert "contactKey" not in told["metadata"]
+    for _ in range(2):
+        await reader.post(f"/resubscribe?token={returns}")
+    assert await moves(desk) == [("joined", "weekly", "reader")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
+    desk: Desk, reader: httpx.AsyncClient
+) -> None:
+    await desk.add()
+    page = f"/preferences?token={TOKENS.make(ADA, 'weekly')}"
+    shown = {"shown": ["weekly", "careful"]}
+    await reader.post(page, data={**shown, "list": ["weekly"]})
+    assert await moves(desk) == [("joined", "weekly", "reader")]
+    await reader.post(page, data={**shown, "list": ["weekly"]})
+    assert await moves(desk) == []
+    await reader.post(page, data={"everything": "on"})
+    assert await moves(desk) == [("left", "general", "reader")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add("/hook", EventType.JOINED, EventType.LEFT)
+    await reader.post("/subscribe/weekly", data={"email": ADA})
+    assert await moves(desk) == [("joined", "weekly", "sign-up")]
+    await reader.post("/subscribe/careful", data={"email": ADA})
+    assert await moves(desk) == []
+    await reader.post(f"/confirm?token={TOKENS.to_confirm().make(ADA, 'careful')}")
+    assert await moves(desk) == [("joined", "careful", "opt-in")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
+    desk: Desk, reader: httpx.AsyncClient
+) -> None:
+    """A mail program that asks twice, a button that is pressed twice: also of somebody who was not known before."""
+    await desk.add()
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    page, choice = f"/preferences?token={leaves}", {"shown": ["weekly", "careful"], "list": ["careful"]}
+
+    async def at_once(path: str, data: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
+        answers = await asyncio.gather(*[reader.post(path, data=data) for _ in range(6)])
+        assert {answer.status_code for answer in answers} == {200}
+        return await moves(desk)
+
+    assert await at_once("/subscribe/weekly", {"email": ADA}) == [("joined", "weekly", "sign-up")]
+    assert await at_once(f"/unsubscribe?token={leaves}") == [("left", "weekly", "reader")]
+    assert await at_once(f"/resubscribe?token={returns}") == [("joined", "weekly", "reader")]
+    assert await at_once(page, choice) == [("left", "weekly", "reader"), ("joined", "careful", "reader")]
+    assert await at_once(f"/unsubscribe?token={TOKENS.make('eve@example.com', 'weekly')}") == [
+        ("left", "weekly", "reader")
+    ]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add()
+    await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
+    await erase(desk.database, desk.clock, DEFAULT_TENANT, ADA, actor="test")
+    await desk.tell()
+    assert [(each["type"], each["contact"]) for each in desk.told()] == [("left", None)]
+    assert ADA not in repr(desk.receiver.requests)
 
 
 # Nothing is passed over.
@@ -215,7 +340,7 @@ async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -
 @pytest.mark.promise("webhook-signed")
 async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk) -> None:
     endpoint, secret = await desk.add()
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     [request] = desk.receiver.requests
     assert is_signed(request, secret)
@@ -227,10 +352,10 @@ async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk)
 async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) -> None:
     endpoint, before = await desk.add()
     _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     desk.clock.advance(OVERLAP)
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     during, later = desk.receiver.requests
     assert [is_signed(during, before), is_signed(during, after)] == [True, True]
@@ -244,6 +369,20 @@ async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
     assert endpoint.webhook_id in noted
     assert secret not in noted
     assert "hidden" not in noted
+
+
+@pytest.mark.promise("webhook-journaled")
+async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    made = await desk.deliveries.test(endpoint, actor="ada")
+    await desk.tell()
+    await desk.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
+    again, first, _ = await deeds(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
+    assert [(each.actor, each.action) for each in (first, again)] == [
+        ("ada", "webhook.test"),
+        ("ben", "webhook.redeliver"),
+    ]
+    assert first.detail == again.detail == {"deliveryId": made.delivery_id}
 
 
 # What goes wrong.
@@ -314,7 +453,7 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
     [failed] = await desk.log(endpoint)
     assert (failed.status, failed.attempts, len(desk.told())) == (FAILED, SCHEDULE.max_attempts, SCHEDULE.max_attempts)
     desk.receiver.forget_rules()
-    await desk.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT)
+    await desk.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
     await desk.tell()
     [taken] = await desk.log(endpoint)
     assert (taken.status, taken.delivery_id) == (DELIVERED, failed.delivery_id)
@@ -324,9 +463,9 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
 @pytest.mark.promise("webhook-exhausted")
 async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    waiting = await desk.deliveries.test(endpoint)
+    waiting = await desk.deliveries.test(endpoint, actor="test")
     with pytest.raises(NotPossibleNow):
-        await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT)
+        await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
 
 
 @pytest.mark.promise("webhook-paused")
@@ -356,7 +495,7 @@ async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_
 async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(410))
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     assert (await desk.now(endpoint)).state == "paused"
 
@@ -404,7 +543,7 @@ async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> No
 @pytest.mark.promise("webhook-killed")
 async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     claimed = await desk.deliveries.claim(endpoint)
     desk.clock.advance(LEASE)
     assert await desk.posting._tell(endpoint, claimed) == 0
@@ -420,7 +559,7 @@ async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: De
 async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     guarded = Posting(desk.database, desk.clock, Http(resolve=public_only()))
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await guarded.tell_all()
     await guarded.close()
     [kept_back] = await desk.log(endpoint)
@@ -438,7 +577,7 @@ async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(
         return await addresses_of("127.0.0.1", port)
 
     guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(turned)))
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await guarded.tell_all()
     await guarded.close()
     assert desk.receiver.connections == 0
@@ -491,10 +630,10 @@ async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
 @pytest.mark.promise("webhook-forgotten")
 async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     desk.clock.advance(31 * DAY)
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     assert await desk.deliveries.forget() == 1
     assert [each.status for each in await desk.log(endpoint)] == [PENDING]
 
@@ -503,7 +642,7 @@ async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) ->
 async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
-    await desk.deliveries.test(endpoint)
+    await desk.deliveries.test(endpoint, actor="test")
     await desk.tell()
     [told] = await desk.log(endpoint)
     assert "jane@example.org" not in told.log[0]["answer"]

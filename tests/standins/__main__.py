@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
     parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")
     parser.add_argument("--email", default=Asked().email, metavar="ADDRESS", help="sns: its reader")
-    parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns: the event; all if not given")
+    parser.add_argument("--type", choices=("bounce", "complaint", "delivery"), help="sns, sendgrid: the event")
     parser.add_argument("--seed", metavar="FILE", help="notion: a JSON file of tables and pages; samples if not given")
     chosen = parser.parse_args(arguments)
     asked = Asked(chosen.fail, chosen.times, chosen.events_to, chosen.outbox_id, chosen.email, chosen.type, chosen.seed)

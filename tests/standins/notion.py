@@ -552,9 +552,14 @@ def _taken(name: str, value: Any, columns: Mapping[str, tuple[str, tuple[str, ..
         case "select" | "status":
             return None if inner is None else {"id": "1", "name": inner["name"], "color": "default"}
         case "date":
-            return None if inner is None else {"end": None, "time_zone": None, **inner}
+            return None if inner is None else {"end": None, "time_zone": None, **inner, "start": _to_the_minute(inner["start"])}
         case _:
             return inner
+
+
+def _to_the_minute(start: str) -> str:
+    """Notion takes seconds, and hands out none."""
+    return re.sub(r"(T\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?$", r"\1:00.000+00:00", start)
 
 
 def _text_complaint(inner: Any, _options: Sequence[str]) -> str | None:

@@ -153,13 +153,15 @@ class SendGridStandIn(HttpStandIn):
     ) -> tuple[dict[str, str], bytes]:
         """Headers and body of a request to an event webhook. The signature covers these bytes, line end included."""
         body = json.dumps(list(events), separators=(",", ":")).encode() + b"\r\n"
+        return self.signed(body, timestamp=timestamp), body
+
+    def signed(self, body: bytes, *, timestamp: int) -> dict[str, str]:
         signature = self._signing_key.sign(str(timestamp).encode() + body, ec.ECDSA(hashes.SHA256()))
-        headers = {
+        return {
             "Content-Type": "application/json",
             SIGNATURE: b64encode(signature).decode(),
             TIMESTAMP: str(timestamp),
         }
-        return headers, body
 
     def events_of(self, index: int, *names: str, timestamp: int = 1_800_000_000) -> list[dict[str, Any]]:
         """What SendGrid reports of a mail that it took: our arguments stand beside its own words."""
@@ -174,6 +176,7 @@ class SendGridStandIn(HttpStandIn):
                 "sg_message_id": f"{message_id}.filter0001-1-1.0",
                 "smtp-id": mail.get("headers", {}).get("Message-ID", ""),
                 "timestamp": timestamp,
+                **({"type": "bounce", "status": "5.1.1", "reason": "550 5.1.1 unknown"} if name == "bounce" else {}),
             }
             for name in names
         ]
@@ -334,23 +337,27 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[Complaint]:
 async def serve(host: str, port: int, asked: Asked) -> None:
     async with SendGridStandIn(host=host, port=port) as sendgrid:
         misbehave(sendgrid, asked, SEND)
-        print(f"SendGrid stands in at {sendgrid.url}. Set:")
-        print("  MAILWRIGHT_PROVIDER=sendgrid")
-        print(f"  MAILWRIGHT_SENDGRID_URL={sendgrid.url}")
-        print(f"  SENDGRID_API_KEY={KEY}")
-        print(f"  SENDGRID_WEBHOOK_PUBLIC_KEY={sendgrid.public_key}", flush=True)
+        print(f"SendGrid stands in at {sendgrid.url}. For `mailwright serve`, set:")
+        print("  export MAILWRIGHT_PROVIDER=sendgrid MAILWRIGHT_FROM=news@example.com")
+        print(f"  export MAILWRIGHT_SENDGRID_URL={sendgrid.url}")
+        print(f"  export SENDGRID_API_KEY={KEY}")
+        print(f"  export SENDGRID_WEBHOOK_PUBLIC_KEY={sendgrid.public_key}", flush=True)
         told = 0
         while True:
             await asyncio.sleep(0.1)
             if asked.events_to is not None:
-                told = await _tell(sendgrid, told, asked.events_to)
+                told = await _tell(sendgrid, told, asked.events_to, asked.type)
 
 
-async def _tell(sendgrid: SendGridStandIn, told: int, url: str) -> int:
+# What the command line calls an event, in SendGrid's words.
+_NAMES = {"bounce": "bounce", "complaint": "spamreport", "delivery": "delivered"}
+
+
+async def _tell(sendgrid: SendGridStandIn, told: int, url: str, kind: str | None = None) -> int:
     """Posts the events of the mails that nobody was told of yet; answers how many have been told of now."""
     now = int(time.time())
     for index in range(told, len(sendgrid.mails)):
-        events = sendgrid.events_of(index, "processed", "delivered", timestamp=now)
+        events = sendgrid.events_of(index, "processed", _NAMES[kind or "delivery"], timestamp=now)
         headers, body = sendgrid.signed_events(events, timestamp=now)
         print(f"{sendgrid.message_ids[index]}: {await post(url, body, headers)}", flush=True)
     return len(sendgrid.mails)

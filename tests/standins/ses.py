@@ -21,6 +21,7 @@ from typing import Any
 from mailwright.domain.clock import Clock, SystemClock
 from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
+from tests.standins.sns import TOPIC, certificates
 
 ACCESS_KEY = "AKIASTANDIN000000000"
 SECRET_KEY = "stand-in/not+a/secret"
@@ -267,9 +268,11 @@ async def serve(host: str, port: int, asked: Asked) -> None:
     async with SesStandIn(host=host, port=port, announce=announce) as ses:
         misbehave(ses, asked, SEND)
         print(f"SES stands in at {ses.url}. For `mailwright serve`, set:")
-        print("  export MAILWRIGHT_PROVIDER=ses")
+        print("  export MAILWRIGHT_PROVIDER=ses MAILWRIGHT_FROM=news@example.com")
         print(f"  export MAILWRIGHT_SES_URL={ses.url} AWS_REGION={REGION}")
-        print(f"  export AWS_ACCESS_KEY_ID={ACCESS_KEY} AWS_SECRET_ACCESS_KEY={SECRET_KEY}", flush=True)
+        print(f"  export AWS_ACCESS_KEY_ID={ACCESS_KEY} AWS_SECRET_ACCESS_KEY={SECRET_KEY}")
+        print("and, to believe the events that `python -m tests.standins sns` posts from the same folder:")
+        print(f"  export MAILWRIGHT_SNS_CERTS={certificates()} SNS_TOPIC_ARNS={TOPIC}", flush=True)
         await asyncio.Event().wait()
 
 

@@ -45,9 +45,7 @@ class SmtpBzStandIn(HttpStandIn):
 async def serve(host: str, port: int, asked: Asked) -> None:
     async with SmtpBzStandIn(host=host, port=port) as api:
         misbehave(api, asked, USER)
-        print(f"The API of smtp.bz stands in at {api.base}. Set:")
-        print("  MAILWRIGHT_PROVIDER=smtpbz")
-        print(f"  MAILWRIGHT_SMTPBZ_URL={api.base}")
-        print(f"  SMTPBZ_API_KEY={KEY}")
-        print("  SMTPBZ_SMTP_URL to any SMTP server, as this one speaks HTTP only", flush=True)
+        print(f"The API of smtp.bz stands in at {api.base}. For `mailwright serve`, set:")
+        print(f"  export MAILWRIGHT_PROVIDER=smtpbz MAILWRIGHT_SMTPBZ_URL={api.base} SMTPBZ_API_KEY={KEY}")
+        print("and SMTPBZ_SMTP_URL to any SMTP server, as this one speaks HTTP only.", flush=True)
         await asyncio.Event().wait()

@@ -271,13 +271,19 @@ def ses_event(
     return {"eventType": kind, "mail": mail, name: {**part, **changes}}
 
 
+def certificates() -> Path:
+    """Where a rehearsal keeps the certificate that its events are signed with."""
+    folder = Path("var/sns-certificates").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 async def serve(host: str, port: int, asked: Asked) -> None:
     """Posts events, of the mail that was asked for or of none, to a server that runs at this address."""
     signer = Signer(time.time_ns() // 1_000_000, key=uuid.uuid4().hex)
-    folder = signer.keep(Path("var/sns-certificates")).resolve()
+    folder = signer.keep(certificates())
     print(f"Events for http://{host}:{port or 8025}/ses-events. The server there needs:")
-    print(f"  MAILWRIGHT_SNS_CERTS={folder}")
-    print(f"  SNS_TOPIC_ARNS={TOPIC}")
+    print(f"  export MAILWRIGHT_SNS_CERTS={folder} SNS_TOPIC_ARNS={TOPIC}")
     for kind in [asked.type.title()] if asked.type else ["Send", "Delivery", "Bounce", "Complaint"]:
         message_id = f"standin-{uuid.uuid4().hex[:8]}"
         event = ses_event(kind, asked.email, message_id=message_id, outbox_id=asked.outbox_id)

@@ -58,11 +58,13 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 
 @pytest.mark.promise("domain-rate")
-def test_a_domain_has_a_counter_for_each_second() -> None:
-    first, same, next_one = (window("gmail.com", 20, moment) for moment in (NOW, NOW + 749, NOW + 750))
+def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_with_it() -> None:
+    first, same, second, third = (window("gmail.com", 20, NOW + later) for later in (0, 249, 250, 750))
     assert first == same
-    assert first.name != next_one.name
+    assert len({first.name, second.name, third.name}) == 3
     assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, DeferReason.DOMAIN_RATE)
+    assert [each.beside[0].name for each in (second, third)] == [first.name, second.name]
+    assert {each.deferred_until for each in (first, second)} == {NOW + 750}  # a whole second, as mails are put off
     assert window("web.de", 20, NOW).name != first.name
 
 

@@ -124,6 +124,19 @@ def test_an_interval_is_a_pace() -> None:
 
 
 @pytest.mark.promise("forecast-exact")
+@pytest.mark.parametrize(
+    ("own", "reason", "ends"),
+    [
+        (Limits(one_at_a_time=True), "one_at_a_time", NOW + HOUR),
+        (Limits(one_at_a_time=True, interval_ms=200), "interval", NOW + 2 * HOUR),
+    ],
+)
+def test_mails_that_go_one_at_a_time_wait_for_one_another(own: Limits, reason: str, ends: Instant) -> None:
+    [course] = simulate([one(36_000, Limits(), own)], Conditions(NOW, 1_000.0)).courses
+    assert (course.finishes_at, {span.reason for span in course.spans}) == (ends, {reason})
+
+
+@pytest.mark.promise("forecast-exact")
 def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the_others() -> None:
     line = [
         Queued("a", "a", 1, 3_000, Level("1", Limits()), weight=3),

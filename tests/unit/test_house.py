@@ -20,6 +20,7 @@ import pytest
 from tools import docs
 
 from mailwright.ops.settings import Settings
+from tests.warm import warm_program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = CHECKOUT / "src" / "mailwright"
@@ -170,13 +171,15 @@ class Step:
 
 @pytest.mark.timeout(600)  # every command of every page, one after the other
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the pages show curl, and there is none here")
-def test_the_documented_commands_do_what_the_pages_show(tmp_path: Path) -> None:
+def test_the_documented_commands_do_what_the_pages_show(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Runs every console block of the README, the API's page and the operator's page, in one folder and one shell."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     steps = [step for page in WALK for step in _steps(page)]
     assert len(steps) > 20
-    walk = Walk(tmp_path, port)
+    walk = Walk(tmp_path, port, warm_program(tmp_path_factory.mktemp("bin")))
     try:
         for step in steps:
             walk.take(step)
@@ -187,12 +190,12 @@ def test_the_documented_commands_do_what_the_pages_show(tmp_path: Path) -> None:
 class Walk:
     """A person at a shell: what one command leaves behind, the next one finds."""
 
-    def __init__(self, folder: Path, port: str) -> None:
+    def __init__(self, folder: Path, port: str, program: Path) -> None:
         self._folder = folder
         self._port = port
         # Nobody's own settings reach the walk.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join((str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
         self._environment = {**clean, "PATH": path, "MAILWRIGHT_PORT": port, "COLUMNS": "200", "NO_COLOR": "1"}
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -218,7 +221,11 @@ class Walk:
     def _serve(self) -> None:
         with (self._folder / "serve.log").open("wb") as log:
             self._server = subprocess.Popen(
-                ["mailwright", "serve"], cwd=self._folder, env=self._environment, stdout=log, stderr=log
+                [sys.executable, "-m", "mailwright", "serve"],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + COMMAND_SECONDS
         while not self._is_ready():

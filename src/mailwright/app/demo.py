@@ -8,6 +8,7 @@ from typing import Any
 from mailwright.access.keys import Caller, Keys
 from mailwright.app.demo_articles import load_article
 from mailwright.app.demo_campaigns import campaigns_of, load_campaigns
+from mailwright.app.demo_fates import load_fates, tell_fates
 from mailwright.app.demo_notifications import load_notifications, tell_notifications
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
@@ -76,8 +77,9 @@ class Sample:
     outbox_ids: list[str] = field(default_factory=list)
 
 
-async def load_sample(engine: Engine) -> Sample:
-    """Everything enters by the doors that callers use; nothing is written past them."""
+async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
+    """Everything enters by the doors that callers use; nothing is written past them. `moves`: with a campaign that goes
+    on leaving, slowly, once everything else has settled."""
     shop = await tenants.find(engine.database, tenants.DEFAULT)
     sample = Sample(await Keys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
     try:
@@ -89,6 +91,7 @@ async def load_sample(engine: Engine) -> Sample:
     await suppressions.add(
         engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
     )
+    sample.outbox_ids += await load_fates(engine, Caller(shop.id, shop.name))
     mail, now = Mail(engine.database, engine.clock, engine.intake), engine.clock.now()
     for tenant, wanted in ((bakery, _bakery_mails()), (shop, _shop_mails(now))):
         for body in wanted:
@@ -96,7 +99,7 @@ async def load_sample(engine: Engine) -> Sample:
             sample.outbox_ids.append((await mail.send(asking, body)).outbox_id)
     # The table for tonight, which is last: its guest has fallen ill.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
-    await load_campaigns(engine, shop.id)
+    await load_campaigns(engine, shop.id, moves=moves)
     await load_article(engine, shop.id)
     await load_notifications(engine)
     return sample
@@ -115,6 +118,7 @@ async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
         )
         if is_settled or asyncio.get_running_loop().time() >= deadline:
             await tell_notifications(engine)
+            await tell_fates(engine, sample.shop)
             return stories
         await asyncio.sleep(0.05)
 

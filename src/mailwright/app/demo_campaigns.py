@@ -1,6 +1,7 @@
 """The demonstration's campaigns: readers with cities and tastes, and one campaign of each fate that people ask about.
 
-One is sent, one is held by its own hourly limit and goes on by itself, one is scheduled, one is a draft.
+One is sent, one is held by its own hourly limit and goes on by itself, one leaves at a slow pace while people look on,
+one is scheduled, one is a draft.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
 # Fewer than the readers, so that the campaign shows what a limit does.
 PER_HOUR: Final = 8
+# So slow that it is seen to move, and moves for a while.
+PACE: Final = 15_000
 ACTOR: Final = "demo"
+SENT: Final = "Thanks to collectors"
 
 # Name, city, what they collect, and how many orders they made.
 READERS: Final = (
@@ -66,10 +70,11 @@ class Shown:
         return self.place is None or self.place.status == "COMPLETED" or self.place.defer_reason is not None
 
 
-async def load_campaigns(engine: Engine, tenant_id: int) -> None:
+async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None:
+    """`moves`: with the one that is being sent; whoever compares two looks wants none."""
     await _readers(engine, tenant_id)
     campaigns, acting = _campaigns(engine), Acting(ACTOR, tenant_id)
-    for definition in _definitions(engine):
+    for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
         campaign = await campaigns.create(acting, tenant_id, definition)
         await campaigns.start(acting, campaign.campaign_id)
     await campaigns.create(acting, tenant_id, _draft())
@@ -102,10 +107,15 @@ async def _readers(engine: Engine, tenant_id: int) -> None:
 def _definitions(engine: Engine) -> list[Definition]:
     in_three_days = engine.clock.now() // DAY * DAY + 3 * DAY
     return [
-        _definition("Thanks to collectors", "For you first, {{ name }}", "The catalogue, a day early.", COLLECTORS),
+        _definition(SENT, "For you first, {{ name }}", "The catalogue, a day early.", COLLECTORS),
         _definition("Spring catalogue", "{{ name }}, the new catalogue", "Four new engines.", ratePerHour=PER_HOUR),
         _definition("Summer sale", "Summer sale", "Everything in brass.", scheduledAt=in_three_days),
     ]
+
+
+def _moving() -> Definition:
+    limits = {"intervalMs": PACE}
+    return _definition("Letter of the month", "A letter for {{ city }}", "What we read in the workshop.", limits=limits)
 
 
 def _draft() -> Definition:
@@ -114,7 +124,7 @@ def _draft() -> Definition:
 
 
 def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> Definition:
-    limits = {"ratePerHour": more.pop("ratePerHour")} if "ratePerHour" in more else {}
+    limits = {"ratePerHour": more.pop("ratePerHour")} if "ratePerHour" in more else more.pop("limits", {})
     return Definition.model_validate(
         {
             "name": name,

@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from aiohappyeyeballs import AddrInfoType
 
 from mailwright.app.links import public_only
 from mailwright.content.images import ImageStore
 from mailwright.content.store import TemplateStore
 from mailwright.domain import address
+from mailwright.domain.campaign import QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
 from mailwright.domain.message import Source
@@ -18,12 +22,13 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.pipeline.road import mailbox_of
-from mailwright.providers.http import Http
+from mailwright.providers.http import Http, Resolve, addresses_of
 from mailwright.sources.campaigns import guests, progress
 from mailwright.sources.campaigns.definition import CampaignLimits
+from mailwright.sources.campaigns.progress import Counts, Place
 from mailwright.sources.mailouts.audience import OurReaders, SupabaseReaders
 from mailwright.sources.mailouts.mailouts import Mailouts
-from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, notion_id
+from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, SharedPace, notion_id
 from mailwright.sources.mailouts.preparing import Preparing
 from mailwright.sources.mailouts.queue import Addressee, Entering, Tally
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
@@ -69,23 +74,30 @@ class CampaignQueue:
         await guests.all_brought(tx, campaign_key, now)
 
     async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
-        place = await progress.place_of_campaign(tx, campaign_key, now)
-        if place is None:
-            return Tally(0, 0, 0, 0, 0, 0, is_over=True)
-        counts = await progress.counts(tx, place)
-        return Tally(
-            sent=counts.sent,
-            failed=counts.failed + counts.closed_unknown,
-            in_doubt=counts.in_doubt,
-            withdrawn=counts.withdrawn,
-            waiting=counts.waiting + counts.sending,
-            cancelled=counts.cancelled,
-            is_over=await guests.is_over(tx, campaign_key),
-        )
+        return (await self.tallies(tx, [campaign_key], now))[campaign_key]
+
+    async def tallies(self, tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, Tally]:
+        """Of many at once, by their keys; one that has no place in line is over."""
+        found = dict.fromkeys(campaign_keys, Tally(0, 0, 0, 0, 0, 0, is_over=True))
+        for place in await progress.places_of(tx, campaign_keys, now):
+            found[place.campaign_key] = _tally(place, await progress.counts(tx, place))
+        return found
+
+
+def _tally(place: Place, counts: Counts) -> Tally:
+    return Tally(
+        sent=counts.sent,
+        failed=counts.failed + counts.closed_unknown,
+        in_doubt=counts.in_doubt,
+        withdrawn=counts.withdrawn,
+        waiting=counts.waiting + counts.sending,
+        cancelled=counts.cancelled,
+        is_over=place.status is QueueStatus.COMPLETED,
+    )
 
 
 class MailoutDesk:
-    """One for each process, so that all who ask Notion share its pace. Nothing is opened before it is needed."""
+    """One for each process. Nothing is opened before it is needed."""
 
     def __init__(
         self,
@@ -145,9 +157,16 @@ class MailoutDesk:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
         setup = setup_of(self.settings, await self._tenant_id())
         http, supabase = self._shared_http(), self._supabase()
-        notion = Notion(http, token.get_secret_value(), self._steady, url=self.settings.notion_url, sleep=self._sleep)
-        # Whoever writes a page chooses what is fetched for it.
-        self._careful = self._careful or Http(connections=4, resolve=public_only())
+        notion = Notion(
+            http,
+            token.get_secret_value(),
+            self._steady,
+            url=self.settings.notion_url,
+            version=self.settings.notion_version,
+            shared=SharedPace(DatabaseLedger(self._database, self._clock), self._clock),
+            sleep=self._sleep,
+        )
+        self._careful = self._careful or Http(connections=4, resolve=_public_or(self.settings.notion_url))
         images = ImageStore(self._database, self._clock, self.settings.images)
         preparing = Preparing(
             self._database,
@@ -272,6 +291,19 @@ async def _again_and_again(work: Callable[[], Awaitable[bool]], name: str) -> No
             failures += 1
             log.error("mailout_duty_failed", duty=name, exc_info=error)
         await asyncio.sleep(min(IDLE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS) if failures else pause)
+
+
+def _public_or(notion_url: str) -> Resolve:
+    """Whoever writes a page chooses what is fetched for it: nothing of our own network, save what is kept by the Notion
+    that was set, as in a rehearsal."""
+    parts = urlsplit(notion_url)
+    known = (parts.hostname, parts.port or (80 if parts.scheme == "http" else 443))
+    judged = public_only()
+
+    async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
+        return await (addresses_of if (host, port) == known else judged)(host, port)
+
+    return resolve
 
 
 def _named(kind: type[Names], given: dict[str, str]) -> Names:

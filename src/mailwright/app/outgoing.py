@@ -30,6 +30,21 @@ def make_posting(settings: Settings, database: Database, clock: Clock) -> "Posti
     return Posting(database, clock, Http(connections=CONNECTIONS, resolve=resolve))
 
 
+async def tell_what_happened(settings: Settings, database: Database, clock: Clock) -> None:
+    """Once, for a process that ends: what is due now. What a receiver does not take waits for the next one."""
+    if not await Deliveries(database, clock).has_receivers():
+        return
+    posting = make_posting(settings, database, clock)
+    try:
+        await posting.tell_all()
+    except NotDurable as error:
+        log.warning("webhooks_postponed", reason=str(error))
+    except Exception as error:  # the mail has gone, whether or not anybody is told
+        log.error("webhooks_failed", exc_info=error)
+    finally:
+        await posting.close()
+
+
 async def keep_telling(settings: Settings, database: Database, clock: Clock) -> None:
     """Until it is cancelled. Any number of processes may tell: each delivery is claimed by one of them."""
     posting = make_posting(settings, database, clock)

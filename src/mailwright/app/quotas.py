@@ -64,6 +64,7 @@ class QuotaSync:
                 log.warning("quota_unknown", provider=name, reason=answer)
                 await quotas.note_failure(self._database, self._clock, name, answer)
         if len(told) < len(self._providers):
+            await quotas.note_rates(self._database, self._clock, told)
             return False
         return await quotas.record(self._database, self._clock, told, before)
 
@@ -127,7 +128,7 @@ def as_told(provider: str, quota: Quota) -> Told:
         provider=provider,
         remaining=max(0, min(figures)) if figures else None,
         limit_per_day=None if quota.limit_per_day is None else int(quota.limit_per_day),
-        rate_per_second=None if quota.rate_per_second is None else int(quota.rate_per_second),
+        rate_per_second=None if quota.rate_per_second is None else max(1, int(quota.rate_per_second)),
         detail=quota.detail,
     )
 

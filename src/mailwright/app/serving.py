@@ -14,7 +14,7 @@ import uvicorn
 
 from mailwright.app.inbound import attend_all
 from mailwright.app.mailouts import drain_mailouts, keep_mailouts
-from mailwright.app.outgoing import keep_telling
+from mailwright.app.outgoing import keep_telling, tell_what_happened
 from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
@@ -81,6 +81,7 @@ async def serve(
         _until_told(tasks, Tallying(engine.database, engine.clock).keep_up(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
+    await api.state.finish()
     log.info("api_stopped")
 
 
@@ -96,6 +97,7 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
         await _work(worker, shutdown, drain=drain)
         if drain:
             await drain_mailouts(engine.mailouts)  # what is to be reported
+            _until_told(tasks, tell_what_happened(engine.settings, engine.database, engine.clock), shutdown)
         if attending:
             attending.cancel()
 

@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -164,7 +164,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             database,
             clock,
             engine.ledger,
-            defaults_of(settings, [member.name for member in route.members]),
+            defaults_of(settings, {member.name: member.weight for member in route.members}),
             Destinations(clock, engine.ledger, domains) if (domains := domain_limits(settings)) else None,
         ),
         route=route,
@@ -248,7 +248,7 @@ def looked_at_identity(settings: Settings) -> Identity:
     return Identity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
 
-def defaults_of(settings: Settings, providers: Collection[str]) -> Defaults:
+def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> Defaults:
     return Defaults(default_limits(settings), providers, settings.quota_sync_seconds * SECOND)
 
 

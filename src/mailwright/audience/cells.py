@@ -10,6 +10,8 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(?:[.,][0-9]+)?")
 
 def harmless(text: str) -> str:
     """With a quote in front where it would be taken for a formula; plain numbers stay numbers."""
+    if text[:1].isalnum():  # nearly every cell
+        return text
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 

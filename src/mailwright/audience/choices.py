@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import update
 
+from mailwright.audience import moves
 from mailwright.audience.lists import GENERAL
-from mailwright.audience.standing import Preferences, Reason, come_back, leave, preferences, subscribe
+from mailwright.audience.standing import Preferences, Reason, come_back, hold, leave, preferences, subscribe
 from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.domain.clock import Clock, Instant
 from mailwright.storage.database import Database, Transaction
@@ -45,15 +46,19 @@ async def choose(
 ) -> Outcome:
     """`email` in normal form; `source` says who says so, where a contact's status and lists are shown."""
     async with database.write() as tx:
+        now = clock.now()
+        await hold(tx, tenant_id, email, now)
         before = await preferences(tx, tenant_id, email)
         if choice.leaves_everything:
-            await leave(tx, tenant_id, email, GENERAL, source=source, now=clock.now())
+            await leave(tx, tenant_id, email, GENERAL, source=source, now=now)
         else:
-            await _change_lists(tx, _Choosing(tenant_id, email, source, clock.now()), choice, before)
+            await _change_lists(tx, _Choosing(tenant_id, email, source, now), choice, before)
         if choice.locale is not None:
             person = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
             await tx.execute(update(contacts).where(*person).values(locale=choice.locale))
-        return Outcome(before, await preferences(tx, tenant_id, email))
+        after = await preferences(tx, tenant_id, email)
+        await moves.note(tx, tenant_id, email, before.place, after.place, source=source, now=now)
+        return Outcome(before, after)
 
 
 def has_left_everything(about: Preferences) -> bool:

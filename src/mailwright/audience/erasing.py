@@ -4,6 +4,9 @@ The messages keep their rows, states and times, so that the audit still adds up.
 only, as someone who left: without it the next import or signup would write to them again.
 """
 
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -11,6 +14,7 @@ from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from mailwright.audience import standing
 from mailwright.audience.contacts import Contact, columns_of, contact_of
+from mailwright.audience.importing.reports import forget_in, report_in
 from mailwright.audience.importing.storing import ERASURE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -28,6 +32,7 @@ from mailwright.storage.tables import (
     dead_letters,
     deliveries,
     events,
+    imports,
     mailout_errors,
     mailout_recipients,
     mailouts,
@@ -50,14 +55,25 @@ class MailUnderWay(NotPossibleNow):
     code = "MAIL_UNDER_WAY"
 
 
-async def erase(database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str) -> int:
-    """How many messages were emptied. What waits to be sent is cancelled; what is being sent has to end first."""
+async def erase(
+    database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str, imports_folder: Path | None = None
+) -> int:
+    """How many messages were emptied. What waits to be sent is cancelled; what is being sent has to end first.
+
+    `imports_folder` is where this machine keeps what was told of the files that people were imported from.
+    """
     address, now = standing.normal(email), clock.now()
     # A look through all mails takes its time, and nobody who writes should wait for it.
     async with database.read() as tx:
+        await _person(tx, tenant_id, address)
         copies = await _copied_to(tx, tenant_id, address)
+        told = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
+    if imports_folder is not None:
+        # Before the rest: whoever is erased is in no report then, and whoever cannot be yet is only told of less.
+        reports_of = [report_in(imports_folder, row.import_id) for row in told]
+        await asyncio.to_thread(_forget_in_reports, reports_of, address)
     async with database.write() as tx:
-        person = await _person(tx, tenant_id, address)
+        person = await _person(tx, tenant_id, address, to_change=True)
         keys = await _stop_mail(tx, tenant_id, address, now)
         stand_in = f"erased+{person.contact_id}@invalid"
         for start in range(0, len(keys), _AT_ONCE):
@@ -79,9 +95,15 @@ async def erase(database: Database, clock: Clock, tenant_id: int, email: str, *,
     return len(keys)
 
 
-async def _person(tx: Transaction, tenant_id: int, email: str) -> Contact:
+def _forget_in_reports(paths: Sequence[Path], address: str) -> None:
+    for path in paths:
+        forget_in(path, address)
+
+
+async def _person(tx: Transaction, tenant_id: int, email: str, *, to_change: bool = False) -> Contact:
     mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
-    rows = await tx.execute(select(*columns_of()).where(*mine).with_for_update())
+    query = select(*columns_of()).where(*mine)
+    rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
     return contact_of(rows[0])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
@@ -22,6 +22,7 @@ __all__ = [
     "ListExists",
     "UnknownList",
     "create",
+    "edit",
     "find",
     "known",
     "list_all",
@@ -89,6 +90,44 @@ async def create(
     except IntegrityError as error:
         raise ListExists(f"the list {list_key} exists already", field="listKey") from error
     return made
+
+
+async def edit(
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    list_key: str,
+    *,
+    name: str | None,
+    description: str | None,
+    is_public: bool,
+    requires_confirmation: bool,
+    actor: str,
+) -> None:
+    """Whoever is on it stays on it: another way of joining holds for those who come from now on."""
+    values = {
+        "name": name or list_key,
+        "description": description,
+        "is_public": is_public,
+        "requires_confirmation": requires_confirmation,
+    }
+    mine = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
+    async with database.write() as tx:
+        rows: Any = await tx.execute(select(*(lists.c[field] for field in values)).where(*mine).with_for_update())
+        if not rows:
+            raise NotFound
+        changes = {field: value for field, value in values.items() if rows[0]._mapping[field] != value}
+        if changes:
+            await tx.execute(update(lists).where(*mine).values(**changes))
+            await journal.note(
+                tx,
+                clock.now(),
+                actor=actor,
+                action="list.edit",
+                subject=list_key,
+                tenant_id=tenant_id,
+                detail=changes,
+            )
 
 
 async def list_all(database: Database, tenant_id: int) -> list[List]:

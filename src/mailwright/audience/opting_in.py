@@ -87,7 +87,8 @@ class OptingIn:
         async with self._database.write() as tx:
             waiting = and_(membership(joining), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
-                await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
+                async with standing.noted(tx, tenant_id, joining.email, source=SOURCE, now=now):
+                    await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
                 await tx.execute(update(subscriptions).where(membership(joining)).values(confirmed_at=now))
             return await _is_on(tx, joining)
 

@@ -75,7 +75,8 @@ class SigningUp:
                 await self._opting_in.ask(tx, joining, source=SOURCE, locale=locale)
                 return
             person = (joining.tenant_id, [joining.email], joining.list_key)
-            await standing.subscribe(tx, *person, source=SOURCE, now=now)
+            async with standing.noted(tx, joining.tenant_id, joining.email, source=SOURCE, now=now):
+                await standing.subscribe(tx, *person, source=SOURCE, now=now)
             await prefer(tx, joining, locale)
 
     async def _is_heard(self, origin: str) -> bool:

@@ -5,12 +5,13 @@ person, by coming back, or an operator makes it better again. The functions work
 `Standing` wraps the common ones in transactions of their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from mailwright.audience import lists
+from mailwright.audience import lists, moves
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.domain import address
@@ -228,6 +229,12 @@ class Preferences:
     def gets_bulk_mail(self) -> bool:
         return GENERAL not in self.scopes and ALL_MAIL not in self.scopes
 
+    @property
+    def place(self) -> moves.Place:
+        left = {each.list_key for each in self.lists if each.has_left}
+        on = frozenset(each.list_key for each in self.lists if each.is_subscribed)
+        return moves.Place(on, frozenset(left | self.scopes.keys()) - {ALL_MAIL})
+
 
 async def preferences(tx: Runner, tenant_id: int, email: str) -> Preferences:
     """Of a stranger, too: nobody is told whether an address is known."""
@@ -239,6 +246,25 @@ async def preferences(tx: Runner, tenant_id: int, email: str) -> Preferences:
     return Preferences(person["email"], status, locale, scopes, states)
 
 
+async def hold(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
+    """Whoever does something twice at once does one after the other: what is read from here on stays true.
+
+    Somebody unknown becomes a contact for it; of somebody who was erased there is nothing to hold.
+    """
+    person = {(tenant_id, normal(email))}
+    await _ensure(tx, person - await _erased(tx, person), now)
+
+
+@asynccontextmanager
+async def noted(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> AsyncIterator[None]:
+    """Whoever joins or leaves in here does so by themselves, and webhooks tell of it."""
+    await hold(tx, tenant_id, email, now)
+    before = await preferences(tx, tenant_id, email)
+    yield
+    after = await preferences(tx, tenant_id, email)
+    await moves.note(tx, tenant_id, after.email, before.place, after.place, source=source, now=now)
+
+
 class Standing:
     """The same, each in a transaction of its own."""
 
@@ -247,12 +273,24 @@ class Standing:
         self._clock = clock
 
     async def leave(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
+        """By a link in a mail, or the button behind it."""
         now = self._clock.now()
-        await self._database.transact(lambda tx: leave(tx, tenant_id, email, list_key, source=source, now=now))
+
+        async def work(tx: Runner) -> None:
+            async with noted(tx, tenant_id, email, source=source, now=now):
+                await leave(tx, tenant_id, email, list_key, source=source, now=now)
+
+        await self._database.transact(work)
 
     async def come_back(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
+        """By the link that undoes it."""
         now = self._clock.now()
-        await self._database.transact(lambda tx: come_back(tx, tenant_id, email, list_key, source=source, now=now))
+
+        async def work(tx: Runner) -> None:
+            async with noted(tx, tenant_id, email, source=source, now=now):
+                await come_back(tx, tenant_id, email, list_key, source=source, now=now)
+
+        await self._database.transact(work)
 
     async def subscribe(
         self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None

@@ -421,7 +421,7 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
     from mailwright.app.wiring import defaults_of  # noqa: PLC0415
 
     async def work(at: Installation) -> CampaignExplanation:
-        defaults = defaults_of(at.settings, list(providers_of(at.settings)))
+        defaults = defaults_of(at.settings, providers_of(at.settings))
         return await explain_campaign(at.database, at.clock, defaults, campaign_id, tenant_id=None)
 
     found = _run(work)

@@ -139,7 +139,8 @@ def erase(
 
     async def work(at: Installation) -> int:
         owner = await tenants.find(at.database, tenant)
-        return await erasing.erase(at.database, at.clock, owner.id, email, actor=CONSOLE)
+        folder = at.settings.imports
+        return await erasing.erase(at.database, at.clock, owner.id, email, actor=CONSOLE, imports_folder=folder)
 
     count = run(work)
     out.print(f"Erased, with what {count} messages said. The address is kept only as one that gets no bulk mail.")

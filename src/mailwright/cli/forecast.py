@@ -54,7 +54,7 @@ def forecast(
 
     async def work(at: Installation) -> Forecast:
         tenant_id = (await tenants.find(at.database, tenant)).id if tenant is not None else None
-        defaults = defaults_of(at.settings, list(providers_of(at.settings)))
+        defaults = defaults_of(at.settings, providers_of(at.settings))
         return await foresee(at.database, at.clock, defaults, tenant_id=tenant_id, horizon=days * DAY)
 
     found = run(work)

@@ -114,6 +114,10 @@ def status(run_id: RunId, as_json: Json = False) -> None:
         out.print(Text(f"✗ {each.stage}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
     if found.reported_at is not None:
         out.print(f"Notion was told at {clock_time(found.reported_at)} UTC.")
+    if (waits := found.delay) is not None:
+        again = f"Failed {waits.failures} times" if waits.failures > 1 else "Failed once"
+        told = f"! {sentence(waits.reason)} [{waits.code}] {again}; next try at {clock_time(waits.next_try_at)} UTC."
+        out.print(Text(told, style="yellow"), soft_wrap=True)
 
 
 @app.command("report")
@@ -146,15 +150,15 @@ def watch(
 ) -> None:
     """Send every page of NOTION_DB_MAILOUTS whose status is Ready, as it becomes so.
 
-    A page that was refused or tested is met again when something in its row has changed.
+    A page that was refused is met again when it has changed, and one that was tested when its row has.
     """
 
     async def work(mailouts: Mailouts) -> None:
         while True:
             try:
                 for begun in await mailouts.look_for_ready(actor=f"{CONSOLE}: watch"):
-                    await _prepare(mailouts, begun)
-                    out.print(Text.assemble(begun.mailout_id, "  ", _about(begun, None)), soft_wrap=True)
+                    prepared = await _prepare(mailouts, begun)
+                    out.print(Text.assemble(prepared.mailout_id, "  ", _about(prepared, None)), soft_wrap=True)
             except NotionUnavailable as error:
                 if once:
                     raise
@@ -199,12 +203,19 @@ async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
     """Here and now, so that what is wrong is told; what is only out of reach is left to a worker."""
     if begun.status is RunStatus.REFUSED:
         return begun
+    if (waits := begun.delay) is not None:
+        _leave_to_worker(waits.reason)
+        return begun
     try:
         with aside.status("Reading the page and its readers …"):
             return await mailouts.prepare(begun)
     except (NotionUnavailable, SupabaseUnavailable) as error:
-        aside.print(Text(f"! {sentence(str(error))} A worker tries again.", style="yellow"), soft_wrap=True)
+        _leave_to_worker(str(error))
         return begun
+
+
+def _leave_to_worker(reason: str) -> None:
+    aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
 
 
 async def _tally(at: Installation, found: Run) -> Tally | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
-from mailwright.ops import logs, tracing
+from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.storage.database import Database
 
@@ -47,6 +47,8 @@ def settings_for_command() -> Settings:
 
 def settings_for_service(**overrides: Any) -> Settings:
     """Services log to stderr: JSON lines, or a form for people where a person watches and nobody chose."""
+    from mailwright.ops import tracing  # noqa: PLC0415 - of services only
+
     settings = load(**{name: value for name, value in overrides.items() if value is not None})
     is_watched = sys.stderr.isatty() and "log_format" not in settings.model_fields_set
     logs.configure(settings.log_level, "console" if is_watched else settings.log_format)

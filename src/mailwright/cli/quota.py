@@ -50,6 +50,9 @@ def _print(found: list[Known], now: Instant) -> None:
         remarks = Text(each.detail)
         if each.failure is not None and each.failed_at is not None:
             remarks.append(f"\nnot told {ago(each.failed_at, now)}: {each.failure}", style="yellow")
+        if each.rate_per_second is not None and not each.is_rate_kept:
+            rate = f"\n{each.rate_per_second} a second are not kept any more: it did not tell {each.missed} times"
+            remarks.append(rate, style="yellow")
         left = "no limit" if each.remaining is None else f"{each.remaining:,}"
         made.add_row(each.provider, left, f"{each.sent_since:,}", ago(each.synced_at, now), remarks)
     out.print(made)

@@ -75,7 +75,7 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
             public_url=settings.public_url,
             is_worker_alive=is_worker_alive,
             webhooks=engine.webhooks,
-            defaults=defaults_of(settings, list(providers_of(settings))),
+            defaults=defaults_of(settings, providers_of(settings)),
             images_folder=settings.images,
             imports_folder=settings.imports,
             import_bytes=settings.import_bytes,

@@ -110,7 +110,7 @@ def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, 
 @app.command()
 def redeliver(delivery: DeliveryId) -> None:
     """Make a delivery once more, under the same id. A worker carries it."""
-    found = run(lambda at: Deliveries(at.database, at.clock).redeliver(delivery, tenant_id=None))
+    found = run(lambda at: Deliveries(at.database, at.clock).redeliver(delivery, tenant_id=None, actor=CONSOLE))
     out.print(f"{found.delivery_id} is told again.", markup=False)
 
 
@@ -122,7 +122,7 @@ def try_out(webhook: WebhookId, as_json: Json = False) -> None:
         from mailwright.app.outgoing import make_posting  # noqa: PLC0415 - only this command speaks to the network
 
         endpoint, records = await _endpoints(at).find(webhook, tenant_id=None), Deliveries(at.database, at.clock)
-        made = await records.test(endpoint)
+        made = await records.test(endpoint, actor=CONSOLE)
         posting = make_posting(at.settings, at.database, at.clock)
         try:
             await posting.tell(endpoint, made.key)

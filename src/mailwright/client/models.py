@@ -242,7 +242,7 @@ class CampaignPreflightAnswer(Answer):
     may_start: bool
     planned: int
     problems: list[ReasonAnswer]
-    warnings: list[CampaignAnswersFindingAnswer]
+    warnings: list[WarningAnswer]
 
 
 class CampaignRequest(Request):
@@ -530,6 +530,13 @@ class FilterRequest(Request):
     filter: dict[str, Any]
 
 
+class FindingAnswer(Answer):
+    code: str
+    level: str
+    sentence: str
+    where: str
+
+
 class ForecastAnswer(Answer):
     assumptions: list[str]
     campaigns: list[CourseAnswer]
@@ -647,6 +654,7 @@ class MailoutAnswer(Answer):
 
     counts: MailoutCounts | None
     created_at: datetime
+    delay: MailoutDelay | None
     error_code: str | None
     error_message: str | None
     finished_at: datetime | None
@@ -668,6 +676,15 @@ class MailoutCounts(Answer):
     sent: int
     waiting: int
     withdrawn: int
+
+
+class MailoutDelay(Answer):
+    """What it waits for: the last try failed, `failures` of them in a row, and the next one is at `nextTryAt`."""
+
+    code: str
+    failures: int
+    message: str
+    next_try_at: datetime
 
 
 class MailoutList(Answer):
@@ -788,7 +805,7 @@ class NotificationList(Answer):
 class PreflightAnswer(Answer):
     """What blocks comes first; a mail with nothing but warnings may go."""
 
-    findings: list[TemplateAnswersFindingAnswer]
+    findings: list[FindingAnswer]
     may_go: bool
 
 
@@ -1082,7 +1099,7 @@ class StartedAnswer(Answer):
     started_at: datetime | None
     status: CampaignStatus
     updated_at: datetime
-    warnings: list[CampaignAnswersFindingAnswer]
+    warnings: list[WarningAnswer]
 
 
 class StatusAnswer(Answer):
@@ -1210,6 +1227,12 @@ class WaitAnswer(Answer):
     until: datetime | None
 
 
+class WarningAnswer(Answer):
+    code: str
+    sentence: str
+    where: str
+
+
 class WebhookAnswer(Answer):
     """`state` is what becomes of the next event: `active`, `failing` and told all the same, `paused` until
     somebody edits it, or `off`.
@@ -1255,6 +1278,8 @@ class WebhookRequest(Request):
                 "complaint",
                 "unsubscribe",
                 "deferred",
+                "joined",
+                "left",
             ]
             | str
         ]
@@ -1282,16 +1307,3 @@ class WebhookSecretAnswer(Answer):
 
 class WinnerRequest(Request):
     version: str
-
-
-class CampaignAnswersFindingAnswer(Answer):
-    code: str
-    sentence: str
-    where: str
-
-
-class TemplateAnswersFindingAnswer(Answer):
-    code: str
-    level: str
-    sentence: str
-    where: str

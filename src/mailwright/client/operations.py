@@ -364,7 +364,9 @@ class Email:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> models.MessageList:
-        """Messages, the latest first."""
+        """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that
+        is short.
+        """
         return self._send(
             Call(
                 "GET",
@@ -1361,7 +1363,9 @@ class AsyncEmail:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> models.MessageList:
-        """Messages, the latest first."""
+        """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that
+        is short.
+        """
         return await self._send(
             Call(
                 "GET",

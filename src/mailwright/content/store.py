@@ -1,7 +1,7 @@
 """Templates of tenants: stored as versions that never change, and compiled once in each process."""
 
 import difflib
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,11 @@ from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
 
+# What is kept in memory: so many versions, and so many letters of them all together, as one may have megabytes.
 CACHED = 1_000
+CACHED_LETTERS = 32 * 1024 * 1024
+# Whoever asked so lately may not have built their mails yet: what they asked for stays, however much it is.
+LATELY = 16
 # Names that hold this are ours: what a campaign says is kept under such a name.
 RESERVED = ":"
 
@@ -60,6 +64,11 @@ class StoredTemplate:
         """As the author wrote it."""
         return self.html if self.source is None else self.source
 
+    @property
+    def letters(self) -> int:
+        """What it takes to keep it."""
+        return sum(len(part or "") for part in (self.subject, self.html, self.text, self.source))
+
     def expects(self) -> tuple[Variable, ...]:
         """What was declared, or what is used where nothing was."""
         return self.variables or expected(self.compiled())
@@ -85,7 +94,9 @@ class TemplateStore:
         self._clock = clock
         self._images = images
         self._public_url = public_url
-        self._known: OrderedDict[int, StoredTemplate] = OrderedDict()
+        self._known: dict[int, StoredTemplate] = {}
+        self._letters = 0  # of all that is known
+        self._asked_for: deque[Collection[int]] = deque(maxlen=LATELY)
 
     async def write(
         self, tenant_id: int, template_id: str, draft: Draft, *, actor: str | None = None
@@ -173,22 +184,44 @@ class TemplateStore:
         ids = select(t.template_id).where(*mine).distinct().order_by(t.template_id).limit(limit)
         async with self._database.read() as tx:
             names = [row.template_id for row in await tx.execute(ids)]
-            return [await latest_by_locale(tx, tenant_id, name) for name in names]
+            newest = select(func.max(t.id)).where(t.tenant_id == tenant_id, t.template_id.in_(names))
+            rows = await tx.execute(
+                select(templates).where(t.id.in_(newest.group_by(t.template_id, t.locale))).order_by(t.locale)
+            )
+        found: dict[str, dict[str, StoredTemplate]] = {name: {} for name in names}
+        for row in rows:
+            found[row.template_id][row.locale] = _stored(row)
+        return list(found.values())
 
     async def load(self, keys: Collection[int]) -> None:
         """Makes these versions known, so that `known` answers without a database."""
+        self._asked_for.append(keys)
         missing_keys = [key for key in keys if key not in self._known]
         if not missing_keys:
             return
         async with self._database.read() as tx:
             rows = await tx.execute(select(templates).where(templates.c.id.in_(missing_keys)))
         for row in rows:
-            self._known[row.id] = _stored(row)
-        while len(self._known) > max(CACHED, len(keys)):
-            self._known.popitem(last=False)
+            self._learn(_stored(row))
+        self._forget_oldest()
 
     def known(self, key: int) -> StoredTemplate | None:
         return self._known.get(key)
+
+    def _learn(self, template: StoredTemplate) -> None:
+        """Of two that asked at once, the second brings nothing new."""
+        if template.key not in self._known:
+            self._known[template.key] = template
+            self._letters += template.letters
+
+    def _forget_oldest(self) -> None:
+        if len(self._known) <= CACHED and self._letters <= CACHED_LETTERS:
+            return
+        needed = set().union(*self._asked_for)
+        for key in [key for key in self._known if key not in needed]:
+            self._letters -= self._known.pop(key).letters
+            if len(self._known) <= CACHED and self._letters <= CACHED_LETTERS:
+                return
 
     async def _insert(
         self, tenant_id: int, template_id: str, stored: Mapping[str, Any], actor: str | None = None

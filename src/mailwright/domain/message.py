@@ -164,3 +164,11 @@ class Settlement:
 
 
 Outcome = Delivered | Settlement
+
+
+def for_reader(
+    payload: Mapping[str, Any], attributes: Mapping[str, Any], to_email: str, name: str | None
+) -> dict[str, Any]:
+    """A campaign's messages share one payload; what is the reader's own is in their contact."""
+    variables = {**payload.get("variables", {}), **attributes}
+    return {**payload, "to": to_email, "toName": name, "variables": variables}

@@ -23,7 +23,7 @@ FINAL = (Status.SENT, Status.FAILED, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
 class EventType(StrEnum):
-    """Facts about a message, append-only: our own steps in capitals, a provider's reports in small letters."""
+    """Facts, append-only: our own steps with a message in capitals, what others did or told in small letters."""
 
     RECEIVED = "RECEIVED"
     VALIDATED = "VALIDATED"
@@ -45,6 +45,10 @@ class EventType(StrEnum):
     COMPLAINED = "complaint"
     UNSUBSCRIBED = "unsubscribe"
     DEFERRED = "deferred"
+
+    # About a person and no message: what they did on our own pages.
+    JOINED = "joined"
+    LEFT = "left"
 
 
 class Priority:

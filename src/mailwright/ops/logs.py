@@ -4,10 +4,9 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any, Literal
-
-import structlog
 
 from mailwright.domain.address import mask
 
@@ -19,8 +18,18 @@ _DOMAIN = re.compile(r"[^\s\"'()<>\[\]{},;:/@]{1,253}")
 _LONGEST_LOCAL_PART = 64
 
 
+# What `configure` was told, until there is a line to write.
+_told: list[Callable[[], None]] = []
+
+
 def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -> None:
     """Call once, at the start of a process."""
+    _told[:] = [partial(_configure, level, style)]
+
+
+def _configure(level: str, style: Literal["json", "console"]) -> None:
+    import structlog  # noqa: PLC0415 - as below
+
     renderer: Any = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
@@ -47,8 +56,24 @@ class _Lines:
     log = debug = info = warn = warning = err = error = exception = critical = fatal = msg
 
 
+class _Logger:
+    """A logger of structlog, from its first line on: most commands write none, and its import costs them a tenth."""
+
+    __slots__ = ("_component",)
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog  # noqa: PLC0415 - slow to import, and only a line needs it
+
+        while _told:
+            _told.pop()()
+        return getattr(structlog.get_logger(component=self._component), method)
+
+
 def logger(name: str) -> Any:
-    return structlog.get_logger(component=name)
+    return _Logger(name)
 
 
 def scrub(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

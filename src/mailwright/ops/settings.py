@@ -323,6 +323,10 @@ class Settings(BaseSettings):
     notion_url: Annotated[str, Field(alias="MAILWRIGHT_NOTION_URL", description="another Notion, for a rehearsal")] = (
         "https://api.notion.com"
     )
+    notion_version: Annotated[
+        Literal["2026-03-11", "2025-09-03"],
+        Field(alias="NOTION_VERSION", description="the version of Notion's API that is spoken"),
+    ] = "2026-03-11"
     notion_mailout_properties: Annotated[
         dict[str, str],
         NoDecode,

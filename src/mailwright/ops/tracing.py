@@ -4,10 +4,8 @@ The names are OpenTelemetry's own: `OTEL_EXPORTER_OTLP_ENDPOINT` turns it on, `O
 """
 
 import os
+import sys
 from collections.abc import Iterable
-
-from opentelemetry import trace
-from opentelemetry.trace import Status, StatusCode
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Delivered, Outcome
@@ -21,6 +19,7 @@ def configure() -> None:
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return
     try:
+        from opentelemetry import trace  # noqa: PLC0415 - only whoever traces pays for it
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
@@ -35,6 +34,8 @@ def configure() -> None:
 
 def record(outcomes: Iterable[Outcome], now: Instant) -> None:
     """Spans are written afterwards, with their true times: the road itself pays nothing for them."""
+    from opentelemetry import trace  # noqa: PLC0415 - only whoever traces pays for it
+
     tracer = trace.get_tracer("mailwright")
     for outcome in outcomes:
         claimed = outcome.claimed
@@ -49,13 +50,14 @@ def record(outcomes: Iterable[Outcome], now: Instant) -> None:
                 span.set_attribute("mailwright.provider_message_id", outcome.provider_message_id or "")
             else:
                 span.set_attribute("mailwright.state", outcome.status)
-                span.set_status(Status(StatusCode.ERROR, outcome.error_code))
+                span.set_status(trace.Status(trace.StatusCode.ERROR, outcome.error_code))
         span.end(_nanoseconds(outcome.sent_at if isinstance(outcome, Delivered) else now))
 
 
 def is_on() -> bool:
     """Whether anybody set up a tracer: without one there is nothing to write spans for."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    trace = sys.modules.get("opentelemetry.trace")  # nobody sets up a tracer without it
+    return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _nanoseconds(instant: Instant) -> int:

@@ -8,7 +8,7 @@ import orjson
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
-from mailwright.domain.message import Claimed
+from mailwright.domain.message import Claimed, for_reader
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -161,9 +161,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    """A campaign's messages share one payload; what is the reader's own is in their contact."""
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.attributes is None:
         return payload
-    variables = {**payload.get("variables", {}), **orjson.loads(row.attributes)}
-    return {**payload, "to": row.to_email, "toName": row.contact_name, "variables": variables}
+    return for_reader(payload, orjson.loads(row.attributes), row.to_email, row.contact_name)

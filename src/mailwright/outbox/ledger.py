@@ -96,14 +96,22 @@ class DatabaseLedger:
         return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
 
     async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
-        """A claim can have a hundred domains: their counters are read and written together."""
+        """A claim can have a hundred domains: their counters are read and written together.
+
+        Those that count beside them are opened and held as well: whoever still adds to one of these is waited for.
+        """
         if not wanted:
             return {}
-        names = [{"name": window.name, "expires_at": window.ends_at + KEPT} for window in wanted]
+        ends = {other.name: other.until for window in wanted for other in window.beside}
+        ends |= {window.name: window.ends_at for window in wanted}
+        names = [{"name": name, "expires_at": ends_at + KEPT} for name, ends_at in ends.items()]
         async with self._database.write() as tx:
             await tx.run(OPEN_COUNTERS, wanted=names)
             used = {row.name: row.used for row in await tx.run(READ_COUNTERS, wanted=names)}
-            granted = {window: max(0, min(count, window.limit - used[window.name])) for window, count in wanted.items()}
+            granted = {
+                window: max(0, min(count, state_of(window, used[window.name], used).free))
+                for window, count in wanted.items()
+            }
             added = [{"name": window.name, "count": count} for window, count in granted.items() if count]
             if added:
                 await tx.run(ADD_TO_COUNTERS, added=added)

@@ -36,7 +36,8 @@ class Defaults:
     """What the settings say, for everyone who has no limit of their own."""
 
     limits: Limits
-    providers: Collection[str] = ()  # who carries the mail: their quota is everybody's
+    # Who carries the mail, with their weights where they have some: their quota is everybody's.
+    providers: Mapping[str, int | None] = field(default_factory=dict)
     quota_sync_every: Instant = 5 * MINUTE
 
 
@@ -46,8 +47,8 @@ class Rules:
     tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
     campaigns: Mapping[int, Level] = field(default_factory=dict)  # by lane
     quota: Allowance | None = None
-    told_rate: int | None = None  # what the providers of the route said they take in a second
-    route: str = ""  # their names, as they stand in the name of a counter
+    told_rate: int | None = None  # so many in a second leave no provider with more than it said it takes
+    route: str = ""  # whose word that is, as it stands in the name of a counter
 
     def levels(self, tenant_id: int, lane: int) -> tuple[Level, ...]:
         """Whose limits a mail of this lane must keep: its tenant's and, where it has one, its campaign's."""
@@ -67,7 +68,9 @@ async def rules_in_force(database: Database, defaults: Defaults, lanes: Collecti
     campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
     quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
     rate = await told_rate(database, defaults.providers) if defaults.providers else None
-    rules = Rules(default, own, campaigns, quota, rate, "+".join(sorted(defaults.providers)))
+    rules = Rules(default, own, campaigns, quota)
+    if rate is not None:
+        rules = replace(rules, told_rate=rate.per_second, route=rate.provider)
     if not (ended := rules.unknown(lanes)):
         return rules
     places = queue_entries.c.id.in_({place_of(lane) for lane in ended})

@@ -1,6 +1,6 @@
 """Quotas: what the providers said is left, kept with the count of what was sent since."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,13 @@ from mailwright.outbox import defer
 from mailwright.outbox.ledger import NEVER, OPEN_COUNTER, READ_COUNTER
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import counters, quotas
+from mailwright.storage.tables import counters, quotas, workers
 
 UNDER_WAY = statement(__package__, "under_way")
 
+# A rate that a provider did not confirm so many times in a row may be another one by now: it is not kept any more, and
+# the provider itself asks us to slow down where it has to.
+STALE_AFTER = 3
 # The counter of the sync before is read as long as the figure is trusted, and a while more.
 COUNTER_KEPT: Instant = 2 * DAY
 
@@ -44,6 +47,19 @@ class Known:
     synced_at: Instant
     failed_at: Instant | None
     failure: str | None
+    missed: int  # how often in a row it did not tell
+
+    @property
+    def is_rate_kept(self) -> bool:
+        return self.rate_per_second is not None and self.missed < STALE_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many mails a second leave by the whole route, so that this provider of it gets no more than it takes."""
+
+    provider: str
+    per_second: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +108,19 @@ async def let_go(database: Database) -> None:
 async def note_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
     """The old figure stays, and counting goes on from it."""
     async with database.write() as tx:
-        failed = {"failed_at": clock.now(), "failure": reason[:500]}
+        failed = {"failed_at": clock.now(), "failure": reason[:500], "missed": quotas.c.missed + 1}
         await tx.execute(update(quotas).where(quotas.c.provider == provider).values(**failed))
+
+
+async def note_rates(database: Database, clock: Clock, told: Sequence[Told]) -> None:
+    """In a round in which others did not tell, these did. What is left is counted by whole rounds, a rate is not."""
+    first = Standing(previous_sync=None, counted_before=0, under_way=0)
+    async with database.write() as tx:
+        for each in told:
+            mine = quotas.c.provider == each.provider
+            renewed = {"rate_per_second": each.rate_per_second, "failed_at": None, "failure": None, "missed": 0}
+            if not await tx.execute(update(quotas).where(mine).values(**renewed).returning(quotas.c.provider)):
+                await tx.execute(insert(quotas).values(**_row(each, first, clock.now())))
 
 
 async def known(database: Database) -> list[Known]:
@@ -127,12 +154,36 @@ async def allowance(database: Database, providers: Collection[str], sync_every: 
     )
 
 
-async def told_rate(database: Database, providers: Collection[str]) -> int | None:
-    """What the providers of a route take in a second, together. None where one of them has not told."""
+async def told_rate(database: Database, route: Mapping[str, int | None]) -> Rate | None:
+    """The rate at which no provider of a route gets more than it said it takes in a second; None where none has said.
+
+    A provider that no worker can reach carries nothing, so neither its rate nor its share of the mail counts.
+    """
+    q, w = quotas.c, workers.c
+    confirmed = (q.provider.in_(route), q.rate_per_second > 0, q.missed < STALE_AFTER)
     async with database.read() as tx:
-        rows = await tx.execute(select(quotas.c.rate_per_second).where(quotas.c.provider.in_(providers)))
-    rates = [row.rate_per_second for row in rows]
-    return sum(rates) if len(rates) == len(providers) and all(rates) else None
+        rates = {
+            row.provider: row.rate_per_second
+            for row in await tx.execute(select(q.provider, q.rate_per_second).where(*confirmed))
+        }
+        seen = await tx.execute(select(w.provider, w.unavailable_until).where(w.provider.in_(route))) if rates else ()
+    reached = {row.provider for row in seen if row.unavailable_until is None}
+    lost = {row.provider for row in seen} - reached
+    return rate_of(rates, {name: weight for name, weight in route.items() if name not in lost})
+
+
+def rate_of(rates: Mapping[str, int], route: Mapping[str, int | None]) -> Rate | None:
+    """Where providers are asked in order the first one carries the mail; by weight, each its share of it."""
+    if not route:
+        return None
+    first, *_ = route
+    if route[first] is None:
+        return Rate(first, rates[first]) if first in rates else None
+    whole = sum(weight or 1 for weight in route.values())
+    found = [
+        Rate(name, max(1, rates[name] * whole // (weight or 1))) for name, weight in route.items() if name in rates
+    ]
+    return min(found, key=lambda rate: rate.per_second, default=None)
 
 
 async def _synced_at(tx: Transaction, providers: Collection[str]) -> Instant | None:
@@ -160,6 +211,7 @@ def _row(told: Told, before: Standing, now: Instant) -> dict[str, Any]:
         "counted_before": before.counted_before,
         "failed_at": None,
         "failure": None,
+        "missed": 0,
     }
 
 
@@ -174,4 +226,5 @@ def _known(row: Any, used: int) -> Known:
         synced_at=row.synced_at,
         failed_at=row.failed_at,
         failure=row.failure,
+        missed=row.missed,
     )

@@ -12,6 +12,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import EventType, Status
+from mailwright.domain.timeline import in_order
 from mailwright.storage.database import Database
 from mailwright.storage.expressions import folded, position
 from mailwright.storage.statements import statement
@@ -139,9 +140,19 @@ def _search(tenant_id: int, wanted: Search) -> Select[Any]:
     return (
         select(*_summary_columns())
         .select_from(messages.join(deliveries, d.message_key == m.id))
-        .where(owner == tenant_id, key < wanted.before_key, *_conditions(wanted))
+        .where(owner == tenant_id, key < wanted.before_key, *_bounds(wanted), *_conditions(wanted))
         .order_by(key.desc())
     )
+
+
+def _bounds(wanted: Search) -> Iterator[ColumnElement[bool]]:
+    """Said of both tables: PostgreSQL does not see by itself that what holds for one key holds for the other, and reads
+    its way there from the newest."""
+    for key in (messages.c.id, deliveries.c.message_key):
+        if wanted.before_key != NEWEST:
+            yield key < wanted.before_key
+        if wanted.after_key:
+            yield key > wanted.after_key
 
 
 def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
@@ -162,8 +173,6 @@ def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
         yield or_(position(folded(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)
     if wanted.campaign_key is not None:
         yield messages.c.campaign_key == wanted.campaign_key
-    if wanted.after_key:
-        yield messages.c.id > wanted.after_key
 
 
 def _summary_columns() -> list[Any]:
@@ -173,11 +182,12 @@ def _summary_columns() -> list[Any]:
 
 def _record(row: Any, events: Any) -> Record:
     fields = {**row._mapping, "message_key": row.id}
+    story = [Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events]
     return Record(
         summary=Summary(**{name: fields[name] for name in Summary.__slots__}),
         tenant_id=row.tenant_id,
         tenant=row.tenant,
         payload=orjson.loads(row.payload),
         expires_at=row.expires_at,
-        events=tuple(Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events),
+        events=in_order(story),
     )

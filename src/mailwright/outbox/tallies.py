@@ -1,11 +1,11 @@
 """Tallies: how many mails were sent, failed, opened and so on in each minute, so that no chart counts events itself.
 
-They follow the events at a short distance, each event once, whichever process adds it up. The road of a message pays
-nothing for them.
+They follow the events at a short distance, each event once, whichever process adds it up: for each tenant, and for each
+campaign. The road of a message pays nothing for them.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,22 +15,36 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import Horizon, horizon
-from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation, tallies
+from mailwright.storage.statements import Statement, statement
+from mailwright.storage.tables import campaign_tallies, hourly_tallies, installation, tallies
 
 TALLY_EVENTS = statement(__package__, "tally_events")
 ADD_TALLIES = statement(__package__, "add_tallies")
+ADD_HOURS = statement(__package__, "add_hours")
+TALLY_CAMPAIGNS = statement(__package__, "tally_campaigns")
+TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
+ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
 
 KEPT: Final[Instant] = 400 * DAY
 # So many events at once take a fraction of a second to add up.
 PORTION: Final = 50_000
 LOOK_SECONDS: Final = 2.0
-# Where the last process stopped, beside what else the installation keeps for itself.
-_NAME: Final = "tallied_up_to"
-
 log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One way to add events up. `place`: where the last process stopped, beside what else the installation keeps."""
+
+    place: str
+    tally: Statement
+    additions: tuple[Statement, ...]
+
+
+TENANTS: Final = Account("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
+CAMPAIGNS: Final = Account("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +80,58 @@ class Tallying:
         """One portion of what no transaction under way can still add to; whether there may be more."""
         async with self._database.read() as tx:
             seen, last = await horizon(tx), self._seen
-            rows = await tx.execute(select(installation.c.value).where(installation.c.name == _NAME))
-            after = int(rows[0].value) if rows else 0
-            up_to = min(_settled(seen, last), after + self._portion)
-            found = await tx.run(TALLY_EVENTS, after=after, up_to=up_to) if up_to > after else ()
+            settled = _settled(seen, last)
+            portions = [await self._portion_of(tx, account, settled) for account in (TENANTS, CAMPAIGNS)]
         if last is None or seen.oldest_running >= last.next_to_run:
             self._seen = seen
-        if up_to <= after:
-            return False
-        return await self._store(after, up_to, [dict(row._mapping) for row in found], is_first=not rows)
+        for each in portions:
+            if each.up_to > each.after:
+                await self._store(each)
+        return any(each.up_to > each.after for each in portions)
 
-    async def _store(self, after: int, up_to: int, found: Sequence[dict[str, int]], *, is_first: bool) -> bool:
+    async def _portion_of(self, tx: Transaction, account: Account, settled: int) -> "_Portion":
+        place = await _place(tx, account)
+        after = place or 0
+        up_to = min(settled, after + self._portion)
+        found = await tx.run(account.tally, after=after, up_to=up_to) if up_to > after else ()
+        return _Portion(account, after, up_to, [dict(row._mapping) for row in found], is_first=place is None)
+
+    async def _store(self, portion: "_Portion") -> None:
         """Whoever comes second finds that the place has moved, and stores nothing."""
+        place, up_to = portion.account.place, str(portion.up_to)
         try:
             async with self._database.write() as tx:
-                if is_first:
-                    await tx.execute(insert(installation).values(name=_NAME, value=str(up_to)))
+                if portion.is_first:
+                    await tx.execute(insert(installation).values(name=place, value=up_to))
                 else:
-                    mine = (installation.c.name == _NAME, installation.c.value == str(after))
-                    moved = update(installation).where(*mine).values(value=str(up_to))
+                    mine = (installation.c.name == place, installation.c.value == str(portion.after))
+                    moved = update(installation).where(*mine).values(value=up_to)
                     if not await tx.execute(moved.returning(installation.c.name)):
-                        return True
-                if found:
-                    await tx.run(ADD_TALLIES, tallies=found)
+                        return
+                for addition in portion.account.additions if portion.found else ():
+                    await tx.run(addition, tallies=portion.found)
         except IntegrityError:
-            return True  # another process began at the same moment
-        return True
+            return  # another process began at the same moment
 
     async def _forget(self) -> None:
+        kept_since = self._clock.now() - KEPT
         async with self._database.write() as tx:
-            await tx.execute(delete(tallies).where(tallies.c.minute < self._clock.now() - KEPT))
+            await tx.execute(delete(tallies).where(tallies.c.minute < kept_since))
+            await tx.execute(delete(hourly_tallies).where(hourly_tallies.c.hour < kept_since))
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    account: Account
+    after: int
+    up_to: int
+    found: Sequence[dict[str, int]]
+    is_first: bool
+
+
+async def _place(tx: Transaction, account: Account) -> int | None:
+    rows = await tx.execute(select(installation.c.value).where(installation.c.name == account.place))
+    return int(rows[0].value) if rows else None
 
 
 def _settled(seen: Horizon, last: Horizon | None) -> int:
@@ -109,11 +145,14 @@ async def stretches(
     database: Database, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
 ) -> list[Stretch]:
     """What happened in each stretch of this length, also where that is nothing; `tenant_id` None is all tenants."""
-    t = tallies.c
     begins = since - since % length
-    at = t.minute - t.minute % length
+    # Whole hours are read from the hours, of which there are sixty times fewer.
+    is_of_hours = length % HOUR == 0 and until - begins > DAY
+    t = hourly_tallies.c if is_of_hours else tallies.c
+    moment = t.hour if is_of_hours else t.minute
+    at = moment - moment % length
     query = select(at.label("begins_at"), t.type, func.sum(t.events).label("events"))
-    query = query.where(t.minute >= begins, t.minute < until).group_by(at, t.type)
+    query = query.where(moment >= begins, moment < until).group_by(at, t.type)
     if tenant_id is not None:
         query = query.where(t.tenant_id == tenant_id)
     async with database.read() as tx:
@@ -122,3 +161,35 @@ async def stretches(
     for row in rows:
         counts.setdefault(int(row.begins_at), {})[row.type] = int(row.events)
     return [Stretch(moment, counts.get(moment, {})) for moment in range(begins, until, length)]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What happened to a campaign's mails from a minute or an hour on; `mails`: to how many for the first time."""
+
+    begins_at: Instant
+    type: str
+    events: int
+    mails: int
+
+
+async def of_campaign(tx: Transaction, campaign_key: int, length: Instant, types: Collection[str]) -> list[Happened]:
+    """What of these is added up, by minutes or hours."""
+    c = campaign_tallies.c
+    mine = (c.campaign_key == campaign_key, c.length == length, c.type.in_(types))
+    rows = await tx.execute(select(c.begins_at, c.type, c.events, c.mails).where(*mine))
+    return [Happened(row.begins_at, row.type, row.events, row.mails) for row in rows]
+
+
+async def mails_of_campaign(tx: Transaction, campaign_key: int) -> dict[str, int]:
+    """To how many mails each thing has happened, as far as it is added up."""
+    c = campaign_tallies.c
+    query = select(c.type, func.sum(c.mails).label("mails")).where(c.campaign_key == campaign_key, c.length == HOUR)
+    return {row.type: int(row.mails) for row in await tx.execute(query.group_by(c.type))}
+
+
+async def not_added_up(tx: Transaction, campaign_key: int) -> list[Happened]:
+    """What happened since, by minutes: little, where somebody keeps up. Both together are true at this moment."""
+    place = await _place(tx, CAMPAIGNS) or 0
+    rows = await tx.run(TALLY_CAMPAIGN, after=place, campaign_key=campaign_key)
+    return [Happened(row.minute, row.type, row.events, row.mails) for row in rows]

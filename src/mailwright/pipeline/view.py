@@ -9,6 +9,7 @@ from sqlalchemy import and_, select
 
 from mailwright.content.store import TemplateStore
 from mailwright.content.template import Template, TemplateFailed
+from mailwright.domain.message import for_reader
 from mailwright.domain.unsubscribe import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.viewing import ViewTokens
 from mailwright.pipeline.road import ReaderLinks, standard_values, view_link
@@ -64,12 +65,11 @@ async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any])
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    """As it was for the worker: a campaign's messages share one payload, and the reader's own part is the contact's."""
+    """As it was for the worker."""
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.campaign_key is None or row.attributes is None or not payload:
         return payload
-    variables = {**payload.get("variables", {}), **orjson.loads(row.attributes)}
-    return {**payload, "to": row.to_email, "toName": row.name, "variables": variables}
+    return for_reader(payload, orjson.loads(row.attributes), row.to_email, row.name)
 
 
 def _links(pages: Pages, row: Any, outbox_id: str) -> ReaderLinks:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.permits import DeferReason, Window
+from mailwright.domain.permits import Beside, DeferReason, Window
 
 OTHERS = "*"
+HALF: Instant = SECOND // 2
 _WORDS = re.compile(r"(?P<rate>[1-9][0-9]{0,8})/s|(?P<at_once>[1-9][0-9]{0,8})c")
 
 
@@ -34,9 +35,15 @@ class DomainLimits:
 
 
 def window(domain: str, rate: int, now: Instant) -> Window:
-    """The counter that the next mail to this domain must find room in."""
-    ends = (now // SECOND + 1) * SECOND
-    return Window(f"mailer:rate:domain:{domain}:{now // SECOND}", rate, ends, DeferReason.DOMAIN_RATE, ends)
+    """The counter that the next mail to this domain must find room in.
+
+    Mail is counted by the half second, together with the half before it: what went at the end of one second is missing
+    at the beginning of the next. A backlog goes at the beginning of each second and never meets that.
+    """
+    half, ends = now // HALF, (now // SECOND + 1) * SECOND
+    name = f"mailer:rate:domain:{domain}"
+    before = Beside(f"{name}:{half - 1}", (half + 1) * HALF)
+    return Window(f"{name}:{half}", rate, ends, DeferReason.DOMAIN_RATE, ends, (before,))
 
 
 def parse_domain_limits(text: str) -> DomainLimits:

@@ -467,6 +467,8 @@ campaigns = Table(
     Column("finished_at", Moment),
     # Since when everyone may read it in the archive; None where only its readers may.
     Column("archived_at", Moment),
+    # Its mails have keys behind this one: it was the newest when the campaign began.
+    Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
 )
 
@@ -523,6 +525,7 @@ quotas = Table(
     # The last time that it did not tell, and why; None once it has told again.
     Column("failed_at", Moment),
     Column("failure", Text),
+    Column("missed", Integer, nullable=False, server_default=text("0")),  # how often in a row it did not tell
 )
 
 # People who sign in. One without a tenant belongs to the installation and may look at each of them.
@@ -706,6 +709,8 @@ campaign_runs = Table(
     Column("started_at", Moment, nullable=False),
     Column("walk_ended_at", Moment),
     Column("failure", Text),  # why the walk could not go on
+    # Its letters have keys behind this one, as a campaign's mails have.
+    Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
     Index("ix_campaign_runs_open", "id", sqlite_where=_BEING_WALKED, postgresql_where=_BEING_WALKED),
@@ -752,6 +757,9 @@ mailouts = Table(
     Column("failures", Integer, nullable=False),  # in a row, of whatever it needs from elsewhere
     Column("held_by", BigInteger),
     Column("held_until", Moment, nullable=False),
+    # Why it waits until `due_at`, where that is for a failure.
+    Column("delay_code", Text),
+    Column("delay_reason", Text),
     Index("ix_mailouts_due_at", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
     Index("ix_mailouts_tenant_id_id", "tenant_id", "id"),
     Index("ix_mailouts_page_id", "page_id"),
@@ -844,4 +852,26 @@ notification_links = Table(
         sqlite_where=_UNDER_WAY,
         postgresql_where=_UNDER_WAY,
     ),
+)
+
+# The tallies again by the hour, for charts of weeks.
+hourly_tallies = Table(
+    "hourly_tallies",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+)
+
+# What happened to the mails of each campaign, by the minute and by the hour.
+campaign_tallies = Table(
+    "campaign_tallies",
+    metadata,
+    Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("length", Integer, primary_key=True, autoincrement=False),  # of the stretch, in milliseconds
+    Column("begins_at", Moment, primary_key=True, autoincrement=False),
+    Column("type", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("mails", BigInteger, nullable=False),  # to which this happened for the first time
 )

@@ -69,7 +69,7 @@ class CampaignList(Answer):
     next_cursor: str | None
 
 
-class FindingAnswer(Answer):
+class WarningAnswer(Answer):
     code: str
     sentence: str
     where: str
@@ -87,11 +87,11 @@ class CampaignPreflightAnswer(Answer):
     may_start: bool
     planned: int
     problems: list[ReasonAnswer]
-    warnings: list[FindingAnswer]
+    warnings: list[WarningAnswer]
 
 
 class StartedAnswer(CampaignAnswer):
-    warnings: list[FindingAnswer]
+    warnings: list[WarningAnswer]
 
 
 class RetriedAnswer(CampaignAnswer):

@@ -121,7 +121,8 @@ async def put(request: Request, email: str, parts: Parts, caller: Calling) -> Re
 async def erase(email: str, parts: Parts, caller: Calling) -> Response:
     """Erases all that tells who the person is, also in mails that were sent. The address is kept only as one that gets
     no bulk mail, so that no import writes to them again."""
-    await erasing.erase(parts.database, parts.clock, caller.tenant_id, email, actor="api")
+    folder = parts.imports_folder
+    await erasing.erase(parts.database, parts.clock, caller.tenant_id, email, actor="api", imports_folder=folder)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

@@ -11,6 +11,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox import records
 from mailwright.outbox.explain import explain
+from mailwright.outbox.finding import look_for
 from mailwright.sources.api.requests import (
     Address,
     BatchRequest,
@@ -91,10 +92,10 @@ async def send_batch(request: Request) -> Response:
 
 @router.get("", responses=answering({HTTPStatus.OK: answers.MessageList}))
 async def search(parts: Parts, caller: Calling, query: Annotated[SearchQuery, Query()]) -> Response:
-    """Messages, the latest first."""
-    found = await records.search(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
-    following = encode_cursor("message", found[-1].message_key) if len(found) == query.limit else None
-    return json_response({"messages": [answers.line(message) for message in found], "nextCursor": following})
+    """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that is short."""
+    found = await look_for(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
+    following = encode_cursor("message", found.next_key) if found.next_key is not None else None
+    return json_response({"messages": [answers.line(message) for message in found.messages], "nextCursor": following})
 
 
 @router.get("/{outboxId}", responses=answering({HTTPStatus.OK: answers.MessageAnswer}, HTTPStatus.NOT_FOUND))

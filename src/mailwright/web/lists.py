@@ -64,8 +64,8 @@ async def subscribe(request: Request, listKey: str, parts: Parts, caller: Callin
     """Puts a person on the list, also one who left it: ask them first. It opens no other door: whoever left all bulk
     mail, bounced or complained gets nothing all the same, and `suppressions` says so. Where the list requires it, the
     person gets a mail to confirm, and `isPending` says that they have not yet."""
-    await lists.find(parts.database, caller.tenant_id, listKey)
     wanted = parse(JoiningRequest, await read_json(request))
+    await lists.find(parts.database, caller.tenant_id, listKey)
     if wanted.confirmed:
         standing = Standing(parts.database, parts.clock)
         await standing.subscribe(caller.tenant_id, wanted.email, listKey, source="api")
@@ -81,8 +81,8 @@ async def subscribe(request: Request, listKey: str, parts: Parts, caller: Callin
 )
 async def unsubscribe(request: Request, listKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """The person leaves the list; `general` leaves all bulk mail. Doing it again changes nothing."""
-    await lists.find(parts.database, caller.tenant_id, listKey)
     email = parse(MembershipRequest, await read_json(request)).email
+    await lists.find(parts.database, caller.tenant_id, listKey)
     await Standing(parts.database, parts.clock).unsubscribe(caller.tenant_id, email, listKey, source="api")
     return await _shown(parts, caller, email)
 

@@ -60,6 +60,11 @@ class Live:
         """Everyone who listens is let go at once, so that a server that stops need not wait for them."""
         self._is_over.set()
 
+    async def finish(self) -> None:
+        """Closed, and every question that was asked of the database has its answer: it can be closed next."""
+        self.close()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
     def events(self, tenant_id: int, is_welcome: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
         """The progress of a tenant's campaigns."""
 

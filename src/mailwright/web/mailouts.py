@@ -1,5 +1,6 @@
 """Mailouts over HTTP: the trigger that sends a page of Notion, and how its run is doing."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -56,6 +57,15 @@ class MailoutCounts(Answer):
     cancelled: int
 
 
+class MailoutDelay(Answer):
+    """What it waits for: the last try failed, `failures` of them in a row, and the next one is at `nextTryAt`."""
+
+    code: str
+    message: str
+    failures: int
+    next_try_at: Time
+
+
 class MailoutAnswer(Answer):
     """`runId` is also the id of its campaign, once it is in line: what can be done to campaigns can be done to it."""
 
@@ -66,6 +76,7 @@ class MailoutAnswer(Answer):
     is_test: bool | None
     error_code: str | None
     error_message: str | None
+    delay: MailoutDelay | None
     counts: MailoutCounts | None
     created_at: Time
     finished_at: Time | None
@@ -102,7 +113,8 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
     before = decode_cursor("mailout", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("mailout", found[-1].key) if len(found) == page.limit else None
-    runs = [answer(run, await _tally(parts, run)) for run in found]
+    tallies = await _tallies(parts, found)
+    runs = [answer(run, tallies.get(run.campaign_key or 0)) for run in found]
     return json_response({"mailouts": runs, "nextCursor": following})
 
 
@@ -110,7 +122,7 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
 async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
     """How far it has come, or why it did not begin."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    return json_response(answer(run, await _tally(parts, run)))
+    return json_response(answer(run, (await _tallies(parts, [run])).get(run.campaign_key or 0)))
 
 
 @router.get("/v1/mailouts/{mailoutId}/report.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
@@ -134,6 +146,14 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
             "waiting": tally.waiting,
             "cancelled": tally.cancelled,
         }
+    delay = None
+    if (waits := run.delay) is not None:
+        delay = {
+            "code": waits.code,
+            "message": waits.reason,
+            "failures": waits.failures,
+            "nextTryAt": isoformat(waits.next_try_at),
+        }
     return {
         "runId": run.mailout_id,
         "notionPageId": run.page_id,
@@ -142,6 +162,7 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
         "isTest": run.is_test,
         "errorCode": run.error_code,
         "errorMessage": run.error_message,
+        "delay": delay,
         "counts": counts,
         "createdAt": isoformat(run.created_at),
         "finishedAt": isoformat(run.finished_at),
@@ -149,12 +170,11 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
     }
 
 
-async def _tally(parts: ApiParts, run: Run) -> Tally | None:
-    """None before it is in line."""
-    if run.campaign_key is None:
-        return None
+async def _tallies(parts: ApiParts, runs: Sequence[Run]) -> dict[int, Tally]:
+    """By their campaigns; none of what is not in line yet."""
+    keys = [run.campaign_key for run in runs if run.campaign_key is not None]
     async with parts.database.read() as tx:
-        return await CampaignQueue().tally(tx, run.campaign_key, parts.clock.now())
+        return await CampaignQueue().tallies(tx, keys, parts.clock.now())
 
 
 def _refusal(run: Run) -> Response:

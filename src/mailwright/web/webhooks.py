@@ -78,8 +78,8 @@ async def show(webhookId: str, parts: Parts, caller: Calling) -> Response:  # no
 )
 async def edit(request: Request, webhookId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Replaces what was written down. One that was paused is tried again, beginning with what waited for it."""
-    await _found(parts, caller, webhookId)
     wanted = parse(WebhookRequest, await read_json(request)).wanted()
+    await _found(parts, caller, webhookId)
     return json_response(
         answers.webhook(
             await parts.outgoing.edit(webhookId, wanted, tenant_id=caller.tenant_id, actor=caller.actor or ACTOR)
@@ -116,7 +116,7 @@ async def rotate_secret(webhookId: str, parts: Parts, caller: Calling) -> Respon
 async def try_out(webhookId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """A delivery of the type `test`, made like any other; its log tells what came of it."""
     found = await _found(parts, caller, webhookId)
-    made = await Deliveries(parts.database, parts.clock).test(found)
+    made = await Deliveries(parts.database, parts.clock).test(found, actor=caller.actor or ACTOR)
     return json_response(answers.delivery(made), HTTPStatus.ACCEPTED)
 
 
@@ -148,7 +148,9 @@ async def show_delivery(deliveryId: str, parts: Parts, caller: Calling) -> Respo
 )
 async def redeliver(deliveryId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Once more under the same id, with all attempts again."""
-    again = await Deliveries(parts.database, parts.clock).redeliver(deliveryId, tenant_id=caller.tenant_id)
+    again = await Deliveries(parts.database, parts.clock).redeliver(
+        deliveryId, tenant_id=caller.tenant_id, actor=caller.actor or ACTOR
+    )
     return json_response(answers.delivery(again), HTTPStatus.ACCEPTED)
 
 

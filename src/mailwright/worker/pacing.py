@@ -146,18 +146,26 @@ class Pacing:
         another moment."""
         found = []
         for each in [each for each in self._booked if self._is_near(each)]:
-            if self._waits_for_another(each):
+            if each not in self._booked or self._waits_for_another(each):
+                continue
+            if perf_counter() > each.latest:
+                self._wait_anew(each)
                 continue
             self._booked.remove(each)
-            if perf_counter() > each.latest:
-                self._count(each.ready, -1)
-                self._lanes.setdefault(each.ready.claimed.lane, deque()).appendleft(each.ready)
-                continue
             self._next_alone.subtract(_paced(each.ready).alone)
             self._under_way.update(_paced(each.ready).alone)
             self._marked[each.ready.claimed.message_key] = each
             found.append(each.ready)
         return found
+
+    def _wait_anew(self, late: _Booked) -> None:
+        """Where mails go one after another, those behind it wait with it: none of them begins before it."""
+        lane, alone = late.ready.claimed.lane, _paced(late.ready).alone
+        back = [each for each in self._booked if each is late or (alone and each.ready.claimed.lane == lane)]
+        for each in back:
+            self._booked.remove(each)
+            self._count(each.ready, -1)
+        self._lanes.setdefault(lane, deque()).extendleft(each.ready for each in reversed(back))
 
     def drop(self, claimed: Claimed) -> None:
         """It was to be marked and is not, or was and does not begin."""
@@ -196,15 +204,14 @@ class Pacing:
 
     def _can_book(self, ready: Ready) -> bool:
         paced = _paced(ready)
-        if any(self._next_alone[owner] > 0 for owner in paced.alone):
-            return False
+        if not paced.paces:
+            return not any(self._next_alone[owner] > 0 for owner in paced.alone)
         return all(self._ahead[pace.name] * 2 <= _most_ahead(pace) for pace in paced.paces)
 
     async def _book_some(self, line: deque[Ready], paced: Paced) -> Instant | None:
         """Answers until when another worker is left to the pace, where one keeps it."""
         room = min(_most_ahead(pace) - self._ahead[pace.name] for pace in paced.paces)
-        wanted = 1 if paced.alone else min(len(line), room)
-        booking = await self._ledger.book(paced.paces, wanted, self._kept)
+        booking = await self._ledger.book(paced.paces, min(len(line), room), self._kept)
         if not booking.moments:
             return booking.opens_at
         for pace in paced.paces:
@@ -226,8 +233,8 @@ class Pacing:
         self._count(ready, 1)
 
     def _count(self, ready: Ready, number: int) -> None:
-        """A moment is ahead from its booking on. Of those that go alone one is booked while another is under way: it
-        begins as soon as that has ended, and need not be booked then."""
+        """A moment is ahead from its booking on. Also of those that go alone some are booked while one is under way:
+        the next begins as soon as that has ended, and need not be booked then."""
         for pace in _paced(ready).paces:
             self._ahead[pace.name] += number
         for owner in _paced(ready).alone:

@@ -1,6 +1,7 @@
 """The table: what each answer of SES means. Every row is asked over a real connection."""
 
 import json
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -38,6 +39,8 @@ NAMED = [
     ("ValidationException", 400, "1 validation error detected", "SES_BAD_REQUEST", PERMANENT),
     ("InvalidParameterValue", 400, "Missing final '@domain'", "SES_BAD_REQUEST", PERMANENT),
     ("SerializationException", 400, "not JSON", "SES_BAD_REQUEST", PERMANENT),
+    ("MissingParameter", 400, "Destination", "SES_BAD_REQUEST", PERMANENT),
+    ("MalformedQueryString", 404, "syntax", "SES_BAD_REQUEST", PERMANENT),
     ("RequestEntityTooLargeException", 413, "too large", "SES_MESSAGE_TOO_LARGE", PERMANENT),
     # the account and its settings
     ("MessageRejected", 400, "Sending suspended for this account.", "SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION),
@@ -62,6 +65,11 @@ NAMED = [
     ("ExpiredToken", 403, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
     ("ExpiredTokenException", 403, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
     ("RequestExpired", 400, "expired", "SES_KEYS_EXPIRED", CONFIGURATION),
+    ("RequestTimeTooSkewed", 403, "your clock", "SES_KEYS_EXPIRED", CONFIGURATION),
+    ("NotAuthorized", 400, "you do not have permission", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("InvalidAccessKeyId", 403, "no such key", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("IncompleteSignature", 400, "a part is missing", "SES_ACCESS_DENIED", CONFIGURATION),
+    ("OptInRequired", 403, "needs a subscription", "SES_ACCESS_DENIED", CONFIGURATION),
     ("UnknownOperationException", 404, "what?", "SES_WRONG_ADDRESS", CONFIGURATION),
     # too fast, too much
     ("Throttling", 400, "Rate exceeded", "SES_THROTTLING", QUOTA),
@@ -81,6 +89,7 @@ NAMED = [
     ("ServiceUnavailableException", 503, "later", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
     ("InternalFailure", 500, "oh", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
     ("InternalServiceErrorException", 500, "oh", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
+    ("InternalServerException", 500, "oh", "SES_SERVICE_UNAVAILABLE", TRANSIENT),
     ("RequestTimeout", 408, "too slow", "SES_TIMEOUT", TIMEOUT),
     # what nobody knows
     ("TeapotException", 418, "short and stout", "SES_UNKNOWN_ANSWER", TRANSIENT),
@@ -115,9 +124,17 @@ async def test_an_error_means_what_the_table_says(
         assert not stand_in.violations
 
 
-def test_every_code_of_the_table_is_asked_for() -> None:
+def test_every_row_of_the_table_is_asked_for_with_each_of_its_names() -> None:
     in_table = {row.meaning.code for row in meaning.MEANINGS} | {meaning.UNKNOWN.code}
     assert in_table == {code for *_, code, _ in NAMED}
+    deciding = [
+        next((row for row in meaning.MEANINGS if row.names.match(name) and row.text.search(text)), None)
+        for name, _, text, *_ in NAMED
+    ]
+    assert not [row for row in meaning.MEANINGS if row not in deciding]
+    groups = (meaning.LIMITS, meaning.PAUSED, meaning.NO_CONFIGURATION_SET, meaning.BAD_REQUEST, meaning.STALE)
+    names = ", ".join((*groups, meaning.DENIED, meaning.DOWN)).split(", ")
+    assert not [each for each in names if not any(fnmatchcase(name, each) for name, *_ in NAMED)]
 
 
 NAMELESS = [

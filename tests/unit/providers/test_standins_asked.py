@@ -5,7 +5,10 @@ from unittest.mock import patch
 import orjson
 import pytest
 
+from mailwright.domain.report import Verdict
 from mailwright.domain.results import ResultKind
+from mailwright.domain.states import EventType
+from mailwright.events.sendgrid import read
 from tests.standins import sendgrid, sns
 from tests.standins.__main__ import main
 from tests.standins.asked import Asked, misbehave
@@ -38,6 +41,15 @@ async def test_sendgrid_tells_of_each_mail_that_it_took_once() -> None:
         [request] = inlet.requests
     assert sendgrid.SIGNATURE in request.headers
     assert [event["event"] for event in orjson.loads(request.body)] == ["processed", "delivered"]
+
+
+async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> None:
+    async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider, Inlet() as inlet:
+        await provider.send(a_sendgrid_mail())
+        await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
+        [request] = inlet.requests
+    [_, bounce] = read(request.body, 1_800_000_000_000).reports
+    assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, Verdict.HARD_BOUNCE)
 
 
 async def test_sns_tells_of_the_mail_that_it_is_asked_to_tell_of(

@@ -345,6 +345,21 @@ async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stag
 
 
 @pytest.mark.promise("notion-retry")
+async def test_nobody_asks_notion_before_the_time_that_it_named_to_one(stage: Stage) -> None:
+    page = stage.api.add_page()
+    stage.api.answer(busy(429, seconds=600), times=1)
+    for expected in (600_000, 600_000 - 30_000):
+        with pytest.raises(NotionUnavailable) as refused:
+            await stage.notion.page(page)
+        assert refused.value.retry_after == expected
+        stage.clock.advance(30_000)
+    assert len(stage.api.requests) == 1
+    stage.clock.advance(480_001)  # less than a minute is left, and waited for
+    assert (await stage.notion.page(page)).id == page
+    assert 59_000 <= sum(stage.naps) * 1_000 <= 60_000
+
+
+@pytest.mark.promise("notion-retry")
 @pytest.mark.parametrize(
     "trouble", [Answer(500), error(503, "service_unavailable", "x"), Answer(504), HTML, EMPTY, WRONG_JSON, BROKEN_JSON]
 )
@@ -383,7 +398,7 @@ async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None
 async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     table = await stage.notion.data_source(stage.mailouts)
-    cells = {"Status": "Failed", "Sent Count": 2, "Sent At": "2027-01-15T08:00:00.000Z", "Bounce Rate": 0.25}
+    cells = {"Status": "Failed", "Sent Count": 2, "Sent At": "2027-01-15T08:00:00.000+00:00", "Bounce Rate": 0.25}
     await stage.notion.update_page(page, table, cells)
     assert {name: stage.api.cells(page)[name] for name in cells} == cells
 

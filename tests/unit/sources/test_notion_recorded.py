@@ -10,7 +10,14 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import Http
-from mailwright.sources.mailouts.notion import MailoutNames, Notion, NotionRefused, content_of, read_mailout
+from mailwright.sources.mailouts.notion import (
+    VERSIONS,
+    MailoutNames,
+    Notion,
+    NotionRefused,
+    content_of,
+    read_mailout,
+)
 from mailwright.sources.mailouts.notion.pages import every
 from mailwright.sources.mailouts.rendering import render
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
@@ -22,11 +29,13 @@ pytestmark = pytest.mark.skipif(not FILES, reason="recorded answers of Notion ar
 
 
 class RecordedNotion(HttpStandIn):
-    """Answers a question as it was answered at last; what was never asked is not there."""
+    """Answers a question as it was answered at last, in the version that it was asked in; what was never asked is not
+    there."""
 
     def __init__(self, calls: list[dict[str, Any]]) -> None:
         super().__init__()
         self.calls = calls
+        self.version = next((call["notion_version"] for call in calls), VERSIONS[0])
         self.answers = {
             (call["method"], urlsplit(call["uri"]).path): (call["status"], call["response_body"])
             for call in calls
@@ -34,6 +43,8 @@ class RecordedNotion(HttpStandIn):
         }
 
     def usual(self, request: Request) -> Answer:
+        if request.headers["Notion-Version"] != self.version:
+            return error(400, "missing_version", "It was recorded in another version.")
         found = self.answers.get((request.method, request.path))
         return json_answer(*found) if found else error(404, "object_not_found", "Never recorded.")
 
@@ -53,7 +64,7 @@ async def test_a_recorded_page_is_read_and_rendered_without_losing_a_word(file: 
         clock.advance(round(seconds * 1000))
 
     async with RecordedNotion(json.loads(file.read_text(encoding="utf-8"))) as api:
-        notion = Notion(http, "recorded", clock, url=api.url, sleep=nap)
+        notion = Notion(http, "recorded", clock, url=api.url, version=api.version, sleep=nap)
         for page_id in api.asked("/v1/pages/"):
             if "/" not in page_id:
                 await _read(notion, page_id)
@@ -87,18 +98,21 @@ async def test_recorded_tables_are_understood() -> None:
         clock.advance(round(seconds * 1000))
 
     understood = 0
+    versions = set()
     for file in FILES:
         async with RecordedNotion(json.loads(file.read_text(encoding="utf-8"))) as api:
-            notion = Notion(http, "recorded", clock, url=api.url, sleep=nap)
+            notion = Notion(http, "recorded", clock, url=api.url, version=api.version, sleep=nap)
             for source_id in api.asked("/v1/data_sources/"):
                 table = await notion.data_source(source_id)
                 assert "title" in table.types.values()
                 understood += 1
+                versions.add(api.version)
                 _, rows = api.answers.get(("POST", f"/v1/data_sources/{source_id}/query"), (404, {"results": []}))
                 if rows["results"]:
                     recorded = [row["id"] for row in rows["results"] if row["object"] == "page"]
                     assert [page.id async for page in notion.query(table)] == recorded
     assert understood >= 4
+    assert versions == {*VERSIONS}
     await http.close()
 
 

@@ -205,6 +205,19 @@ async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: 
 
 
 @pytest.mark.promise("supabase-logs")
+async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_is_taken(
+    server: SupabaseStandIn, http: Http
+) -> None:
+    supabase = asking(server, http)
+    lines = [LogLine(f"{'long' * 12}{number:04}@{'example' * 8}.com", "sent", None) for number in range(200)]
+    await supabase.log("page", lines[1:])
+    server.requests.clear()
+    assert await supabase.logged("page", [line.email for line in lines]) == {line.email for line in lines[1:]}
+    assert len(server.requests) > 1
+    assert max(len(request.query) for request in server.requests) < 5_000
+
+
+@pytest.mark.promise("supabase-logs")
 async def test_without_the_table_nothing_is_logged(http: Http) -> None:
     async with SupabaseStandIn(has_send_logs=False) as server:
         assert await asking(server, http).logged("page", ["ada@example.com"]) is None

@@ -12,6 +12,7 @@ from typing import Final
 from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
 from mailwright.audience.importing.plans import Preview, Purpose, titles_of
 from mailwright.audience.importing.records import FileUnreadable
+from mailwright.audience.importing.reports import report_in
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.ops.logs import logger
@@ -163,4 +164,4 @@ class ImportDesk:
         return self._folder / f"{begun.import_id}.csv"
 
     def _report(self, begun: Import) -> Path:
-        return self._folder / f"{begun.import_id}.report.csv"
+        return report_in(self._folder, begun.import_id)

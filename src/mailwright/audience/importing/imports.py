@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, Row, insert, select, update
@@ -29,9 +30,9 @@ from mailwright.audience.importing.plans import (
     rows_of,
 )
 from mailwright.audience.importing.records import Record, Records
-from mailwright.audience.importing.reports import Line, Report, line_of
+from mailwright.audience.importing.reports import Line, Report, told_of
 from mailwright.audience.importing.rows import Person, RowReader
-from mailwright.audience.importing.storing import ADDED, Aim, Outcome, Result, store
+from mailwright.audience.importing.storing import REPEATED, Aim, Outcome, Result, Stored, store, stored_of
 from mailwright.audience.people import InvalidPerson
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
@@ -79,19 +80,14 @@ class Import:
     finished_at: Instant | None
 
 
-class _Read(NamedTuple):
-    """A row of the file, before it is known what the database has of it."""
-
-    line: int
-    email: str
-    refused: str | None = None
-    repeats: Outcome | None = None  # what it adds to an earlier row of the same address
-
-
 @dataclass(frozen=True, slots=True)
 class _Portion:
+    """All that can be done before the database is asked: then nobody else who writes waits for it."""
+
     people: dict[str, Person]
-    lines: list["_Read"]
+    stored: list[Stored]
+    lines: list[Line]  # as they are if everyone is new
+    told: bytes  # of them in the report
     records: int
     read_bytes: int
 
@@ -212,7 +208,7 @@ class Imports:
 
     async def _finish(self, done: Import, report: Report) -> Import:
         now = self._clock.now()
-        length = report.write(0, ()) if done.records == 0 else done.report_bytes
+        length = report.write(0, b"") if done.records == 0 else done.report_bytes
         ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": done.size_bytes}
         ended["report_bytes"] = length
         async with self._database.write() as tx:
@@ -242,33 +238,34 @@ def _portions(records: Records, begun: Import) -> Iterator[_Portion]:
 
 def _portion(taken: list[Record], reader: RowReader, records: int, read_bytes: int) -> _Portion:
     people: dict[str, Person] = {}
-    lines: list[_Read] = []
+    lines: list[Line] = []
     for line, cells, problem in taken:
         if problem is not None:
-            lines.append(_Read(line, "", problem))
+            lines.append((line, "", Outcome.REFUSED, problem))
             continue
         try:
             person = reader.person(cells)
         except InvalidPerson as error:
-            lines.append(_Read(line, reader.address(cells), str(error)))
+            lines.append((line, reader.address(cells), Outcome.REFUSED, str(error)))
             continue
         email = person.email
         if email in people:
             is_new = people[email].take_over(person)
-            lines.append(_Read(line, email, repeats=Outcome.CHANGED if is_new else Outcome.UNCHANGED))
+            lines.append((line, email, Outcome.CHANGED if is_new else Outcome.UNCHANGED, REPEATED))
         else:
             people[email] = person
-            lines.append(_Read(line, email))
-    return _Portion(people, lines, records, read_bytes)
+            lines.append((line, email, Outcome.ADDED, ""))
+    return _Portion(people, stored_of(people.values()), lines, told_of(lines), records, read_bytes)
 
 
 async def _store(tx: Runner, done: Import, portion: _Portion, report: Report, now: Instant) -> Import:
     if [row.records for row in await tx.run(HOLD_IMPORT, id=done.id)] != [done.records]:
         raise ImportElsewhere
     aim = Aim(done.tenant_id, done.plan.list_key, f"import:{done.import_id}", now)
-    results = await store(tx, list(portion.people.values()), aim)
-    told = [_told(read, results) for read in portion.lines]
-    counts = Counter(line[2] for line in told)
+    results = await store(tx, portion.people, portion.stored, aim)
+    lines = [_told(line, results) for line in portion.lines] if results else portion.lines
+    told = told_of(lines) if results else portion.told
+    counts = Counter(map(itemgetter(2), lines))
     moved = replace(
         done,
         records=portion.records,
@@ -283,14 +280,14 @@ async def _store(tx: Runner, done: Import, portion: _Portion, report: Report, no
     return moved
 
 
-def _told(read: _Read, results: dict[str, Result]) -> Line:
-    line, email, refused, repeats = read
-    if refused is not None:
-        return line_of(line, email, Outcome.REFUSED, refused)
-    outcome, why = results.get(email, ADDED)
-    if repeats is not None and outcome is not Outcome.REFUSED:
-        return line, email, repeats, "the same address as on an earlier line"
-    return line, email, outcome, why
+def _told(line: Line, results: dict[str, Result]) -> Line:
+    """What the database knew of someone is told on their first line; a refusal, on all of them."""
+    number, email, read, _ = line
+    result = results.get(email)
+    if result is None or read is Outcome.REFUSED:
+        return line
+    outcome, why = result
+    return (number, email, outcome, why) if read is Outcome.ADDED or outcome is Outcome.REFUSED else line
 
 
 def _import(row: Row[Any]) -> Import:

@@ -1,7 +1,7 @@
 """Plans: how a file is read and what for. Made once, shown as a preview, and kept with the import."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -71,9 +71,12 @@ def plan_of(path: Path, purpose: Purpose, *, largest: int = LARGEST_FILE) -> Pla
         file.seek(0)
         with Records(file, form) as records:
             first = next(iter(records), None)
-        if first is None or first.problem:
-            raise FileUnreadable("holds no rows" if first is None else f"line 1: {first.problem}", field="file")
-        return Plan(form, _columns(first.cells, form, purpose), purpose.list_key, people.tags(purpose.tags))
+        if first is None:
+            raise FileUnreadable("holds no rows", field="file")
+        line, cells, problem = first
+        if problem:
+            raise FileUnreadable(f"line {line}: {problem}", field="file")
+        return Plan(form, _columns(cells, form, purpose), purpose.list_key, people.tags(purpose.tags))
 
 
 def titles_of(path: Path, encoding: str | None = None) -> tuple[str, ...]:
@@ -85,18 +88,19 @@ def titles_of(path: Path, encoding: str | None = None) -> tuple[str, ...]:
         file.seek(0)
         with Records(file, form) as records:
             first = next(iter(records), None)
-    if first is None or first.problem or not form.has_header:
+    if first is None or not form.has_header:
         return ()
-    return tuple(cell.strip() for cell in first.cells)
+    _, cells, _ = first  # none of them where they cannot be read
+    return tuple(cell.strip() for cell in cells)
 
 
 def preview_of(path: Path, plan: Plan, count: int = PREVIEW_ROWS) -> Preview:
     with path.open("rb") as file, Records(file, plan.form) as records:
         rows = islice(rows_of(records, plan), count)
-        return Preview(plan, tuple((record.line, _shown(record, plan)) for record in rows))
+        return Preview(plan, tuple((line, _shown(cells, problem, plan)) for line, cells, problem in rows))
 
 
-def rows_of(records: Records, plan: Plan) -> Any:
+def rows_of(records: Records, plan: Plan) -> Iterator[Record]:
     """Without the header."""
     return islice(records, 1 if plan.form.has_header else 0, None)
 
@@ -136,10 +140,10 @@ def _is_address(cell: str) -> bool:
     return True
 
 
-def _shown(record: Record, plan: Plan) -> Person | str:
-    if record.problem:
-        return record.problem
+def _shown(cells: Sequence[str], problem: str | None, plan: Plan) -> Person | str:
+    if problem:
+        return problem
     try:
-        return person_of(record.cells, plan.columns)
+        return person_of(cells, plan.columns)
     except people.InvalidPerson as error:
         return str(error)

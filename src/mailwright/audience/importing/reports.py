@@ -6,6 +6,8 @@ did not come to its end, and is written over.
 
 import csv
 import io
+import mmap
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -13,6 +15,7 @@ from typing import Final
 from mailwright.audience.cells import harmless
 
 HEADER: Final = ("line", "email", "outcome", "why")
+LONGEST_SHOWN: Final = 254
 Line = tuple[int, str, str, str]
 
 
@@ -22,16 +25,11 @@ class Report:
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
-    def write(self, at: int, lines: Iterable[Line]) -> int:
+    def write(self, at: int, told: bytes) -> int:
         """The length afterwards."""
         if self._path is None:
             return at
-        made = io.StringIO()
-        writer = csv.writer(made, lineterminator="\n")
-        if at == 0:
-            writer.writerow(HEADER)
-        writer.writerows(lines)
-        content = made.getvalue().encode("utf-8", "replace")
+        content = told if at else _written(HEADER).encode() + told
         with self._path.open("r+b" if at and self._path.exists() else "wb") as file:
             file.seek(at)
             file.truncate()
@@ -39,6 +37,34 @@ class Report:
         return at + len(content)
 
 
-def line_of(number: int, email: str, outcome: str, why: str) -> Line:
-    """The address as the file has it, where it was refused: it may be anything at all."""
-    return number, harmless(email[:254]), outcome, why
+def told_of(lines: Iterable[Line]) -> bytes:
+    """As CSV. Where nothing is remarked, all is well, and a good address needs no quotes."""
+    return "".join(
+        [
+            f"{number},{email},{outcome},\n"
+            if not why and email[:1].isalnum()
+            else _written((number, harmless(email[:LONGEST_SHOWN]), outcome, why))
+            for number, email, outcome, why in lines
+        ]
+    ).encode("utf-8", "replace")
+
+
+def report_in(folder: Path, import_id: str) -> Path:
+    """Where the report of a file that was handed in is kept."""
+    return folder / f"{import_id}.report.csv"
+
+
+def forget_in(path: Path, address: str) -> None:
+    """Stars in place of an address, in any letters; as many as it was long, as the length of the file is stored."""
+    whole = re.compile(rb"(?<![\w.+-])" + re.escape(address.encode()) + rb"(?![\w-]|\.\w)", re.IGNORECASE)
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        for begin, end in [found.span() for found in whole.finditer(content)]:
+            content[begin:end] = b"*" * (end - begin)
+
+
+def _written(cells: Iterable[object]) -> str:
+    made = io.StringIO()
+    csv.writer(made, lineterminator="\n").writerow(cells)
+    return made.getvalue()

@@ -50,16 +50,20 @@ class RowReader:
     def person(self, cells: list[str]) -> Person:
         if len(cells) != self._width:
             self._fit(cells)
-        attributes: dict[str, Any] = {}
-        for key, number in self._attributes:
-            if text := cells[number].strip():
-                attributes[key] = undone(text) if text[0] == "'" else text
         whole = "".join(cells)
+        attributes: dict[str, Any] = {}
+        if "'" in whole:
+            for key, number in self._attributes:
+                if text := cells[number].strip():
+                    attributes[key] = undone(text)
+        else:  # nothing to be undone, in nearly every row
+            for key, number in self._attributes:
+                if text := cells[number].strip():
+                    attributes[key] = text
         if len(whole) > people.LONGEST_ATTRIBUTE or not whole.isprintable():
             _check(cells, attributes)
-        email = people.email(cells[self._email].strip())
         return Person(
-            email,
+            people.email(cells[self._email].strip()),
             self._name(cells, attributes),
             people.locale(cells[self._locale]) if self._locale is not None else None,
             people.timezone(cells[self._timezone]) if self._timezone is not None else None,

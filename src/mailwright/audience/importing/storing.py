@@ -4,10 +4,10 @@ Whoever is new is added. Whoever is known gets what the file says of them, and j
 it: status, suppressions and lists that were left stay as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -30,6 +30,8 @@ TAGS_AMONG = statement(_PACKAGE, "tags_among")
 
 # Who says so of a suppression that an erasure left behind.
 ERASURE = "erasure"
+# How someone stands to the list, in the words of `known_among.sql`: who is on it, or left it, stays so.
+ON_IT, LEFT = "on", "left"
 
 
 class Outcome(StrEnum):
@@ -49,31 +51,46 @@ class Aim:
     now: Instant
 
 
+REPEATED: Final = "the same address as on an earlier line"
 Result = tuple[Outcome, str]
-ADDED: Result = (Outcome.ADDED, "")
+# What is stored of someone: address, name, locale, time zone, attributes as JSON.
+Stored = tuple[str, str | None, str | None, str | None, str]
 
 
-async def store(tx: Runner, people: Sequence[Person], aim: Aim) -> dict[str, Result]:
+def stored_of(people: Iterable[Person]) -> list[Stored]:
+    return [
+        (
+            person.email,
+            person.name,
+            person.locale,
+            person.timezone,
+            orjson.dumps(person.attributes).decode() if person.attributes else "{}",
+        )
+        for person in people
+    ]
+
+
+async def store(tx: Runner, people: Mapping[str, Person], stored: Sequence[Stored], aim: Aim) -> dict[str, Result]:
     """By address; whoever is not in the answer was added."""
     if not people:
         return {}
-    ids = uuid7s(aim.now, len(people))
-    rows = [_row(person, contact_id) for person, contact_id in zip(people, ids, strict=True)]
+    ids = uuid7s(aim.now, len(stored))
+    rows = [(contact_id, *each) for contact_id, each in zip(ids, stored, strict=True)]
     added = await tx.count(ADD_IMPORTED, people=rows, tenant_id=aim.tenant_id, erasure=ERASURE, now=aim.now)
     results: dict[str, Result] = {}
+    settled: set[str] = set()
     if added < len(people):
-        results = await _meet_known(tx, {person.email: person for person in people}, rows, added, aim)
+        results, settled = await _meet_known(tx, people, rows, added, aim)
     tagged = [
-        {"email": person.email, "tag": tag}
-        for person in people
-        if person.tags and results.get(person.email, ADDED)[0] is not Outcome.REFUSED
+        (email, tag)
+        for email, person in people.items()
+        if person.tags and (email not in results or results[email][0] is not Outcome.REFUSED)
         for tag in person.tags
     ]
     if tagged:
         await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=aim.tenant_id)
-    if aim.list_key is not None:
-        refused = {email for email, result in results.items() if result[0] is Outcome.REFUSED}
-        joining = [row for row in rows if row["email"] not in refused] if refused else rows
+    joining = [(email,) for email in people if email not in settled] if settled else [(email,) for email in people]
+    if joining and aim.list_key is not None:
         await tx.count(
             JOIN_IMPORTED,
             people=joining,
@@ -86,68 +103,64 @@ async def store(tx: Runner, people: Sequence[Person], aim: Aim) -> dict[str, Res
 
 
 async def _meet_known(
-    tx: Runner, people: dict[str, Person], rows: list[dict[str, Any]], added: int, aim: Aim
-) -> dict[str, Result]:
-    known = await tx.run(KNOWN_AMONG, people=rows, tenant_id=aim.tenant_id, list_key=aim.list_key)
+    tx: Runner, people: Mapping[str, Person], rows: Sequence[tuple[str | None, ...]], added: int, aim: Aim
+) -> tuple[dict[str, Result], set[str]]:
+    """What became of each, and those of whom the list is to be told nothing."""
+    looked_for = [row[:2] for row in rows]
+    known = await tx.run(KNOWN_AMONG, people=looked_for, tenant_id=aim.tenant_id, list_key=aim.list_key)
     results: dict[str, Result] = {}
     if added + len(known) < len(people):
-        erased = await tx.run(ERASED_AMONG, people=rows, tenant_id=aim.tenant_id, erasure=ERASURE)
+        erased = await tx.run(
+            ERASED_AMONG, people=[row[1:] for row in looked_for], tenant_id=aim.tenant_id, erasure=ERASURE
+        )
         refused = (Outcome.REFUSED, "asked to be erased; only the person can come back")
         results.update((row.email, refused) for row in erased)
+    settled = set(results)
     tags = await _known_tags(tx, [row for row in known if people[row.email].tags])
     changes = []
     for row in known:
         person = people[row.email]
         if row.deleted_at is not None:
             results[row.email] = (Outcome.REFUSED, "was deleted here, and stays so")
+            settled.add(row.email)
             continue
         change = _change(row, person)
-        joins = aim.list_key is not None and not row.is_member
+        standing, _, joined_by = (row.listed or "").partition(" ")
+        joins = aim.list_key is not None and not standing
         is_new = change is not None or joins or not tags.get(row.id, set()).issuperset(person.tags)
         if change is not None:
             changes.append(change)
-        results[row.email] = (Outcome.CHANGED if is_new else Outcome.UNCHANGED, _remark(row, aim))
+        if standing in (ON_IT, LEFT):
+            settled.add(row.email)
+        why = _remark(row.status, standing, is_again=joined_by == aim.source)
+        results[row.email] = (Outcome.CHANGED if is_new else Outcome.UNCHANGED, why)
     if changes:
         await tx.count(CHANGE_IMPORTED, people=changes)
-    return results
+    return results, settled
 
 
 async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     if known:
-        for row in await tx.run(TAGS_AMONG, people=[{"id": row.id} for row in known]):
+        for row in await tx.run(TAGS_AMONG, people=[(row.id,) for row in known]):
             found.setdefault(row.contact_key, set()).add(row.tag)
     return found
 
 
-def _change(row: Any, person: Person) -> dict[str, Any] | None:
+def _change(row: Any, person: Person) -> tuple[Any, ...] | None:
+    """The row's key and what is to be known then, where that is something new."""
     before = orjson.loads(row.attributes)
     attributes = merged(before, person.attributes)
     after = (person.name or row.name, person.locale or row.locale, person.timezone or row.timezone)
     if attributes == before and after == (row.name, row.locale, row.timezone):
         return None
-    name, locale, timezone = after
-    text = orjson.dumps(attributes).decode()
-    return {"id": row.id, "name": name, "locale": locale, "timezone": timezone, "attributes": text}
+    return (row.id, *after, orjson.dumps(attributes).decode())
 
 
-def _remark(row: Any, aim: Aim) -> str:
+def _remark(status: str, standing: str, *, is_again: bool) -> str:
     """What a person who looks at the report would wonder about."""
-    if row.status != "active":
-        return f"is {row.status}, and stays so"
-    if row.has_left:
+    if status != "active":
+        return f"is {status}, and stays so"
+    if standing == LEFT:
         return "has left the list, and stays off it"
-    if row.joined_by == aim.source:
-        return "the same address as on an earlier line"
-    return ""
-
-
-def _row(person: Person, contact_id: str) -> dict[str, Any]:
-    return {
-        "contact_id": contact_id,
-        "email": person.email,
-        "name": person.name,
-        "locale": person.locale,
-        "timezone": person.timezone,
-        "attributes": orjson.dumps(person.attributes).decode() if person.attributes else "{}",
-    }
+    return REPEATED if is_again else ""

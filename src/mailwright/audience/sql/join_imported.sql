@@ -4,7 +4,8 @@ INSERT INTO subscriptions (tenant_id, contact_key, list_key, subscribed_at, sour
 SELECT c.tenant_id, c.id, CAST(:list_key AS text), CAST(:now AS bigint), CAST(:source AS text)
 FROM rows(:people: email text) AS p
 CROSS JOIN contacts AS c
-WHERE c.tenant_id = :tenant_id AND c.email = p.email
+-- Each is looked for by itself: a planner that knows nothing of a young table would rather compare everyone with everyone.
+WHERE c.id = (SELECT k.id FROM contacts AS k WHERE k.tenant_id = :tenant_id AND k.email = p.email)
 ORDER BY c.id
 ON CONFLICT (contact_key, list_key) DO UPDATE SET is_pending = false
 WHERE subscriptions.is_pending AND subscriptions.unsubscribed_at IS NULL

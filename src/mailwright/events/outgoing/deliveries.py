@@ -4,21 +4,23 @@ A claim that is never settled ends by itself, and the delivery is made again und
 comes too late with a failure changes nothing; a success counts whoever brings it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select, true, update
 
+from mailwright.audience.moves import CONTACT, NO_MESSAGE
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outgoing.endpoints import Endpoint, endpoint_of
+from mailwright.outbox import journal
 from mailwright.providers.meanings import masked
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import events, messages, webhook_deliveries, webhook_endpoints
+from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
 
 PENDING: Final = "PENDING"
 DELIVERED: Final = "DELIVERED"
@@ -64,6 +66,7 @@ class Delivery:
     key: int
     delivery_id: str
     webhook_id: str
+    tenant_id: int
     type: str
     status: str
     attempts: int
@@ -139,7 +142,7 @@ class Deliveries:
         async with self._database.read() as tx:
             return await _find(tx, delivery_id, tenant_id)
 
-    async def redeliver(self, delivery_id: str, *, tenant_id: int | None) -> Delivery:
+    async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> Delivery:
         """Once more under the same id, with all attempts again, whatever became of it."""
         async with self._database.write() as tx:
             found = await _find(tx, delivery_id, tenant_id)
@@ -153,9 +156,10 @@ class Deliveries:
                 "claim_token": None,
             }
             await tx.execute(update(webhook_deliveries).where(webhook_deliveries.c.id == found.key).values(**again))
+            await self._note(tx, actor, "redeliver", found)
             return await _find(tx, delivery_id, tenant_id)
 
-    async def test(self, endpoint: Endpoint) -> Delivery:
+    async def test(self, endpoint: Endpoint, *, actor: str) -> Delivery:
         """A delivery that is about no mail, made like any other."""
         now = self._clock.now()
         async with self._database.write() as tx:
@@ -174,9 +178,17 @@ class Deliveries:
                     created_at=now,
                 )
             )
-            return await _find(tx, delivery_id, endpoint.tenant_id)
+            made = await _find(tx, delivery_id, endpoint.tenant_id)
+            await self._note(tx, actor, "test", made)
+        return made
 
     # What the delivering process does.
+
+    async def has_receivers(self) -> bool:
+        """Whether anybody wants to be told anything now."""
+        e = webhook_endpoints.c
+        async with self._database.read() as tx:
+            return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))
 
     async def due(self, *, limit: int) -> list[Endpoint]:
         """Endpoints that can be told something now, whoever has rested longest first."""
@@ -210,7 +222,10 @@ class Deliveries:
             lease = {"claim_token": claimed, "due_at": until}
             await tx.execute(update(webhook_deliveries).where(d.id.in_(keys)).values(**lease))
             told = await tx.execute(_told(d.id.in_(keys)).order_by(d.id))
-        return [Claimed(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint)) for row in told]
+            people = await _people(tx, told)
+        return [
+            Claimed(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint, people)) for row in told
+        ]
 
     async def settle(self, endpoint: Endpoint, outcomes: Sequence[tuple[Claimed, Outcome]]) -> None:
         """What came of each, and of the endpoint as a whole, in one transaction."""
@@ -232,6 +247,17 @@ class Deliveries:
             if keys:
                 await tx.execute(delete(webhook_deliveries).where(d.id.in_(keys)))
         return len(keys)
+
+    async def _note(self, tx: Transaction, actor: str, action: str, about: Delivery) -> None:
+        await journal.note(
+            tx,
+            self._clock.now(),
+            actor=actor,
+            action=f"webhook.{action}",
+            subject=about.webhook_id,
+            tenant_id=about.tenant_id,
+            detail={"deliveryId": about.delivery_id},
+        )
 
 
 async def _settle(tx: Transaction, claimed: Claimed, outcome: Outcome, now: Instant) -> None:
@@ -308,15 +334,26 @@ def _told(condition: ColumnElement[bool]) -> Select[Any]:
         events, and_(e.id == d.event_key, e.created_at == d.event_at)
     )
     return (
-        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, e.metadata)
+        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key, e.metadata)
         .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
         .select_from(joined)
         .where(condition)
     )
 
 
-def _body(row: Any, endpoint: Endpoint) -> bytes:
-    message = None
+async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """Those that events without a message are about; whoever was erased is not among them."""
+    keys = {orjson.loads(row.metadata)[CONTACT] for row in told if row.message_key == NO_MESSAGE and row.metadata}
+    if not keys:
+        return {}
+    c = contacts.c
+    rows = await tx.execute(select(c.id, c.contact_id, c.email).where(c.id.in_(sorted(keys)), c.deleted_at.is_(None)))
+    return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
+
+
+def _body(row: Any, endpoint: Endpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
+    message, metadata = None, orjson.loads(row.metadata or "{}")
+    person = metadata.pop(CONTACT, None)
     if row.outbox_id is not None:
         message = {
             "outboxId": row.outbox_id,
@@ -334,7 +371,8 @@ def _body(row: Any, endpoint: Endpoint) -> bytes:
             "type": row.type,
             "createdAt": isoformat(row.event_at),
             "message": message,
-            "metadata": orjson.loads(row.metadata or "{}"),
+            "contact": people.get(person),
+            "metadata": metadata,
         }
     )
 
@@ -344,8 +382,8 @@ def _shown() -> Select[Any]:
     joined = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == d.endpoint_key).outerjoin(
         messages, messages.c.id == d.message_key
     )
-    columns = (d.id, d.delivery_id, d.type, d.status, d.attempts, d.due_at, d.event_at, d.created_at, d.ended_at, d.log)
-    return select(*columns, webhook_endpoints.c.webhook_id, messages.c.outbox_id).select_from(joined)
+    columns = (d.id, d.delivery_id, d.tenant_id, d.type, d.status, d.attempts, d.due_at, d.event_at, d.created_at)
+    return select(*columns, d.ended_at, d.log, webhook_endpoints.c.webhook_id, messages.c.outbox_id).select_from(joined)
 
 
 async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> Delivery:

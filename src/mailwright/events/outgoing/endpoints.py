@@ -17,7 +17,8 @@ from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import events, webhook_deliveries, webhook_endpoints
 
-# What can be told. Our own steps on the way are nobody's business: only where a message arrived, and what was reported.
+# What can be told. Our own steps on the way are nobody's business: only where a message arrived, what was reported, and
+# who joined or left on our pages.
 TYPES: Final = (
     EventType.SENT,
     EventType.FAILED,
@@ -32,6 +33,8 @@ TYPES: Final = (
     EventType.COMPLAINED,
     EventType.UNSUBSCRIBED,
     EventType.DEFERRED,
+    EventType.JOINED,
+    EventType.LEFT,
 )
 MOST_ENDPOINTS: Final = 20
 LONGEST_URL: Final = 2_000

@@ -7,9 +7,13 @@ from sqlalchemy import and_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Source
-from mailwright.sources.articles.runs import Run
+from mailwright.domain.states import Status
+from mailwright.sources.articles.runs import Run, where_letters_are
 from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
+
+UNSENT_LETTERS = statement(__package__, "unsent_letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,9 @@ class Letter:
 async def some(
     database: Database, run: Run, *, limit: int, after: str = "", statuses: Collection[str] = ()
 ) -> list[Letter]:
-    """`after` is the last address of the page before: a run writes to an address once."""
+    """`after` is the last address of the page before: a run writes to an address once. Of `statuses` at most three."""
+    if statuses and Status.SENT not in statuses:
+        return await _unsent(database, run, limit, after, statuses)
     m, d = messages.c, deliveries.c
     mine = and_(m.source == Source.ARTICLE.value, m.request_id == run.run_id, m.to_email > after)
     query = (
@@ -40,3 +46,12 @@ async def some(
     )
     async with database.read() as tx:
         return [Letter(**row._mapping) for row in await tx.execute(query)]
+
+
+async def _unsent(database: Database, run: Run, limit: int, after: str, statuses: Collection[str]) -> list[Letter]:
+    """Few among many, so that a walk along the addresses would meet the whole run."""
+    one, two, three = (*statuses, "", "")[:3]
+    async with database.read() as tx:
+        where = where_letters_are(run)
+        rows = await tx.run(UNSENT_LETTERS, **where, one=one, two=two, three=three, email=after, limit=limit)
+    return [Letter(**row._mapping) for row in rows]

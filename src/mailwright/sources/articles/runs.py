@@ -1,11 +1,12 @@
 """Runs: an article goes to an audience under a tag and a batch id; these two are sent once, however often asked for."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, and_, func, insert, select
+from sqlalchemy import ColumnElement, and_, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.store import TemplateStore
@@ -13,14 +14,20 @@ from mailwright.content.template import Template, TemplateFailed
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.states import Priority, Status
 from mailwright.outbox import journal
+from mailwright.outbox.finding import newest_key
 from mailwright.sources.articles import readers
 from mailwright.sources.articles.assembly import Edition, Slice, assemble, published
 from mailwright.sources.articles.composing import compose
 from mailwright.sources.articles.readers import Asked
 from mailwright.sources.articles.store import as_text, from_text, of_article
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaign_runs, deliveries, messages, run_variants
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaign_runs, run_variants
+
+RUN_COUNTS = statement(__package__, "run_counts")
 
 NEWEST = 2**63 - 1
 # So many readers are looked at together in the search for one who gets anything.
@@ -76,6 +83,7 @@ class Run:
     started_at: Instant
     walk_ended_at: Instant | None
     failure: str | None
+    messages_behind: int
 
     @property
     def asked(self) -> Asked:
@@ -141,16 +149,15 @@ class Runs:
             return await _some(tx, mine, limit)
 
     async def counts(self, run: Run) -> dict[str, int]:
-        """How many of its messages stand where, by status."""
-        query = (
-            select(deliveries.c.status, func.count().label("number"))
-            .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
-            .where(messages.c.source == "article", messages.c.request_id == run.run_id)
-            .group_by(deliveries.c.status)
-            .order_by(deliveries.c.status)
-        )
+        """How many of its messages stand where, by status, at this moment."""
         async with self._database.read() as tx:
-            return {row.status: row.number for row in await tx.execute(query)}
+            [now] = await _some(tx, campaign_runs.c.id == run.id, 1)
+            rows = await tx.run(RUN_COUNTS, **where_letters_are(now))
+        counts = Counter[str]()
+        for row in rows:
+            counts[row.status] += row.number
+        counts[Status.SENT.value] = now.recipients - counts.total()
+        return {status: number for status, number in sorted(counts.items()) if number}
 
     async def shares(self, run: Run) -> list[Share]:
         """The largest first."""
@@ -196,6 +203,7 @@ class Runs:
             "skipped": 0,
             "walked_to": "",
             "started_at": now,
+            "messages_behind": await newest_key(tx),
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_of(rows[0])
@@ -244,6 +252,16 @@ async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instan
         message = f"none of the {len(known)} slices of {article_key} is published now"
         raise NothingPublished(message, field="article_key")
     return frozen
+
+
+def where_letters_are(run: Run) -> dict[str, Any]:
+    """What the letters of a run are found by where no index knows the run: their tenant, their lane and their keys."""
+    return {
+        "tenant_id": run.tenant_id,
+        "run_id": run.run_id,
+        "lane": lane_number(Priority.BULK, run.tenant_id),
+        "behind": run.messages_behind,
+    }
 
 
 async def _somebody(tx: Transaction, tenant_id: int, asked: Asked, edition: Edition, now: Instant) -> bool:

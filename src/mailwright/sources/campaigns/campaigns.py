@@ -26,6 +26,7 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
 from mailwright.domain.states import Priority
 from mailwright.outbox import defer, journal
+from mailwright.outbox.finding import newest_key
 from mailwright.outbox.intake import accept
 from mailwright.sources.campaigns import failures, winner
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
@@ -151,7 +152,9 @@ class Campaigns:
             begins_at = campaign.definition.scheduled_at
             if begins_at is not None and begins_at > now:
                 await defer.hold(tx, lane, SCHEDULED, begins_at)
-            await self._change(tx, campaign, status=CampaignStatus.READY, started_at=now)
+            await self._change(
+                tx, campaign, status=CampaignStatus.READY, started_at=now, messages_behind=await newest_key(tx)
+            )
             await self._note(tx, acting, Action.START, campaign, planned=frozen.planned)
             return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
 

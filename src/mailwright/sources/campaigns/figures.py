@@ -1,15 +1,14 @@
-"""Figures of a campaign: what became known of its mails, and when. Read from the events of its own messages."""
+"""Figures of a campaign: what became known of its mails, and when."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import func, select
-
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.states import EventType
+from mailwright.outbox.tallies import Happened, mails_of_campaign, not_added_up, of_campaign
 from mailwright.storage.database import Database
-from mailwright.storage.tables import events, messages
 
 TOLD: Final = (
     EventType.DELIVERED,
@@ -22,6 +21,8 @@ TOLD: Final = (
 SHOWN: Final = (EventType.SENT, EventType.OPENED, EventType.CLICKED)
 # A picture has no more steps than this, whatever its campaign took.
 MOST_STEPS: Final = 48
+# What took longer has steps of hours and more, whichever minute it began and ended in.
+_MINUTES_UP_TO: Final = 12 * HOUR
 STEPS: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 
 
@@ -45,16 +46,28 @@ class Figures:
 
 
 async def figures(database: Database, campaign_key: int) -> Figures:
-    mine = messages.c.campaign_key == campaign_key
-    joined = messages.join(events, events.c.message_key == messages.c.id)
-    minute = (events.c.created_at - events.c.created_at % MINUTE).label("minute")
-    readers = select(events.c.type, func.count(events.c.message_key.distinct()).label("mails")).select_from(joined)
-    times = select(events.c.type, minute, func.count().label("events")).select_from(joined)
+    """From the tallies: the events themselves of a large campaign take seconds to look at."""
+    shown = [each.value for each in SHOWN]
     async with database.read() as tx:
-        told = await tx.execute(readers.where(mine, events.c.type.in_(_values(TOLD))).group_by(events.c.type))
-        when = await tx.execute(times.where(mine, events.c.type.in_(_values(SHOWN))).group_by(events.c.type, minute))
-    steps, length = _steps({(str(row.type), int(row.minute)): int(row.events) for row in when})
-    return Figures({str(row.type): int(row.mails) for row in told}, steps, length)
+        fresh = await not_added_up(tx, campaign_key)
+        readers = Counter(await mails_of_campaign(tx, campaign_key))
+        drawn, length = await of_campaign(tx, campaign_key, HOUR, shown), HOUR
+        if _span([*drawn, *fresh]) <= _MINUTES_UP_TO:
+            drawn, length = await of_campaign(tx, campaign_key, MINUTE, shown), MINUTE
+    for each in fresh:
+        readers[each.type] += each.mails
+    when = Counter[tuple[str, Instant]]()
+    for each in (*drawn, *fresh):
+        if each.type in SHOWN:
+            when[each.type, each.begins_at - each.begins_at % length] += each.events
+    steps, length = _steps(when)
+    return Figures({name.value: readers[name] for name in TOLD if readers[name]}, steps, length)
+
+
+def _span(happened: Sequence[Happened]) -> Instant:
+    """From the first hour to the last one, whether it is added up or not."""
+    moments = [each.begins_at - each.begins_at % HOUR for each in happened if each.type in SHOWN]
+    return max(moments, default=0) - min(moments, default=0)
 
 
 def _steps(found: Mapping[tuple[str, Instant], int]) -> tuple[tuple[Step, ...], Instant]:
@@ -68,7 +81,3 @@ def _steps(found: Mapping[tuple[str, Instant], int]) -> tuple[tuple[Step, ...], 
         step = counts[minute - minute % length]
         step[type_] = step.get(type_, 0) + number
     return tuple(Step(moment, each) for moment, each in counts.items()), length
-
-
-def _values(types: tuple[EventType, ...]) -> list[str]:
-    return [each.value for each in types]

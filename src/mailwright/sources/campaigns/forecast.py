@@ -17,6 +17,7 @@ from mailwright.outbox.limits import Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.simulation import (
+    ALONE_PER_SECOND,
     YEAR,
     Conditions,
     Course,
@@ -160,6 +161,8 @@ def _assumptions(line: list[Queued], rules: Rules, *, is_rate_measured: bool) ->
     found = ["Nothing else is sent meanwhile, no limit changes, and providers take what they are handed."]
     if not is_rate_measured:
         found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")
+    if any(level.limits.one_at_a_time for each in line for level in (each.tenant, each.own) if level is not None):
+        found.append(f"Of mails that go one at a time, {ALONE_PER_SECOND:g} are taken to end in a second.")
     if any(level.limits.in_readers_zone for level in rules.campaigns.values()):
         found.append("Readers are all taken to live in the sender's time zone.")
     if line and rules.quota is not None:

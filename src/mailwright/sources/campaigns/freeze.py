@@ -341,14 +341,18 @@ async def _missing_variables(
         if not planned:
             has_it = select(contacts.c.id).where(people, ~lacks(variable)).limit(1)
             if not await tx.execute(has_it):
-                message = f"{{{{ {variable} }}}} is used, and nobody has such an attribute"
+                message = f"{{{{ {variable} }}}} is used, and nobody has such an attribute; {_default_for(variable)}"
                 problems.append(Problem("variables", "MISSING_VARIABLE", message))
             continue
         rows = await tx.execute(select(func.count()).select_from(contacts).where(people, lacks(variable)))
         if missing := int(rows[0][0]):
             message = f"{{{{ {variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"
-            problems.append(Problem("variables", "MISSING_VARIABLE", message))
+            problems.append(Problem("variables", "MISSING_VARIABLE", f"{message}; {_default_for(variable)}"))
     return problems
+
+
+def _default_for(variable: str) -> str:
+    return f"give it a value for all, or a default in the text, as {{{{ {variable}|default('…') }}}}"
 
 
 async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft: Draft) -> Version:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 
 from mailwright.audience.standing import ERASED_PEOPLE
 from mailwright.domain.campaign import CampaignStatus
@@ -19,6 +19,7 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
 from mailwright.ops import metrics
+from mailwright.outbox.finding import newest_key
 from mailwright.outbox.intake import INSERT_CONTACTS, INSERT_DELIVERIES, INSERT_INTAKE
 from mailwright.sources.campaigns.definition import CampaignLimits, Content, Definition
 from mailwright.sources.campaigns.entries import Frozen, Version, change_entry, entry_of
@@ -69,6 +70,7 @@ async def enter(tx: Transaction, guest: Guest, now: Instant) -> int:
             created_at=now,
             updated_at=now,
             started_at=now,
+            messages_behind=await newest_key(tx),
         )
         .returning(campaigns.c.id)
     )
@@ -158,10 +160,3 @@ async def all_brought(tx: Transaction, campaign_key: int, now: Instant) -> None:
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**began))
     if entry.campaign_status is not CampaignStatus.CANCELLED:
         await change_entry(tx, campaign_key, planned=entry.recipients, completed_at=None)
-
-
-async def is_over(tx: Transaction, campaign_key: int) -> bool:
-    """Whether every mail of it has left, failed, or is in doubt."""
-    found = select(queue_entries.c.completed_at).where(queue_entries.c.campaign_key == campaign_key)
-    rows = await tx.execute(found)
-    return not rows or rows[0].completed_at is not None

@@ -49,6 +49,7 @@ class Counts:
 class Place:
     """A campaign's queue entry as people see it."""
 
+    campaign_key: int
     campaign_id: str
     name: str
     tenant_id: int
@@ -166,6 +167,7 @@ def _place(row: Any, wait: Held | None = None) -> Place:
     """`wait`: what its mails wait for where nothing holds it as a whole."""
     reason, until = (row.defer_reason, row.deferred_until) if wait is None else (wait.reason, wait.until)
     return Place(
+        campaign_key=row.campaign_key,
         campaign_id=row.campaign_id,
         name=row.name,
         tenant_id=row.tenant_id,

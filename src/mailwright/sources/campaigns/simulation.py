@@ -18,7 +18,7 @@ from mailwright.domain.permits import Allowance, Beside, Held, Level, Window
 from mailwright.outbox.ledger import state_of
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import ALWAYS, closes_at, outside_hours
-from mailwright.policies.pacing import INTERVAL, PER_SECOND, slowest_pace
+from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND, slowest_pace
 from mailwright.policies.rates import windows
 
 IN_LINE = "in_line"  # another campaign of the tenant goes first
@@ -30,6 +30,8 @@ _ROUNDS = {"rate_per_hour": HOUR, "daily_limit": DAY, "warmup": DAY}
 _SLIDING_ROUND: Instant = HOUR + MINUTE
 _NOTHING = 1e-6
 _SLOWEST = 0.001  # a rate of nothing would never end
+# Mails that go one at a time wait for the provider's answer each; nobody measures how long that takes.
+ALONE_PER_SECOND = 10.0
 # A campaign that lets another go first for so long is not in line for that.
 _FLICKER: Instant = MINUTE
 
@@ -167,6 +169,16 @@ class _Run:
         return (queued.tenant,) if queued.own is None else (queued.tenant, queued.own)
 
     @property
+    def pace(self) -> tuple[float | None, str | None]:
+        """Mails per second at the most, and the rule that says so: mail by mail, a year would take a year."""
+        slowest = slowest_pace(self.levels)
+        if any(level.limits.one_at_a_time for level in self.levels) and (
+            slowest is None or slowest.per_second > ALONE_PER_SECOND
+        ):
+            return ALONE_PER_SECOND, ONE_AT_A_TIME
+        return (None, None) if slowest is None else (slowest.per_second, slowest.reason)
+
+    @property
     def until_pause(self) -> float:
         """How many go before it stops by itself: all, or those who try the versions."""
         return self.remaining if self.after_trial is None else max(0.0, self.remaining - self.after_trial)
@@ -180,9 +192,10 @@ class _Run:
     def leap(self, begins: Instant, ends: Instant, sent: float, reason: str | None) -> None:
         """Many days at once: the rule that it waited for most is the one that paces it."""
         self._close(begins)
-        self.sent += sent
+        before, self.sent = self.sent, self.sent + sent
         self.remaining -= sent
-        self._spans.append(Span(begins, ends, round(sent), reason))
+        # Whole mails of the sum, as everywhere: rounded by itself, a leap would lose one or count one twice.
+        self._spans.append(Span(begins, ends, round(self.sent) - round(before), reason))
         self._since, self._sent_before = ends, self.sent
 
     def finish(self, now: Instant) -> None:
@@ -336,8 +349,8 @@ class _Simulation:
             if own is not None and (held := self._objection(own)) is not None:
                 self._hold(run, held)
                 continue
-            slowest = slowest_pace(run.levels)
-            run.turn_to(slowest.reason if slowest is not None and slowest.per_second < self._rate else None, self.now)
+            pace, reason = run.pace
+            run.turn_to(reason if pace is not None and pace < self._rate else None, self.now)
             if run.starts_at is None:
                 run.starts_at = self.now
                 self._begun[run.number] = run
@@ -365,9 +378,7 @@ class _Simulation:
         known = [self._known(level) for level in (tenant.level, run.queued.own) if level is not None]
         closing = [each.closes_at for each in known if each.closes_at is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
-        # Mail by mail, a year would take a year: a pace is a rate here.
-        slowest = slowest_pace(run.levels)
-        cap = None if slowest is None else slowest.per_second
+        cap, _ = run.pace
         return _Sending(run, tenant.weight, cap, needed, min(closing, default=None))
 
     def _known(self, level: Level) -> _Cached:
@@ -621,7 +632,7 @@ def _changes(line: Iterable[Queued], now: Instant, ends: Instant) -> list[Instan
 
 _MOST_IN_DETAIL = 6
 # The reasons of a span in which mail goes.
-_GOES = (None, INTERVAL, PER_SECOND)
+_GOES = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
 
 
 def in_short(spans: Sequence[Span]) -> list[Span]:

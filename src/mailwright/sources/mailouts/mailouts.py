@@ -26,6 +26,8 @@ from mailwright.sources.mailouts.supabase import SupabaseError
 
 # Whoever asks waits no longer than this for what can be told of the page at once.
 ANSWER_SECONDS: Final = 10.0
+TOOK_TOO_LONG: Final = "timeout"
+STUCK: Final = "internal_error"
 PREPARED: Final = (RunStatus.SENDING, RunStatus.SENT, RunStatus.REFUSED)
 
 log = logger(__name__)
@@ -91,7 +93,7 @@ class Mailouts:
         held = await self._runs.take()
         if held is None:
             return False
-        await self._worked(held, self._reporting.step if held.run.status in PREPARED else self._prepare)
+        _warn_of_delay(await self._worked(held, self._reporting.step if held.run.status in PREPARED else self._prepare))
         return True
 
     async def look_at_sending(self) -> None:
@@ -99,7 +101,7 @@ class Mailouts:
         for run in await self._runs.sending():
             held = await self._runs.take(run)
             if held is not None:
-                await self._worked(held, self._reporting.step)
+                _warn_of_delay(await self._worked(held, self._reporting.step))
 
     async def _check(self, held: Held) -> Instant | None:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -121,21 +123,26 @@ class Mailouts:
         except NotDurable:
             raise
         except TimeoutError:
-            await held.postpone()
+            await held.postpone(TOOK_TOO_LONG, f"No answer came within {ANSWER_SECONDS:.0f} seconds.")
+            if is_raised:
+                raise
         except (NotionError, SupabaseError) as error:
-            await self._wait(held, error, error.retry_after if isinstance(error, NotionUnavailable) else None)
+            at_least = error.retry_after if isinstance(error, NotionUnavailable) else None
+            await held.postpone(error.code, str(error), at_least=at_least)
             if is_raised:
                 raise
         except Exception as error:  # one run that cannot go on must not hold up the others
             log.exception("mailout_stuck", run=held.run.mailout_id)
-            await held.postpone()
+            await held.postpone(STUCK, f"This went wrong here: {type(error).__name__}. The log has the details.")
             if is_raised:
                 raise error
         return held.run
 
-    async def _wait(self, held: Held, error: NotionError | SupabaseError, at_least: Instant | None) -> None:
-        until = await held.postpone(at_least)
-        log.warning("mailout_waits", run=held.run.mailout_id, code=error.code, reason=str(error), until=until)
+
+def _warn_of_delay(run: Run) -> None:
+    """Where nobody waits for the answer, and so nobody else would say it."""
+    if (waits := run.delay) is not None:
+        log.warning("mailout_waits", run=run.mailout_id, code=waits.code, reason=waits.reason, until=waits.next_try_at)
 
 
 def _fingerprint(page: Mailout) -> str:

@@ -91,6 +91,7 @@ class Preparing:
         self._templates = templates
         self._readers = readers
         self._queue = queue
+        self._warned: set[str] = set()
 
     async def step(self, held: Held) -> Run:
         """The next step of a run that is not in the queue yet. A refusal ends it; what is only out of reach raises."""
@@ -132,7 +133,8 @@ class Preparing:
         return Rehearsal(page, written, people)
 
     async def _refuse(self, held: Held, refused: MailoutRefused) -> Run:
-        log.warning("mailout_refused", run=held.run.mailout_id, code=refused.code, reason=str(refused))
+        # No warning: whoever asked is told, and so is Notion.
+        log.info("mailout_refused", run=held.run.mailout_id, code=refused.code, reason=str(refused))
         return await held.refuse(refused)
 
     # The page, and what is wrong with it.
@@ -153,13 +155,15 @@ class Preparing:
             await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
         page = read_mailout(found, self._setup.names)
         for name in page.lacking:
-            log.warning("notion_property_missing", property=name, page=page.page_id)
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning("notion_property_missing", property=name, page=page.page_id)
         return page
 
     def _object(self, page: Mailout) -> None:
         if not page.subject.strip():
             raise no_subject()
-        if not page.is_test and page.status == self._setup.statuses.send:
+        if not page.is_test and (page.status or "").casefold() == self._setup.statuses.send.casefold():
             raise already_sent(f"its status is {page.status}")
         if not page.is_test and page.sent_at is not None:
             raise already_sent(f"it was sent at {page.sent_at}")

@@ -221,12 +221,13 @@ class Reporting:
         }
 
     async def _is_there(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
-        """By its title, and by its time where the table has one."""
+        """By its title, and by its time where the table has one; Notion keeps no seconds."""
         names = self._setup.error_names
         title = next((name for name, kind in source.types.items() if kind == "title"), names.name)
         where = {"property": title, "title": {"equals": cells.get(title) or ""}}
         async for page in self._notion.query(source, where=where):
-            if _time_in(page, names.timestamp) in (None, at):
+            there_at = _time_in(page, names.timestamp)
+            if there_at is None or there_at // MINUTE == at // MINUTE:
                 return True
         return False
 

@@ -27,6 +27,7 @@ HELD_FOR: Final = 2 * MINUTE
 # What needs somebody else is tried again soon at first, and every few minutes in the end, for as long as it takes.
 SHORTEST_PAUSE: Final = 2 * SECOND
 LONGEST_PAUSE: Final = 5 * MINUTE
+LONGEST_REASON: Final = 500
 
 
 class RunStatus(StrEnum):
@@ -59,10 +60,28 @@ class Run:
     reported_at: Instant | None
     failures: int
     due_at: Instant | None
+    delay_code: str | None
+    delay_reason: str | None
 
     @property
     def template_id(self) -> str:
         return f"mailout:{self.mailout_id}"
+
+    @property
+    def delay(self) -> "Delay | None":
+        if self.delay_code is None or self.due_at is None:
+            return None
+        return Delay(self.delay_code, self.delay_reason or "", self.failures, self.due_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """What keeps a run waiting for somebody else, how often it was tried in vain, and when it is tried next."""
+
+    code: str
+    reason: str
+    failures: int
+    next_try_at: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +255,17 @@ class Held:
     async def let_go(self, due_at: Instant | None) -> None:
         with suppress(LostHold):
             async with self._database.write() as tx:
-                await self.change(tx, due_at=due_at, failures=0, held_by=None, held_until=0)
+                free = {"held_by": None, "held_until": 0}
+                await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **free)
 
-    async def postpone(self, at_least: Instant | None = None) -> Instant:
-        """After a failure of somebody else; answers until when."""
+    async def postpone(self, code: str, reason: str, *, at_least: Instant | None = None) -> Instant:
+        """After a failure, mostly of somebody else; answers until when."""
         pause = min(SHORTEST_PAUSE << min(self.run.failures, 16), LONGEST_PAUSE)
         until = self._clock.now() + max(pause, at_least or 0)
         with suppress(LostHold):
             async with self._database.write() as tx:
-                failures = self.run.failures + 1
-                await self.change(tx, due_at=until, failures=failures, held_by=None, held_until=0)
+                told = {"failures": self.run.failures + 1, "delay_code": code, "delay_reason": reason[:LONGEST_REASON]}
+                await self.change(tx, due_at=until, held_by=None, held_until=0, **told)
         return until
 
     async def _renew(self) -> None:

@@ -55,9 +55,18 @@ class Desk:
         """The declared types of events, by their name."""
         return sorted(self._house.kinds.by_name.values(), key=lambda kind: kind.name)
 
-    async def some(self, *, status: Fanout | None = None, before: int = NEWEST, limit: int = 50) -> list[Standing]:
-        """The newest first."""
-        return await self._standings(await self._queue.newest(status=status, before=before, limit=limit))
+    async def some(
+        self, *, status: Fanout | None = None, kind: str | None = None, before: int = NEWEST, limit: int = 50
+    ) -> list[Standing]:
+        """The newest first; of one kind of event, where it is named."""
+        rows: list[Row] = []
+        while len(rows) < limit:
+            found = await self._queue.newest(status=status, kind=kind, before=before, limit=limit)
+            rows += [row for row in found if kind is None or _kind_of(row) == kind]
+            if len(found) < limit:
+                break
+            before = found[-1].notification_id
+        return await self._standings(rows[:limit])
 
     async def find(self, notification_id: int) -> Standing:
         rows = await self._queue.find([notification_id])
@@ -135,3 +144,7 @@ class Desk:
                 return None, "It has had its attempts and will be failed."
             case _:
                 assert_never(decision)
+
+
+def _kind_of(row: Row) -> Any:
+    return jobs.kind_name(jobs.json_of((row.event or {}).get("payload")))

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, Text, cast, func, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import moments, results
 from mailwright.sources.notifications.decisions import Twin
 from mailwright.sources.notifications.jobs import Row, Surroundings
+from mailwright.sources.notifications.kinds import OPEN_SEAT
 from mailwright.sources.notifications.links import Link
 from mailwright.sources.notifications.results import Told
 from mailwright.sources.notifications.tables import Statements, Tables, contract_tables, look_at, statements_of
@@ -94,12 +95,15 @@ class Queue:
         async with self.database.read() as tx:
             return {row.notification_id: row for row in self._shape.read(await tx.execute(query))}
 
-    async def newest(self, *, status: str | None, before: int, limit: int) -> list[Row]:
-        """For whoever looks: the newest first."""
+    async def newest(self, *, status: str | None, before: int, limit: int, kind: str | None = None) -> list[Row]:
+        """For whoever looks: the newest first. A kind stands in the text of the event, and only its name is looked for
+        there: some of another kind may be among them."""
         n = self.tables.notifications.c
         query = self._rows().where(n.notification_id < before)
         if status is not None:
             query = query.where(n.fanout_status == status)
+        if kind is not None and kind != OPEN_SEAT and "payload" in self.tables.events.c:
+            query = query.where(cast(self.tables.events.c.payload, Text).contains(f'"{kind}"', autoescape=True))
         async with self.database.read() as tx:
             return self._shape.read(await tx.execute(query.order_by(n.notification_id.desc()).limit(limit)))
 

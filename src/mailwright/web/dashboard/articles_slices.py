@@ -103,6 +103,7 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         rendered = await _rendered(request, parts, visitor, form)
     except MailwrightError as error:
         values["problem"] = _sentence(error)
+        values["is_awaited"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
         facts = Facts(postal_address=parts.postal_address)
         found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)

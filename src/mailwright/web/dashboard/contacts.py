@@ -16,6 +16,7 @@ from mailwright.audience.exporting import Wanted
 from mailwright.audience.finding import STRETCH, Asked, look_for, tags_of
 from mailwright.audience.standing import ContactStatus, Standing
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.pipeline.once_more import subjects_of
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.mail import download
@@ -143,7 +144,10 @@ async def erase(request: Request, parts: Parts, visitor: Editing, email: str) ->
         error = InvalidInput("write the address as it stands above", field="address")
         return await _page(request, parts, visitor, email, errors=errors_of(error))
     try:
-        emptied = await erasing.erase(parts.database, parts.clock, visitor.tenant_id, email, actor=visitor.actor)
+        whose, folder = visitor.tenant_id, parts.imports_folder
+        emptied = await erasing.erase(
+            parts.database, parts.clock, whose, email, actor=visitor.actor, imports_folder=folder
+        )
     except MailwrightError as error:
         if isinstance(error, NotFound):
             raise
@@ -174,12 +178,17 @@ async def _page(
     except NotFound as error:
         raise NotFound("Nobody of this address is known here. They may have been erased.") from error
     happened = await personal.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
+    mails = {each.outbox_id: each.subject for each in known.messages}
+    said = await subjects_of(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(parts.database, visitor.tenant_id)
     values: dict[str, Any] = {
         "known": known,
         "person": known.contact,
         "happened": [each for each in happened if each.what not in _OWN_STEPS][:HISTORY],
+        "said": said,
+        # A template's words, and what this person read.
+        "read": {mails[outbox_id]: subject for outbox_id, subject in said.items()},
         "to_join": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
         "to": to_contact(known.contact.email),

@@ -11,6 +11,7 @@ from mailwright.audience.finding import Asked, count_on, look_for
 from mailwright.audience.lists import List
 from mailwright.audience.standing import Standing
 from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.sources.api.requests import ListRequest, parse
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
@@ -31,15 +32,16 @@ async def list_lists(request: Request, parts: Parts, visitor: Viewing) -> Respon
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = await fields_of(request)
     try:
+        wanted = _wanted(form, form["listKey"])
         made = await lists.create(
             parts.database,
             parts.clock,
             visitor.tenant_id,
-            form["listKey"],
-            name=form["name"] or None,
-            description=form["description"] or None,
-            is_public=bool(form["isPublic"]),
-            requires_confirmation=form["optIn"] == "confirmed",
+            wanted.list_key,
+            name=wanted.name,
+            description=wanted.description,
+            is_public=wanted.is_public,
+            requires_confirmation=wanted.requires_confirmation,
             actor=visitor.actor,
         )
     except MailwrightError as error:
@@ -58,6 +60,35 @@ async def count(request: Request, parts: Parts, visitor: Viewing, list_key: str)
     await _found(parts, visitor, list_key)
     number = await count_on(parts.database, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)
+
+
+@router.get("/{list_key}/edit")
+async def show_form(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+    found = await _found(parts, visitor, list_key)
+    form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
+    form["optIn"] = "confirmed" if found.requires_confirmation else "single"
+    return await _form_page(request, visitor, found, form, Errors())
+
+
+@router.post("/{list_key}/edit")
+async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
+    found, form = await _found(parts, visitor, list_key), await fields_of(request)
+    try:
+        wanted = _wanted(form, list_key)
+    except MailwrightError as error:
+        return await _form_page(request, visitor, found, form, errors_of(error))
+    await lists.edit(
+        parts.database,
+        parts.clock,
+        visitor.tenant_id,
+        list_key,
+        name=wanted.name,
+        description=wanted.description,
+        is_public=wanted.is_public,
+        requires_confirmation=wanted.requires_confirmation,
+        actor=visitor.actor,
+    )
+    return done(request, f"/lists/{list_key}", "Saved.")
 
 
 @router.post("/{list_key}/add")
@@ -93,6 +124,23 @@ async def _found(parts: ApiParts, visitor: Visitor, list_key: str) -> List:
     if found is None:
         raise NotFound("There is no such list.")
     return found
+
+
+def _wanted(form: Fields, list_key: str) -> ListRequest:
+    """Checked as the API checks it."""
+    given = {
+        "listKey": list_key,
+        "name": form["name"] or None,
+        "description": form["description"] or None,
+        "isPublic": bool(form["isPublic"]),
+        "requiresConfirmation": form["optIn"] == "confirmed",
+    }
+    return parse(ListRequest, given)
+
+
+async def _form_page(request: Request, visitor: Visitor, found: List, form: Fields, errors: Errors) -> Response:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    return await page(request, visitor, "audience/list_edit.html", status=status, list=found, form=form, errors=errors)
 
 
 async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:

@@ -1,5 +1,6 @@
 """Mailouts: pages of Notion on their way to readers, what Notion was told of them, and what is still to be told."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -105,7 +106,11 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
 async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     errors = await parts.mailout_runs.errors_of(run)
-    values: dict[str, Any] = {"run": run, "tally": await _tally(parts, run), "errors": errors}
+    values: dict[str, Any] = {
+        "run": run,
+        "tally": (await _tallies(parts, [run])).get(run.campaign_key or 0),
+        "errors": errors,
+    }
     return await page(request, visitor, "mailouts/show.html", **values)
 
 
@@ -128,9 +133,9 @@ async def _list_page(
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
-    is_ours = await _is_ours(parts, visitor)
+    is_ours, tallies = await _is_ours(parts, visitor), await _tallies(parts, found)
     values: dict[str, Any] = {
-        "runs": [(run, await _tally(parts, run)) for run in found],
+        "runs": [(run, tallies.get(run.campaign_key or 0)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
         "is_first": cursor is None,
         "asked": asked,
@@ -156,12 +161,11 @@ async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
     return (await tenants.find(parts.database, name)).id == visitor.tenant_id
 
 
-async def _tally(parts: ApiParts, run: Run) -> Tally | None:
-    """None before it is in line."""
-    if run.campaign_key is None:
-        return None
+async def _tallies(parts: ApiParts, runs: Sequence[Run]) -> dict[int, Tally]:
+    """By their campaigns; none of what is not in line yet."""
+    keys = [run.campaign_key for run in runs if run.campaign_key is not None]
     async with parts.database.read() as tx:
-        return await CampaignQueue().tally(tx, run.campaign_key, parts.clock.now())
+        return await CampaignQueue().tallies(tx, keys, parts.clock.now())
 
 
 def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:

@@ -60,13 +60,16 @@ async def show_all(
     parts: Parts,
     visitor: Viewing,
     show: Annotated[str, Query(max_length=20)] = "",
+    kind: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
     wanted = next((each for each in Fanout if each == show), None)
     try:
         async with _opened(parts, visitor) as desk:
-            found = await desk.some(status=wanted, before=before, limit=_PAGE)
+            kinds = [each.name for each in desk.kinds]
+            chosen_kind = kind if kind in kinds else None
+            found = await desk.some(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
     except _Closed as closed:
         return await _closed_page(request, visitor, closed)
     last = found[-1] if len(found) == _PAGE else None
@@ -78,6 +81,8 @@ async def show_all(
         events=_by_event(found),
         show=wanted or "",
         statuses=list(Fanout),
+        kind=chosen_kind or "",
+        kinds=kinds,
         ended=ENDED,
         following=encode_cursor("notification", last.row.notification_id) if last else None,
         is_first=cursor is None,

@@ -73,6 +73,11 @@ async def create_user(request: Request, parts: Parts, visitor: Administering) ->
     return done(request, "/settings/users", f"{made.login} can sign in now. Hand over the password yourself.")
 
 
+@router.get("/users/{login}")
+async def show_user(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+    return await _user_page(request, visitor, await _within_reach(parts, visitor, login))
+
+
 @router.post("/users/{login}/role")
 async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
@@ -85,8 +90,12 @@ async def change_role(request: Request, parts: Parts, visitor: Administering, lo
 async def set_password(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
     form = await fields_of(request)
-    await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
-    return done(request, "/settings/users", f"{user.login} has a new password, and is signed out everywhere.")
+    try:
+        await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
+    except InvalidInput as error:
+        return await _user_page(request, visitor, user, error)
+    words = f"{user.login} has a new password, and is signed out everywhere. Hand it over yourself."
+    return done(request, "/settings/users", words)
 
 
 @router.post("/users/{login}/second-factor/drop")
@@ -131,6 +140,10 @@ async def _users_page(
         tenant_choices=[(_ALL_TENANTS, "All tenants"), *((name, name) for name in names)] if names else [],
         form=form or Fields(role=Role.EDITOR),
     )
+
+
+async def _user_page(request: Request, visitor: Visitor, user: User, error: MailwrightError | None = None) -> Response:
+    return await _page(request, visitor, "user", error, user=user)
 
 
 async def _tenant_for(parts: ApiParts, visitor: Visitor, name: str) -> int | None:

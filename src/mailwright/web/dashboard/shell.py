@@ -1,7 +1,9 @@
 """The shell: a template, the visitor and the navigation make a page that nothing can be injected into."""
 
+import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -12,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from mailwright.access.guesses import TooManyGuesses
@@ -32,6 +34,9 @@ from mailwright.web.problems import STATUSES
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
 _FLASH_SECONDS: Final = 60
+# As `outbox/explain.py` writes them: without a day where it is today's.
+_MOMENT: Final = re.compile(r"(?:on )?(?:(?P<day>\d{4}-\d\d-\d\d),? )?(?P<at>at )?(?P<time>\d\d:\d\d:\d\d) UTC")
+_CELL: Final = re.compile(r"<(tr|td)\b([^>]*)>")
 
 # What holds for every page. Scripts and styles come from files of ours; the nonce is for the editor's own style sheet.
 _POLICY: Final = (
@@ -75,9 +80,12 @@ async def page(
 
 
 def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -> HTMLResponse:
-    """A part of a page, for htmx to put into its place."""
+    """A part of a page, for htmx to put into its place. Asked for by a link, where no script runs, it is a page."""
     content = _render(template, request, visitor, nonce="", tenants=[], **values)
-    return HTMLResponse(content, headers=_HEADERS)
+    if _is_htmx(request):
+        return HTMLResponse(content, headers=_HEADERS)
+    alone = _render("part.html", request, visitor, nonce="", tenants=[], part=Markup(content))  # noqa: S704 - escaped
+    return HTMLResponse(alone, headers={**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce="none")})
 
 
 def rendered(request: Request, visitor: Visitor, template: str, **values: Any) -> str:
@@ -223,10 +231,42 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
     )
 
 
+@pass_context
+def _in_zone(context: Context, sentence: str) -> Markup:
+    """A sentence that was made for the console, with its moments in the viewer's zone."""
+    now, zone = context["now"], context["zone"]
+
+    def told(found: re.Match[str]) -> str:
+        day = found["day"] or (isoformat(now) or "")[:10]
+        then = round(datetime.fromisoformat(f"{day}T{found['time']}+00:00").timestamp() * 1_000)
+        return ("at " if found["at"] and not found["day"] else "") + words.clock_words(then, now, zone)
+
+    return Markup(_MOMENT.sub(told, str(escape(sentence))))  # noqa: S704 - escaped in the same breath
+
+
 def _with_query(query: Mapping[str, str], **changes: Any) -> str:
     """The same page with some of its parameters changed; None takes one away."""
     merged = {**dict(query), **changes}
     return "?" + urlencode({name: value for name, value in merged.items() if value not in (None, "")})
+
+
+def _labelled(rows: Markup, columns: Sequence[str]) -> Markup:
+    """Each cell but the one that says what the line is about with the name of its column, for screens on which a line
+    stands as a block."""
+    place = -1
+
+    def label(tag: re.Match[str]) -> str:
+        nonlocal place
+        if tag[1] == "tr":
+            place = -1
+            return tag[0]
+        place += 1
+        name = columns[place].removeprefix("#") if 0 < place < len(columns) else ""
+        if not name or "data-label" in tag[2] or "main-cell" in tag[2]:
+            return tag[0]
+        return f'<td data-label="{escape(name[0].lower() + name[1:])}"{tag[2]}>'
+
+    return Markup(_CELL.sub(label, rows))  # noqa: S704 - rendered already
 
 
 _TEMPLATES = Environment(
@@ -236,7 +276,14 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"number": words.number_words, "share": words.share_words, "rule": words.rule}
+_TEMPLATES.filters |= {
+    "number": words.number_words,
+    "share": words.share_words,
+    "rule": words.rule,
+    "browser": words.browser_words,
+    "labelled": _labelled,
+    "in_zone": _in_zone,
+}
 _TEMPLATES.globals |= {
     "asset": asset,
     "link": link,

@@ -36,6 +36,7 @@ _VERBATIM: Final = ("body", "text")
 _BODIES: Final = {each.value: "body" for each in Format}
 _SOME_READERS: Final = 20
 _LINE: Final = re.compile(r"\(line (\d+)\)")
+_LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 _PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
 _FIRST_WORDS: Final = """# Hello {{ name }}
@@ -276,7 +277,17 @@ async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, A
 
 def _samples(stored: StoredTemplate) -> dict[str, Any]:
     """What is needed and has no sample is shown by its name."""
-    return {each.name: f"[{each.name}]" for each in stored.expects() if each.is_required and each.sample is None}
+    named = {each.name: f"[{each.name}]" for each in stored.expects() if each.is_required and each.sample is None}
+    return named | _rows(stored, {each.name for each in stored.expects() if each.sample is None})
+
+
+def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
+    """What a template goes through row by row has one row, with each of its fields by name."""
+    return {
+        name: [{field: f"[{field}]" for field in re.findall(rf"\b{row}\.(\w+)", stored.html)} or f"[{row}]"]
+        for row, name in _LOOP.findall(stored.html)
+        if name in names
+    }
 
 
 async def _page(

@@ -12,7 +12,6 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
 from mailwright.events.outgoing.deliveries import NEWEST, Deliveries
 from mailwright.events.outgoing.endpoints import TYPES, Endpoint, Wanted
-from mailwright.outbox.journal import note
 from mailwright.sources.api.requests import parse
 from mailwright.web.dashboard.entry import Administering, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
@@ -55,6 +54,13 @@ GROUPS: Final = (
             (EventType.UNSUBSCRIBED, "they left"),
             (EventType.OPENED, "they opened it"),
             (EventType.CLICKED, "they followed a link"),
+        ),
+    ),
+    (
+        "What readers do on our pages",
+        (
+            (EventType.JOINED, "they joined a list, or undid a leaving"),
+            (EventType.LEFT, "they left a list, or all of them"),
         ),
     ),
 )
@@ -146,8 +152,7 @@ async def rotate_secret(request: Request, parts: Parts, visitor: Administering, 
 @router.post("/{webhook_id}/test")
 async def try_out(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     found = await _found(parts, visitor, webhook_id)
-    await Deliveries(parts.database, parts.clock).test(found)
-    await _journal(parts, visitor, "webhook.test", webhook_id)
+    await Deliveries(parts.database, parts.clock).test(found, actor=visitor.actor)
     return done(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
 
 
@@ -159,8 +164,9 @@ async def remove(request: Request, parts: Parts, visitor: Administering, webhook
 
 @router.post("/deliveries/{delivery_id}/redeliver")
 async def redeliver(request: Request, parts: Parts, visitor: Administering, delivery_id: str) -> Response:
-    again = await Deliveries(parts.database, parts.clock).redeliver(delivery_id, tenant_id=visitor.tenant_id)
-    await _journal(parts, visitor, "webhook.redeliver", again.webhook_id, deliveryId=delivery_id)
+    again = await Deliveries(parts.database, parts.clock).redeliver(
+        delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
+    )
     return done(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
 
 
@@ -231,19 +237,6 @@ async def _page(
 
 async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> Endpoint:
     return await parts.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
-
-
-async def _journal(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
-    async with parts.database.write() as tx:
-        await note(
-            tx,
-            parts.clock.now(),
-            actor=visitor.actor,
-            action=action,
-            subject=subject,
-            tenant_id=visitor.tenant_id,
-            detail=detail,
-        )
 
 
 def _wanted(form: Fields, types: list[str]) -> Wanted:

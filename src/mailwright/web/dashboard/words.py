@@ -9,6 +9,7 @@ from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, UNTIL_TOLD,
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
 from mailwright.outbox.explain import RULES, distance
+from mailwright.policies.pacing import INTERVAL
 
 NO_TIME: Final = "–"
 
@@ -49,7 +50,7 @@ LOOKS: Final = {
     "deleted": Look("deleted", "quiet", "dash"),
     "ok": Look("fine", "good", "check"),
     "problem": Look("problem", "bad", "cross"),
-    "warning": Look("look here", "care", "question"),
+    "warning": Look("look here", "care", "attention"),
     "left_alone": Look("left alone", "care", "clock"),
     "unreachable": Look("out of reach", "bad", "cross"),
     "stopped": Look("stopped", "bad", "cross"),
@@ -83,6 +84,8 @@ _OTHER_WAITS: Final = {
     SCHEDULED: "scheduled for {}",
     WAITS_FOR_WINNER: "its versions are tried until {}",
     QUOTA_EXHAUSTED: "the providers’ quota is used up, at least until {}",
+    # A pace is no hold: it moves, one mail after the other.
+    INTERVAL: "evenly paced, the next mail at {}",
     "retry_scheduled": "tried again at {}",
     DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
     DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
@@ -107,6 +110,33 @@ def wait_words(reason: str) -> tuple[str, str]:
 
 def is_until_told(until: Instant | None) -> bool:
     return until is None or until >= UNTIL_TOLD
+
+
+# The first that is named counts: each names those that it wants to be taken for, too.
+_BROWSERS: Final = (
+    ("Edg", "Edge"),
+    ("OPR", "Opera"),
+    ("Firefox", "Firefox"),
+    ("Chrome", "Chrome"),
+    ("Safari", "Safari"),
+)
+_SYSTEMS: Final = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def browser_words(agent: str | None) -> str:
+    """A browser as people call it, `Firefox on Windows`; a program by its own words."""
+    if not agent:
+        return NO_TIME
+    browser = next((words for mark, words in _BROWSERS if f"{mark}/" in agent), None)
+    system = next((words for mark, words in _SYSTEMS if mark in agent), None)
+    return f"{browser} on {system}" if browser and system else agent[:60]
 
 
 def zone_of(name: str | None) -> tzinfo:

@@ -9,6 +9,7 @@ from mailwright.sources.mailouts.notion.errors import (
     NotionUnavailable,
 )
 from mailwright.sources.mailouts.notion.ids import notion_id
+from mailwright.sources.mailouts.notion.pace import SharedPace
 from mailwright.sources.mailouts.notion.pages import Block, DataSource, Page
 from mailwright.sources.mailouts.notion.properties import (
     Cell,
@@ -35,6 +36,7 @@ __all__ = [
     "NotionRefused",
     "NotionUnavailable",
     "Page",
+    "SharedPace",
     "Written",
     "content_of",
     "notion_id",

@@ -14,6 +14,7 @@ from mailwright.ops.logs import logger
 from mailwright.providers.http import Cut, Http, Reply
 from mailwright.sources.mailouts.notion.errors import NotionError, NotionInDoubt, NotionRefused, NotionUnavailable
 from mailwright.sources.mailouts.notion.ids import is_id, notion_id
+from mailwright.sources.mailouts.notion.pace import SharedPace
 from mailwright.sources.mailouts.notion.pages import DataSource, Page
 from mailwright.sources.mailouts.notion.properties import Cell, plain, written
 from mailwright.sources.mailouts.notion.refusals import sentence_for
@@ -57,7 +58,10 @@ class _Asked:
 
 
 class Notion:
-    """One for the whole process: whoever shares it shares its pace. `clock` is for intervals only."""
+    """One for the whole process: whoever shares it shares its pace. `clock` is for intervals only.
+
+    `shared` keeps the pace among processes, which cannot know of one another when their requests arrive.
+    """
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Notion:
         *,
         url: str = NOTION_URL,
         version: str = VERSIONS[0],
+        shared: SharedPace | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._http = http
@@ -74,7 +79,8 @@ class Notion:
         self._sleep = sleep
         self._url = f"{url.rstrip('/')}/v1"
         self._headers = {"Authorization": f"Bearer {token}", "Notion-Version": version}
-        self._free_at: Instant = clock.now()
+        self._shared = shared
+        self._free_at = self._rests_until = clock.now()
         self._lately: deque[_Asked] = deque(maxlen=PER_SECOND)
         self._warned: set[tuple[str, str]] = set()
 
@@ -212,10 +218,13 @@ class Notion:
             if not isinstance(failure, NotionUnavailable) or isinstance(failure, NotionInDoubt):
                 break
             wait = failure.retry_after if failure.retry_after is not None else SECOND << attempt
-            if wait > LONGEST_WAIT or attempt == ATTEMPTS - 1:
+            is_last = wait > LONGEST_WAIT or attempt == ATTEMPTS - 1
+            if failure.retry_after is not None or not is_last:
+                # Whatever is asked next waits as well: Notion told the whole process.
+                self._rests_until = max(self._rests_until, self._clock.now() + wait)
+            if is_last:
                 break
             log.info("notion asked again", about=call.about, reason=str(failure), wait_ms=wait, code=failure.code)
-            self._free_at = max(self._free_at, self._clock.now() + wait)
         raise failure
 
     async def _request(self, call: _Call) -> Reply | Cut:
@@ -234,12 +243,22 @@ class Notion:
 
     async def _turn(self) -> _Asked:
         """Waits for the next free place in the pace that all share."""
-        while (wait := self._free_at_last() - self._clock.now()) > 0:
-            await self._sleep(wait / 1000)
+        await self._wait_until(lambda: self._rests_until)
+        if self._shared is not None:
+            await self._sleep(await self._shared.seconds_to_wait())
+        # What another request was told meanwhile holds for this one as well.
+        await self._wait_until(lambda: max(self._free_at_last(), self._rests_until))
         self._free_at = self._clock.now() + INTERVAL
         asked = _Asked()
         self._lately.append(asked)
         return asked
+
+    async def _wait_until(self, moment: Callable[[], Instant]) -> None:
+        """Raises where Notion asked us to rest for longer than anybody waits for an answer."""
+        while (wait := moment() - self._clock.now()) > 0:
+            if wait > LONGEST_WAIT:
+                raise NotionUnavailable("Notion asks us to wait.", code="NOTION_RATE_LIMITED", retry_after=wait)
+            await self._sleep(wait / 1000)
 
     def _free_at_last(self) -> Instant:
         """Even intervals are not enough: a request that is slow on its way comes close to those behind it."""

@@ -2,7 +2,8 @@
 
 from mailwright.sources.mailouts.rendering.frame import framed
 from mailwright.sources.mailouts.rendering.pictures import Pictures
-from mailwright.sources.mailouts.rendering.render import Rendered, Unsupported, render
+from mailwright.sources.mailouts.rendering.render import Rendered, render
+from mailwright.sources.mailouts.rendering.walking import Unsupported
 from mailwright.sources.mailouts.rendering.words import Picture
 
 __all__ = ["Picture", "Pictures", "Rendered", "Unsupported", "framed", "render"]

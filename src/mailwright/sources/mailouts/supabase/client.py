@@ -1,7 +1,7 @@
 """Asking Supabase: subscribers page by page, however many they are, and changes that no race can turn back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -29,6 +29,9 @@ TIMEOUT_SECONDS: Final = 30.0
 MOST_ANSWER_BYTES: Final = 16 * 1024 * 1024
 # One address in several spellings is a few rows. A filter that meets more than this was misread by somebody.
 MOST_ROWS_OF_ONE: Final = 20
+
+# What stands before PostgREST takes addresses of some 8 KB, and refuses longer ones.
+LONGEST_LIST: Final = 4_000
 
 # Codes of PostgREST for what is not there.
 NO_TABLE: Final = ("PGRST205", "42P01")
@@ -140,15 +143,17 @@ class Supabase:
 
     async def logged(self, mailout_id: str, emails: Sequence[str]) -> set[str] | None:
         """Whom `send_logs` tells of already; None where there is no such table."""
-        chosen = ",".join(_quoted(email) for email in emails)
-        query = f"select=email&mailout_id=eq.{_value(mailout_id)}&email=in.({chosen})"
-        try:
-            rows = await self._ask(_Call("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
-        except SupabaseRefused as refused:
-            if refused.code == "SUPABASE_NO_TABLE":
-                return None
-            raise
-        return {str(row.get("email")) for row in rows}
+        there: set[str] = set()
+        for chosen in _lists(emails):
+            query = f"select=email&mailout_id=eq.{_value(mailout_id)}&email=in.({chosen})"
+            try:
+                rows = await self._ask(_Call("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
+            except SupabaseRefused as refused:
+                if refused.code == "SUPABASE_NO_TABLE":
+                    return None
+                raise
+            there |= {str(row.get("email")) for row in rows}
+        return there
 
     async def log(self, mailout_id: str, lines: Sequence[LogLine]) -> None:
         """All of them or none. Raises `SupabaseInDoubt` where they may be there already."""
@@ -208,6 +213,18 @@ def _quoted(text: str) -> str:
     """Inside of `in.(…)` values stand in quotes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return _value(f'"{escaped}"')
+
+
+def _lists(texts: Sequence[str]) -> Iterator[str]:
+    """As many values at a time as an address of a request has room for."""
+    chosen = ""
+    for quoted in map(_quoted, texts):
+        if chosen and len(chosen) + len(quoted) >= LONGEST_LIST:
+            yield chosen
+            chosen = ""
+        chosen = f"{chosen},{quoted}" if chosen else quoted
+    if chosen:
+        yield chosen
 
 
 def _same_address(email: str) -> str:

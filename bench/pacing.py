@@ -1,0 +1,120 @@
+"""Pacing: how evenly the mails of one mailout begin at a fixed rate. Run as a process of its own."""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import uvloop
+
+from bench import job
+from mailwright.app.mailouts import CampaignQueue
+from mailwright.app.wiring import Engine, make_worker, open_engine
+from mailwright.domain.clock import Instant
+from mailwright.domain.ids import uuid7
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.ops import logs
+from mailwright.ops.settings import load
+from mailwright.providers.mailbox import MailboxProvider
+from mailwright.providers.protocol import Probe
+from mailwright.sources.mailouts.queue import Addressee, Entering
+from mailwright.storage.migrate import upgrade
+
+RATES = (5, 20, 50)
+SECONDS = 6
+# A mailout that comes late is measured by what has left until then: all rates on both engines are over in a minute.
+LATEST_SECONDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """Intervals between the beginnings of mails, in milliseconds; `ideal` is that of the rate."""
+
+    mails: int
+    ideal: float
+    shortest: float
+    mean: float
+    longest: float
+
+    @property
+    def deviation(self) -> float:
+        """Of the mean from the ideal, as a share of it."""
+        return self.mean / self.ideal - 1
+
+
+class Timed:
+    """A mailbox that notes when each mail begins, by a clock that nobody sets."""
+
+    reports_events = False
+
+    def __init__(self, mailbox: MailboxProvider) -> None:
+        self.name = mailbox.name
+        self.begun: list[float] = []
+        self._mailbox = mailbox
+
+    async def send(self, message: Outgoing) -> SendResult:
+        self.begun.append(time.perf_counter())
+        return await self._mailbox.send(message)
+
+    async def check(self) -> Probe:
+        return await self._mailbox.check()
+
+    async def close(self, grace: Instant = 0) -> None:
+        await self._mailbox.close(grace)
+
+
+def measured(database_url: str, rate: int) -> Evenness:
+    words = [sys.executable, "-m", "bench.pacing", database_url, str(rate)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return Evenness(**json.loads(done.stdout))
+
+
+async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
+    mails = rate * SECONDS
+    async with open_engine(load(database_url=database_url, sender=job.SENDER, working_hours="00:00-24:00")) as engine:
+        await upgrade(engine.database)
+        await queue_up(engine, rate, mails)
+        provider = Timed(MailboxProvider(folder, engine.clock))
+        worker = await make_worker(engine, provider)
+        working = asyncio.create_task(worker.run())
+        latest = time.perf_counter() + LATEST_SECONDS
+        while len(provider.begun) < mails and time.perf_counter() < latest:
+            await asyncio.sleep(0.2)
+        worker.stop()
+        await working
+    gaps = [1_000 * (after - before) for before, after in pairwise(provider.begun)]
+    return Evenness(len(provider.begun), 1_000 / rate, min(gaps), sum(gaps) / len(gaps), max(gaps))
+
+
+async def queue_up(engine: Engine, rate: int, mails: int) -> None:
+    """As a mailout of this rate enters the queue once its page and its readers were read."""
+    queue, now = CampaignQueue(), engine.clock.now()
+    template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
+    entering = Entering(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, 1_000 // rate)
+    people = [job.recipient(number) for number in range(mails)]
+    readers = [Addressee(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}}) for each in people]
+    async with engine.database.write() as tx:
+        key = await queue.enter(tx, entering, now)
+        await queue.hand_over(tx, key, readers, now)
+        await queue.all_handed_over(tx, key, now)
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(prog="python -m bench.pacing", description=__doc__)
+    reader.add_argument("database", help="the address of an empty database")
+    reader.add_argument("rate", type=int, help="mails in a second: a number that 1,000 can be divided by")
+    asked = reader.parse_args()
+    logs.configure("ERROR", "console")
+    with tempfile.TemporaryDirectory(prefix="mwpacing") as folder:
+        json.dump(asdict(uvloop.run(pace(asked.database, asked.rate, Path(folder)))), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

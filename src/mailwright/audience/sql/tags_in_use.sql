@@ -1,0 +1,9 @@
+-- From one tag to the next along their index: what it costs is the number of tags, not of people who have them.
+WITH RECURSIVE used(tag) AS (
+  SELECT min(tag) FROM contact_tags WHERE tenant_id = :tenant_id
+  UNION ALL
+  SELECT (SELECT min(t.tag) FROM contact_tags AS t WHERE t.tenant_id = :tenant_id AND t.tag > u.tag)
+  FROM used AS u
+  WHERE u.tag IS NOT NULL
+)
+SELECT tag FROM used WHERE tag IS NOT NULL LIMIT :limit

@@ -1,0 +1,99 @@
+"""Pictures, files and links: shown where readers will still find them, and else named."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+from urllib.parse import urlsplit
+
+from mailwright.sources.mailouts.notion.pages import Block
+from mailwright.sources.mailouts.rendering.cards import captioned, card
+from mailwright.sources.mailouts.rendering.frame import WIDTH
+from mailwright.sources.mailouts.rendering.looks import MUTED
+from mailwright.sources.mailouts.rendering.pictures import dying_url
+from mailwright.sources.mailouts.rendering.walking import NOTHING, Piece, Walk, mapping
+from mailwright.sources.mailouts.rendering.words import Picture, clean, is_private, safe_url, shown
+
+_FILES = {"video": ("🎬", "Video"), "audio": ("🎧", "Audio"), "pdf": ("📕", "PDF"), "file": ("📎", "File")}
+
+
+def image(page: Walk, block: Block, _depth: int) -> Piece:
+    caption = page.words(block, "caption")
+    said = " ".join(caption.text.split())
+    dying = dying_url(block.content)
+    picture = page.images.get(dying) if dying is not None else _picture_elsewhere(block.content)
+    if picture is None:
+        page.report(block, "the picture could not be copied from Notion", "content_image_not_copied")
+        named = f"[Image: {said}]" if said else "[Image]"
+        return Piece(f'<p class="mw-muted" style="margin:0 0 16px;color:{MUTED}">{shown(named)}</p>', named)
+    # Outlook knows no largest width, only this attribute; the others shrink what is too wide for them.
+    width = f' width="{min(picture.width, WIDTH)}"' if picture.width else ""
+    style = "display:block;max-width:100%;height:auto;border:0;border-radius:6px"
+    html = (
+        f'<div style="margin:0 0 {4 if caption.html else 16}px">'
+        f'<img src="{escape(picture.url)}" alt="{escape(said)}"{width} style="{style}"></div>{captioned(caption)}'
+    )
+    return Piece(html, f"[Image: {said}] {picture.url}" if said else f"[Image] {picture.url}")
+
+
+def file(page: Walk, block: Block, _depth: int) -> Piece:
+    """A link, where it will still be one tomorrow; else the name, and a word to the author."""
+    sign, spoken = _FILES[block.type]
+    caption = page.words(block, "caption")
+    url = safe_url(_url(block.content))
+    name = clean(block.content.get("name")) or (_last_part(url) if url else "")
+    if dying_url(block.content) is not None or url is None:
+        page.report(
+            block, "readers could not open a file that Notion keeps: link to it elsewhere", "content_file_expires"
+        )
+        url = None
+    title = " ".join((caption.text or name).split()) or spoken
+    beside = name if name != title else ""
+    text = f"{spoken}: {title}" if title != spoken else spoken
+    return Piece(card(sign, title, url, beside), f"{text} {url}" if url else text)
+
+
+def link(page: Walk, block: Block, _depth: int) -> Piece:
+    caption = page.words(block, "caption")
+    url = safe_url(block.content.get("url"))
+    title = " ".join(caption.text.split())
+    if url is None:
+        reason = "its address is missing, or one that readers cannot follow"
+        page.report(block, reason, "content_link_dropped")
+        return Piece(card("🔗", title, None, ""), title) if title else NOTHING
+    return Piece(card("🔗", title or _spoken(url), url, ""), f"{title} {url}".strip())
+
+
+def linked_page(page: Walk, block: Block, _depth: int) -> Piece:
+    """A link only where the page is published: others would meet a sign-in."""
+    title = clean(block.content.get("title"))
+    url = safe_url(block.content.get("public_url"))
+    if url is None or is_private(url):
+        if block.missing is None:
+            page.report(block, "it leads to a page that is not published", "content_link_dropped")
+        return Piece(card("📄", title, None, ""), title) if title else NOTHING
+    return Piece(card("📄", title or _spoken(url), url, ""), f"{title} {url}".strip())
+
+
+def other_page(page: Walk, block: Block, _depth: int) -> Piece:
+    """Its title: what is written there is another page, which nobody asked to send."""
+    title = clean(block.content.get("title"))
+    page.report(block, "only its title is shown: what is on it is not part of this page", "content_not_included")
+    return Piece(card("📄" if block.type == "child_page" else "🗂", title, None, ""), title) if title else NOTHING
+
+
+def _url(content: Mapping[str, Any]) -> object:
+    return mapping(content, str(content.get("type"))).get("url")
+
+
+def _picture_elsewhere(content: Mapping[str, Any]) -> Picture | None:
+    found = safe_url(_url(content))
+    return Picture(found) if found is not None and found.startswith(("http://", "https://")) else None
+
+
+def _spoken(url: str) -> str:
+    """An address as people say it."""
+    return url.removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
+
+
+def _last_part(url: str) -> str:
+    return clean(urlsplit(url).path.rstrip("/").rpartition("/")[2])

@@ -1,0 +1,365 @@
+"""Every deed of the dashboard by its own button, on both engines, without a script: what it says and does."""
+
+import asyncio
+import csv
+import io
+import re
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pyotp
+import pytest
+
+from mailwright.access.roles import Role
+from mailwright.app.notifying import desk_opener
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.outgoing.endpoints import Wanted
+from mailwright.web.app import ApiParts, create_app
+from mailwright.web.live import Live
+from tests.articles import the_slices, write_slices
+from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message, an_intake
+from tests.campaigns import Desk, a_list, address_of, join
+from tests.conftest import Engine
+from tests.mailouts import a_mailout_bench
+from tests.notifications import a_stand, make_tables
+from tests.pages import HOME, PASSWORD, Visit, a_visit, journal_of
+from tests.standins.provider import ScriptedProvider
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "notifications"
+HOOK = "https://shop.example.com/hooks/mail"
+
+
+@pytest.fixture
+def parts(bench: Bench, clock: ManualClock) -> ApiParts:
+    return ApiParts(bench.database, clock, an_intake(bench.database, clock), HOME)
+
+
+@pytest.fixture
+async def ada(parts: ApiParts) -> AsyncIterator[Visit]:
+    await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+    async with a_visit(create_app(parts)) as visit:
+        yield visit
+
+
+@pytest.fixture
+def desk(bench: Bench) -> Desk:
+    return Desk(bench)
+
+
+# Campaigns.
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: Desk) -> None:
+    campaign_id = await desk.start(3)
+    await desk.bench.drain(ScriptedProvider(REFUSAL, REFUSAL))
+    await ada.open(f"/campaigns/{campaign_id}/recipients?show=failed")
+    assert address_of(0) in ada.text
+    assert REFUSAL.code in ada.text
+    await ada.press("Try them all again")
+    assert (ada.path, ada.said) == (f"/campaigns/{campaign_id}", "Everyone whose mail failed gets all attempts again.")
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    await ada.open(f"/campaigns/{campaign_id}")
+    assert "decide on failures" in ada.text
+    await ada.press("Accept the failures")
+    assert "It counts as sent" in ada.said
+    assert await desk.status(campaign_id) == "SENT"
+    assert (await desk.counts(campaign_id)).failed == 1
+    assert (await desk.journal(campaign_id))[-2:] == ["retry_failed", "accept_failures"]
+    assert "Accept the failures" not in ada.buttons()
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(ada: Visit, desk: Desk) -> None:
+    await join(desk.database, [address_of(0)])
+    campaign_id = await desk.create()
+    ada.client.cookies.set("zone", "Europe/Lisbon")
+    await ada.open(f"/campaigns/{campaign_id}")
+    await ada.press("Start", 422, when="later", scheduledAt="")
+    assert "choose a day and a time" in ada.text
+    await ada.press("Start", when="later", scheduledAt="2027-06-01T09:30")
+    assert "Scheduled" in ada.said
+    found = await desk.campaign(campaign_id)
+    assert (found.status, found.definition.scheduled_at) == ("READY", 1_811_838_600_000)  # summer time in Lisbon
+    await desk.bench.drain(ScriptedProvider())
+    assert (await desk.waits(campaign_id))[0] == "scheduled"
+    await ada.press("Cancel it")
+    assert await desk.status(campaign_id) == "CANCELLED"
+    assert "Cancel it" not in ada.buttons()
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    await desk.bench.drain(ScriptedProvider())
+    await ada.open(f"/campaigns/{campaign_id}")
+    await ada.press("Send to newcomers")
+    assert "flash is-bad" in ada.text  # nobody has joined
+    await join(desk.database, ["late@example.com"])
+    await ada.press("Send to newcomers")
+    assert "nobody gets it twice" in ada.said
+    await desk.bench.drain(provider := ScriptedProvider())
+    assert [mail.recipients for mail in provider.mails] == [("late@example.com",)]
+
+    await ada.open(f"/campaigns/{campaign_id}")
+    await ada.press("Duplicate")
+    copied = re.fullmatch(r"/campaigns/([\w-]+)/edit", ada.path)
+    assert copied is not None
+    await ada.press("Save the draft", name="News of February")
+    assert (await desk.campaign(copied[1])).name == "News of February"
+    assert await desk.status(copied[1]) == "DRAFT"
+    await ada.press("Discard")
+    assert await desk.status(copied[1]) == "CANCELLED"
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: Desk) -> None:
+    versions = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
+    campaign_id = await desk.start(10, experiment=versions)
+    await desk.bench.drain(ScriptedProvider())
+    await ada.open(f"/campaigns/{campaign_id}/report/figures")  # as the link leads to where no script runs
+    assert "Main" in ada.text
+    await ada.press("Choose", nth=1)
+    assert ada.path == f"/campaigns/{campaign_id}/report"
+    await desk.bench.drain(provider := ScriptedProvider())
+    assert len(provider.mails) == 8
+    assert all(b"Subject: Other" in mail.content for mail in provider.mails)
+    await ada.open(f"/campaigns/{campaign_id}/report/figures")
+    assert "as ada chose" in ada.text
+
+
+# Messages.
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_change_it(
+    ada: Visit, bench: Bench, clock: ManualClock
+) -> None:
+    [outbox_id] = await bench.accept(a_message(to="lost@example.com"))
+    await bench.drain(ScriptedProvider())
+    clock.advance(60_000)
+    bounce: dict[str, Any] = {"outbox_id": outbox_id, "recipient": "lost@example.com", "bounce_type": "Permanent"}
+    told = Report("1", "ses", EventType.BOUNCED, clock.now(), verdict=Verdict.HARD_BOUNCE, **bounce)
+    await bench.engine.reports.receive([told])
+    ada.client.cookies.set("zone", "Asia/Tokyo")
+    await ada.open("/messages?q=lost@example.com")
+    await ada.open(f"/messages/{outbox_id}")
+    assert "it was sent by scripted at 17:00 (60 seconds ago), and bounced for good" in ada.words()
+    assert "UTC" not in ada.words().partition("What happened")[0]
+    assert 'href="/suppressions?q=lost%40example.com"' in ada.text
+    assert "mailwright contacts" not in ada.text
+    await ada.open("/suppressions?q=lost%40example.com")
+    await ada.press("Lift")
+    assert "lost@example.com" not in (await ada.open("/suppressions")).words()
+
+
+# People.
+
+
+@pytest.mark.promise("dashboard-lists")
+async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its_field(
+    ada: Visit, parts: ApiParts
+) -> None:
+    await a_list(parts.database)
+    await ada.open("/lists/news")
+    assert 'href="/lists/news/edit"' in ada.text
+    # Where a line stands as a block, each cell still says what it is.
+    assert '<td data-label="joining"' in (await ada.open("/lists")).text
+    await ada.open("/lists/news/edit")
+    await ada.press("Save", 422, name="N" * 201, description="Twice a month")
+    assert 'id="name-error"' in ada.text
+    assert 'value="Twice a month"' in ada.text
+    await ada.press("Save", name="News of the shop", optIn="confirmed", isPublic=None)
+    assert (ada.path, ada.said) == ("/lists/news", "Saved.")
+    assert "After they confirm by mail" in ada.text
+    assert "Only those who are on it" in ada.text
+    assert await journal_of(parts, "news") == ["list.edit"]
+    await ada.open("/lists/news/edit")
+    await ada.press("Save")
+    assert await journal_of(parts, "news") == ["list.edit"]  # nothing was changed
+    await ada.open("/lists/none/edit", 404)
+
+
+@pytest.mark.promise("dashboard-users")
+async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_factor_away(
+    ada: Visit, parts: ApiParts
+) -> None:
+    await parts.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
+    await ada.open("/settings/users")
+    assert 'href="/settings/users/grace"' in ada.text
+    await ada.open("/settings/users/grace")
+    await ada.press("Set it", 422, password="short")
+    assert 'id="password-error"' in ada.text
+    await ada.press("Set it", password="another horse battery")
+    assert "grace has a new password" in ada.said
+    async with a_visit(create_app(parts), "grace", "another horse battery") as grace:
+        await grace.open("/account")
+        await grace.press("Set it up")
+        shown = re.search(r"<code>([A-Z2-7]{32})</code>", grace.text)
+        assert shown is not None
+        now = parts.clock.now() // 1_000
+        await grace.press("Confirm", code=pyotp.TOTP(shown[1]).at(now))
+    await ada.open("/settings/users/grace")
+    await ada.press("Take it away")
+    assert not (await parts.users.find("grace")).has_second_factor
+    assert (await journal_of(parts, "grace"))[-1] == "user_second_factor_gone"
+    await ada.open("/settings/users/grace")
+    await ada.press("Disable")
+    await ada.press("Let in again")
+    assert (await parts.users.find("grace")).disabled_at is None
+
+
+@pytest.mark.promise("dashboard-templates")
+async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, parts: ApiParts) -> None:
+    html = "<p>{{ order }}</p>{% for item in items %}<p>{{ item.name }}: {{ item.price }}</p>{% endfor %}"
+    await parts.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
+    await ada.open("/templates/receipt")
+    assert "fails" not in ada.text
+    await ada.open("/templates/receipt/mail")
+    assert "<p>[order]</p><p>[name]: [price]</p>" in ada.text
+
+
+# Webhooks.
+
+
+@pytest.mark.promise("dashboard-webhooks")
+async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: ApiParts) -> None:
+    made, first = await parts.outgoing.create(DEFAULT_TENANT, Wanted(HOOK), actor="test")
+    path = f"/settings/webhooks/{made.webhook_id}"
+    await ada.open(f"{path}/edit")
+    await ada.press("Save", 422, url="http://plain.example.com", description="orders")
+    assert 'id="url-error"' in ada.text
+    await ada.press("Save", url=f"{HOOK}/2", types=["bounce", "SENT"])
+    assert ada.path == path
+    found = await parts.outgoing.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
+    assert (found.url, found.description, sorted(found.types)) == (f"{HOOK}/2", "orders", ["SENT", "bounce"])
+    await ada.press("Make a new secret")
+    shown = re.search(r"<code>(whsec_[\w+/=-]+)</code>", ada.text)
+    assert shown is not None
+    assert shown[1] != first
+    assert shown[1] not in (await ada.open(path)).text
+    await ada.press("Remove")
+    assert "told nothing any more" in ada.said
+    await ada.open(path, 404)
+    assert await journal_of(parts, made.webhook_id) == [
+        "webhook.create",
+        "webhook.edit",
+        "webhook.rotate",
+        "webhook.remove",
+    ]
+
+
+@pytest.mark.promise("dashboard-live")
+async def test_what_a_listener_asked_for_is_answered_before_the_database_is_closed(
+    bench: Bench, clock: ManualClock
+) -> None:
+    live, may_answer, answered = Live(bench.database, clock), asyncio.Event(), []
+
+    async def look() -> bytes:
+        await may_answer.wait()
+        answered.append("yes")
+        return b"{}"
+
+    async def is_welcome() -> bool:
+        return True
+
+    events = live.told("it", look, is_welcome, event="parts")
+    await anext(events)
+    listening = asyncio.create_task(anext(events))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    listening.cancel()  # the browser is closed
+    finishing = asyncio.create_task(live.finish())
+    await asyncio.wait([listening])
+    assert not finishing.done()
+    may_answer.set()
+    await finishing
+    assert answered == ["yes"]
+
+
+# Articles, notifications, mailouts.
+
+
+@pytest.mark.promise("dashboard-articles-files")
+async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
+    ada: Visit, bench: Bench, parts: ApiParts
+) -> None:
+    written = await write_slices(bench, *the_slices())
+    key = written[0].article_key
+    await ada.open(f"/articles/{key}")
+    assert f'href="/articles/{key}/slices.zip"' in ada.text
+    answer = await ada.client.get(f"/articles/{key}/slices.zip")
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    assert len(files) == len(written)
+    await ada.open("/articles/~import")
+    [form] = [each for each in ada.forms() if "files" in each.named]
+    changed = {name: content.replace(b"Ohio", b"OHIO") for name, content in files.items()}
+    sent = [("files", (name, content, "text/markdown")) for name, content in changed.items()]
+    hidden = {name: value for name, value in form.fields if name != "files"}
+    taken = await ada.client.post(str(form.action), data=hidden, files=sent, follow_redirects=True)
+    assert taken.status_code == 200, taken.text
+    again = {each.slice_id: each.body_md for each in await parts.slices.of_article(DEFAULT_TENANT, key)}
+    assert again == {each.slice_id: each.body_md.replace("Ohio", "OHIO") for each in written}
+
+
+@pytest.mark.promise("dashboard-notifications")
+async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or_all(
+    engine: Engine, clock: ManualClock, tmp_path: Path
+) -> None:
+    queue = f"sqlite:///{tmp_path}/queue.db"
+    await make_tables(queue)
+    async with a_stand(engine.url, queue, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as stand:
+        for _ in range(3):
+            await stand.seats.notification()
+        lamp = {"eventType": "back-in-stock", "variables": {"product": "Lamp", "price": "20"}}
+        await stand.seats.notification(payload=lamp, event={"status_before": "SoldOut", "status_after": "InStock"})
+        await stand.round(ScriptedProvider(REFUSAL, REFUSAL, REFUSAL, REFUSAL))
+        assert await stand.seats.statuses() == {"failed": 4}
+        opener = desk_opener(stand.bench.engine.settings, stand.bench.database, clock)
+        database = stand.bench.database
+        parts = ApiParts(database, clock, an_intake(database, clock), HOME, open_notifications=opener)
+        await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        async with a_visit(create_app(parts)) as ada:
+            await ada.open("/notifications/1")
+            await ada.press("Requeue")
+            assert ada.said == "It begins anew."
+            assert (await stand.seats.statuses()) == {"pending": 1, "failed": 3}
+            await ada.open("/notifications?show=failed")
+            await ada.press("Requeue all that failed")
+            assert ada.said == "3 begin anew."
+            assert (await stand.seats.statuses()) == {"pending": 4}
+            for kind, readers in (("open-seat", {1, 2, 3}), ("back-in-stock", {4}), ("", {1, 2, 3, 4})):
+                await ada.open(f"/notifications?kind={kind}&show=pending")
+                assert {int(each) for each in re.findall(r">reader(\d)@", ada.text)} == readers, kind
+
+
+@pytest.mark.promise("dashboard-mailouts")
+async def test_the_report_of_a_mailout_is_handed_out(engine: Engine) -> None:
+    async with a_mailout_bench(engine.url) as mailouts:
+        mailouts.subscribe("ada@example.com", "grace@example.com")
+        run = await mailouts.finish(await mailouts.send(mailouts.page()))
+        bench: Any = mailouts.bench
+        parts = ApiParts(bench.database, bench.clock, an_intake(bench.database, bench.clock), HOME)
+        await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        async with a_visit(create_app(parts)) as ada:
+            await ada.open("/mailouts")
+            await ada.open(f"/mailouts/{run.mailout_id}")
+            assert f'href="/mailouts/{run.mailout_id}/report.csv"' in ada.text
+            answer = await ada.client.get(f"/mailouts/{run.mailout_id}/report.csv")
+            rows = list(csv.DictReader(io.StringIO(answer.text)))
+            assert [(row["email"], row["status"]) for row in rows] == [
+                ("ada@example.com", "SENT"),
+                ("grace@example.com", "SENT"),
+            ]
+            # Another waits for Notion: why, and until when.
+            waiting = await parts.mailout_runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
+            held = await parts.mailout_runs.take(waiting)
+            assert held is not None
+            await held.postpone("NOTION_UNAVAILABLE", "Notion answered 503: come back later.")
+            await ada.open(f"/mailouts/{waiting.mailout_id}")
+            assert "Notion answered 503: come back later. <code>NOTION_UNAVAILABLE</code>; tried again" in ada.text

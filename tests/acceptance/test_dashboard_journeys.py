@@ -1,0 +1,88 @@
+"""The whole way in a real browser, on both engines: from the first visit to the report of the first campaign."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import ENGINES
+from tests.dashboard import CHROMIUM, DESK, PASSWORD, a_browser, a_dashboard
+from tests.engines import PostgresServer
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as made:
+        yield made
+
+
+@pytest.fixture(params=ENGINES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The browser's own loop runs in this thread: whatever is awaited, is awaited in another."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'mailwright.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    with ThreadPoolExecutor(1) as aside:
+        url = aside.submit(asyncio.run, server.create()).result()
+        yield url
+        aside.submit(asyncio.run, server.drop(url)).result()
+
+
+@pytest.mark.promise("dashboard-journey")
+def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, browser: Browser, tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("email,name,city\n" + "".join(f"reader{n}@example.com,Reader {n},Lima\n" for n in range(6)))
+    with a_dashboard(tmp_path, with_sample=False, people={}, url=url) as dashboard:
+        context = browser.new_context(viewport=DESK)
+        page = context.new_page()
+        page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.parts.set_up.invite)}")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Begin").click()
+
+        # People come from a file, onto a list that is made for them.
+        page.get_by_role("link", name="Lists").click()
+        page.get_by_label("Name").fill("News of the shop")
+        page.get_by_label("Key").fill("news")
+        page.get_by_label("Joining").select_option("single")
+        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("link", name="Import", exact=True).click()
+        page.get_by_label("CSV file").set_input_files(people)
+        page.get_by_role("button", name="Look at it first").click()
+        expect(page.locator("tbody")).to_contain_text("Reader 4")
+        page.get_by_role("button", name="Import it").click()
+        expect(page.locator("#import .status")).to_have_text("done", timeout=15_000)
+
+        # The campaign is written, looked at, and held by a limit of its own.
+        page.get_by_role("link", name="Campaigns").click()
+        page.get_by_role("link", name="Write the first one").click()
+        page.get_by_label("Name", exact=True).fill("First letter")
+        page.get_by_role("textbox", name="Subject").fill("News for {{ city }}")
+        page.get_by_label("News of the shop").check()
+        page.get_by_text("Limits of this campaign").click()
+        page.get_by_label("Per hour").fill("4")
+        page.get_by_role("button", name="Save the draft").click()
+        expect(page.locator(".preflight")).to_contain_text("6 people would get it now")
+        page.get_by_role("button", name="Start").click()
+        page.locator("#confirm-yes").click()
+        expect(page.locator("#progress")).to_contain_text("4 of 6", timeout=15_000)
+        expect(page.locator("#head")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
+
+        # It is paused, resumed, given more room, and ends.
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("#head .status")).to_have_text("paused")
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("link", name="Mail and limits").click()
+        page.get_by_label("Per hour").fill("")
+        page.get_by_role("button", name="Change the limits").click()
+        page.get_by_role("link", name="Progress").click()
+        expect(page.locator("#progress")).to_contain_text("100 %", timeout=15_000)
+        page.get_by_role("link", name="Report").click()
+        expect(page.locator(".figure", has_text="Sent")).to_contain_text("of 6")
+        context.close()

@@ -1,0 +1,176 @@
+"""What pages read of a long history, on both engines: true figures, found along indexes and never by reading it all."""
+
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from mailwright.audience import finding as people
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.states import Status
+from mailwright.outbox import finding, glance, records, tallies
+from mailwright.outbox.records import Search
+from mailwright.outbox.tallies import Tallying, stretches
+from mailwright.sources.articles import history, runs
+from mailwright.sources.campaigns import failed, progress
+from mailwright.sources.campaigns.figures import figures
+from mailwright.storage.database import Database
+from mailwright.storage.statements import Statement
+from mailwright.storage.tables import events, messages
+from tests.builders import DEFAULT_TENANT, Bench, a_message, an_intake
+from tests.campaigns import Desk
+
+_LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
+# A table, or what a statement calls it, that is read as a whole.
+_WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
+# What the pages ask of the three tables that grow with every mail, with a value for each parameter.
+ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
+    (finding.KEY_BEFORE, {"moment": 1}),
+    (glance.WAITING_LANES, {"now": 1, "first": 1, "beyond": 2}),
+    (glance.FIRST_WAITING, {"lane": 1}),
+    (glance.NEEDS_SOMEBODY, {"tenant_id": 1, "most": 9}),
+    (records.EVENTS, {"message_key": 1}),
+    (records.DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
+    (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
+    (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
+    (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
+    (progress.LANE_COUNTS, {"lane": 1}),
+    (progress.SENT_LATELY, {"lane": 1, "since": 1, "now": 1, "most": 9}),
+    (failed.FAILED_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
+    (failed.DOUBTFUL_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
+    (runs.RUN_COUNTS, _LETTERS),
+    (history.UNSENT_LETTERS, {**_LETTERS, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
+    (people.TAGS_IN_USE, {"tenant_id": 1, "limit": 9}),
+)
+
+
+@pytest.mark.promise("pages-along-indexes")
+async def test_no_page_reads_a_table_of_mails_from_end_to_end(database: Database) -> None:
+    for statement, values in ASKED:
+        plan = await _plan(database, statement, values)
+        whole = [name for name in _WHOLE.findall(plan) if f"CO-ROUTINE {name}" not in plan]
+        assert not whole, f"{statement.name}: {plan}"
+
+
+async def _plan(database: Database, statement: Statement, values: dict[str, Any]) -> str:
+    words = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
+    async with database.read() as tx:
+        if database.dialect == "postgresql":
+            # A table that is empty is read as a whole, whatever indexes it has: what counts is that there is a way.
+            await tx.execute(text("SET LOCAL enable_seqscan = off"))
+        rows = await tx.run(Statement("plan", f"{words} {statement.text}"), **values)
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.promise("figures-are-true-now")
+async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=3)
+    before = await figures(bench.database, campaign)
+    assert sum(step.counts.get("SENT", 0) for step in before.steps) == 3
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == before
+    await _happen(bench, campaign, ("open", 0), ("open", MINUTE), ("click", MINUTE))
+    halfway = await figures(bench.database, campaign)
+    assert halfway.readers == {"open": 3, "click": 3}
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == halfway
+    # Whoever opened it before does not count again, wherever the first time was added up.
+    await _happen(bench, campaign, ("open", 2 * MINUTE))
+    again = await figures(bench.database, campaign)
+    assert again.readers == {"open": 3, "click": 3}
+    assert sum(step.counts.get("open", 0) for step in again.steps) == 9
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == again
+
+
+@pytest.mark.promise("figures-are-true-now")
+async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=2)
+    await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
+    fresh = await figures(bench.database, campaign)
+    await _add_up(bench)
+    found = await figures(bench.database, campaign)
+    assert found == fresh
+    assert found.length >= HOUR
+    assert sum(step.counts.get("open", 0) for step in found.steps) == 4
+
+
+@pytest.mark.promise("tallies-follow")
+async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=2)
+    await _happen(bench, campaign, ("open", HOUR), ("open", 26 * HOUR))
+    await _add_up(bench)
+    since, until = bench.clock.now() - HOUR, bench.clock.now() + 30 * HOUR
+    database = bench.database
+    by_hours = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until, length=6 * HOUR)
+    by_minutes = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until)
+    for name, number in (("SENT", 2), ("open", 4)):
+        assert sum(each.counts.get(name, 0) for each in by_hours) == number
+        assert sum(each.counts.get(name, 0) for each in by_minutes) == number
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "STRETCH", 2)
+    intake = an_intake(bench.database, bench.clock)
+    await intake.accept([a_message() for _ in range(4)])
+    bench.clock.advance(DAY)
+    campaign = await _sent(Desk(bench), readers=3)
+    bench.clock.advance(DAY)
+    await intake.accept([a_message() for _ in range(4)])
+    for status in (None, Status.SENT):
+        found, before, looks = 0, records.NEWEST, 0
+        while True:
+            wanted = Search(campaign_key=campaign, status=status, before_key=before)
+            page = await finding.look_for(bench.database, DEFAULT_TENANT, wanted, limit=10)
+            found, looks = found + len(page.messages), looks + 1
+            if page.next_key is None:
+                break
+            before = page.next_key
+        # Three mails in steps of two: what lies before the campaign is not looked through.
+        assert (found, looks) == (3, 2)
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database: Database, clock: ManualClock) -> None:
+    """Whatever the clock shows: it may be set back."""
+    behind = []
+    for _ in range(3):
+        async with database.read() as tx:
+            behind.append(await finding.newest_key(tx))
+        await an_intake(database, clock).accept([a_message() for _ in range(3)])
+        clock.advance(-DAY)
+    async with database.read() as tx:
+        keys = [row.id for row in await tx.execute(select(messages.c.id).order_by(messages.c.id))]
+    assert [len([key for key in keys if key > one]) for one in behind] == [9, 6, 3]
+
+
+async def _sent(desk: Desk, readers: int) -> int:
+    campaign_id = await desk.start(readers)
+    await desk.walk()
+    await desk.bench.drain()
+    return (await desk.campaign(campaign_id)).key
+
+
+async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int]) -> None:
+    """To each mail of the campaign."""
+    async with bench.database.write() as tx:
+        found = await tx.execute(select(messages.c.id).where(messages.c.campaign_key == campaign_key))
+        plain = {"tenant_id": DEFAULT_TENANT, "metadata": "{}"}
+        rows = [
+            {**plain, "message_key": row.id, "type": name, "created_at": bench.clock.now() + later}
+            for row in found
+            for name, later in happened
+        ]
+        await tx.execute(insert(events), rows)
+
+
+async def _add_up(bench: Bench) -> None:
+    """By one that sees the horizon move, in portions that cut through what happened to one mail."""
+    counting = Tallying(bench.database, bench.clock, portion=2)
+    for _ in range(2):
+        while await counting.add_up():
+            pass

@@ -1,0 +1,36 @@
+"""The timeline of a message, whatever clocks its events were told by."""
+
+import pytest
+
+from mailwright.domain.message import Event
+from mailwright.domain.states import EventType
+from mailwright.domain.timeline import in_order
+
+SENT, ACCEPTED, BOUNCED = EventType.SENT, EventType.ACCEPTED, EventType.BOUNCED
+NOW = 1_800_000_000_000
+
+
+@pytest.mark.promise("record-story")
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (NOW, NOW + 660),  # in whole seconds: it can only have been after the send
+        (NOW + 1_000, NOW + 1_000),
+        (NOW - 1_000, NOW - 1_000),  # another clock is wrong, and we do not know by how much
+        (NOW + 1, NOW + 1),  # whoever tells it this exactly means it
+    ],
+)
+def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int, expected: int) -> None:
+    attempt = Event(EventType.SENT_ATTEMPT, NOW + 400)
+    story = in_order(sorted([Event(BOUNCED, told), attempt, Event(SENT, NOW + 660)], key=lambda event: event.at))
+    [bounce] = [event for event in story if event.type is BOUNCED]
+    assert bounce.at == expected
+    assert [event.at for event in story] == sorted(event.at for event in story)
+    if told == NOW:
+        assert [event.type for event in story] == [EventType.SENT_ATTEMPT, SENT, BOUNCED]
+
+
+@pytest.mark.promise("record-story")
+def test_events_of_one_moment_keep_their_order() -> None:
+    story = [Event(SENT, NOW), Event(ACCEPTED, NOW), Event(BOUNCED, NOW)]
+    assert [event.type for event in in_order(story)] == [SENT, ACCEPTED, BOUNCED]

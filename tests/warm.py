@@ -1,0 +1,169 @@
+"""Commands without their start: one process imports all of Mailwright once, and is forked for each command.
+
+What runs is a process of its own all the same, with its own folder, environment, streams and end. Whoever tests the
+start itself runs `python -m mailwright`.
+"""
+
+import atexit
+import gc
+import json
+import os
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, NoReturn
+
+CALL = Path(__file__).with_name("warm_call.py")
+
+
+@cache
+def warm_command() -> tuple[str, ...]:
+    """The words that stand for `mailwright`: a small program that hands its arguments to the warm process."""
+    folder = Path(tempfile.mkdtemp(prefix="mwwarm"))
+    address = folder / "socket"
+    # It ends when its standard input does, also when this process is killed.
+    warm = subprocess.Popen(
+        [sys.executable, "-m", "tests.warm", str(address)],
+        cwd=Path(__file__).parents[1],
+        env={name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert warm.stdout is not None
+    with warm.stdout as said:
+        assert said.readline() == b"warm\n"
+    atexit.register(_end, warm, folder)
+    return (sys.executable, "-I", "-S", str(CALL), str(address))
+
+
+def warm_program(folder: Path) -> Path:
+    """The same as a program named `mailwright`, for shells that find it in `folder`."""
+    program = folder / "mailwright"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(warm_command())} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def _end(warm: subprocess.Popen[bytes], folder: Path) -> None:
+    warm.communicate()  # closes its standard input
+    rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    sys.argv = ["mailwright", *Forks(sys.argv[1]).wait_for_a_command()]
+    try:
+        import_module("mailwright.cli").main()
+    except SystemExit as ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Taking all modules apart would take longer than most commands.
+        os._exit(ended.code if isinstance(ended.code, int) else 0)
+
+
+class Forks:
+    """Waits for commands, and gives each a process: there `wait_for_a_command` returns."""
+
+    def __init__(self, address: str) -> None:
+        _import_everything()
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(address)
+        self._listening.listen(64)
+        self._events = selectors.DefaultSelector()
+        self._events.register(self._listening, selectors.EVENT_READ, self._take)
+        self._events.register(sys.stdin.fileno(), selectors.EVENT_READ, self._end)
+        self._running: dict[int, socket.socket] = {}
+        os.write(1, b"warm\n")
+
+    def wait_for_a_command(self) -> list[str]:
+        """The command's words, in its own process. This one ends here, once nobody wants commands any more."""
+        while True:
+            for key, _ in self._events.select():
+                words: list[str] | None = key.data(key.fileobj)
+                if words is not None:
+                    return words
+
+    def _take(self, _: Any) -> list[str] | None:
+        caller, _ = self._listening.accept()
+        length, streams, *_ = socket.recv_fds(caller, 4, 3)
+        asked = json.loads(_exactly(caller, int.from_bytes(length)))
+        alive, held = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self._events.close()
+            self._listening.close()
+            _become(asked, streams)
+            return list(asked["arguments"])
+        os.close(held)  # the child alone has it now: its end is the end of the child
+        for stream in streams:
+            os.close(stream)
+        caller.sendall(child.to_bytes(4))
+        self._running[child] = caller
+        self._events.register(alive, selectors.EVENT_READ, lambda pipe: self._ended(pipe, child))
+        self._events.register(caller, selectors.EVENT_READ, lambda _: self._given_up(child))
+        return None
+
+    def _ended(self, pipe: int, child: int) -> None:
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self._events.unregister(pipe)
+        os.close(pipe)
+        caller = self._running.pop(child)
+        if caller in self._events.get_map():
+            self._events.unregister(caller)
+            caller.sendall(code.to_bytes(4, signed=True))
+        caller.close()
+
+    def _given_up(self, child: int) -> None:
+        """Whoever called was killed, and the command is with it."""
+        self._events.unregister(self._running[child])
+        os.kill(child, signal.SIGKILL)
+
+    def _end(self, _: Any) -> NoReturn:
+        for child in self._running:
+            os.kill(child, signal.SIGKILL)
+        sys.exit()
+
+
+def _import_everything() -> None:
+    """All but the commands themselves: those look at their environment when they are imported."""
+    for file in sorted((Path(__file__).parents[1] / "src" / "mailwright" / "cli").glob("*.py")):
+        import_module(f"mailwright.cli.{file.stem}" if file.stem != "__init__" else "mailwright.cli")
+    for late in (
+        "mailwright.app.serving",
+        "mailwright.app.schema",
+        "structlog",
+        "sqlalchemy.dialects.sqlite.aiosqlite",
+    ):
+        import_module(late)
+    for name in [name for name in sys.modules if name.split(".")[:2] == ["mailwright", "cli"]]:
+        del sys.modules[name]
+    del sys.modules["mailwright"].cli  # type: ignore[attr-defined]
+    gc.freeze()
+
+
+def _become(asked: dict[str, Any], streams: list[int]) -> None:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    os.chdir(asked["folder"])
+
+
+def _exactly(caller: socket.socket, length: int) -> bytes:
+    with caller.makefile("rb") as stream:
+        return stream.read(length)
+
+
+if __name__ == "__main__":
+    main()
