@@ -552,7 +552,11 @@ def _taken(name: str, value: Any, columns: Mapping[str, tuple[str, tuple[str, ..
         case "select" | "status":
             return None if inner is None else {"id": "1", "name": inner["name"], "color": "default"}
         case "date":
-            return None if inner is None else {"end": None, "time_zone": None, **inner, "start": _to_the_minute(inner["start"])}
+            return (
+                None
+                if inner is None
+                else {"end": None, "time_zone": None, **inner, "start": _to_the_minute(inner["start"])}
+            )
         case _:
             return inner
 

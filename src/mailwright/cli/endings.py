@@ -16,7 +16,9 @@ EXIT_CODES: Final = (
     "2 wrong usage or settings; 3 the database is out of reach or not set up; 70 a bug of ours."
 )
 
-_SET_UP: Final = re.compile(r"no such (table|column)|relation .* does not exist|column .* does not exist")
+_SET_UP: Final = re.compile(
+    r"no such (table|column)|has no column named|relation .* does not exist|column .* does not exist"
+)
 
 
 def ending(error: BaseException) -> int:

@@ -132,10 +132,11 @@ class Mailouts:
             if is_raised:
                 raise
         except Exception as error:  # one run that cannot go on must not hold up the others
-            log.exception("mailout_stuck", run=held.run.mailout_id)
+            if not is_raised:  # else whoever waits for the answer says it
+                log.exception("mailout_stuck", run=held.run.mailout_id)
             await held.postpone(STUCK, f"This went wrong here: {type(error).__name__}. The log has the details.")
             if is_raised:
-                raise error
+                raise
         return held.run
 
 
