@@ -17,6 +17,8 @@ from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import dead_letters
 from mailwright.outbox.workers import present
 from mailwright.pipeline.conclude import is_poison, poisoned
+from mailwright.providers.carrying import called_back
+from mailwright.providers.protocol import Answered, Sending
 from mailwright.storage.database import Database
 from mailwright.worker import loop
 from mailwright.worker.loop import Worker
@@ -169,6 +171,26 @@ async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Ben
     assert steps(record) == attempt_steps(E.IN_DOUBT)
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
     assert [await status_of(bench.database, outbox_id) for outbox_id in good] == [Status.SENT] * 5
+
+
+class RaisingCarrier(ScriptedProvider):
+    """Answers by a call, and raises before it gets there."""
+
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        if not self.mails:
+            self.mails.append(message)
+            raise RuntimeError("never promised")
+        return called_back(self.send(message), answered)
+
+
+@pytest.mark.promise("provider-raises")
+async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
+    await bench.accept(*(a_newsletter() for _ in range(6)))
+    provider = RaisingCarrier()
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.IN_DOUBT: 1, Status.SENT: 5}
+    record = await bench.story(provider.mails[0].outbox_id)
+    assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
 
 
 @pytest.mark.promise("circuit-configuration")

@@ -41,10 +41,15 @@ class KeyChain:
         self._renew_at: Instant = 0
         self._asking = asyncio.Lock()
 
+    def at_hand(self) -> Keys | None:
+        """None where it is time to look. While one looks, everybody else goes on with those that are there."""
+        is_time = self._clock.now() >= self._renew_at and not self._asking.locked()
+        return None if is_time else self._keys
+
     async def keys(self) -> Keys:
-        """Raises `KeysMissing`. While keys are being renewed, everybody else goes on with those that are there."""
-        if self._keys is not None and (self._clock.now() < self._renew_at or self._asking.locked()):
-            return self._keys
+        """Raises `KeysMissing`."""
+        if (keys := self.at_hand()) is not None:
+            return keys
         async with self._asking:
             if self._keys is None or self._clock.now() >= self._renew_at:
                 self._keys = await self._ask()

@@ -8,13 +8,15 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
+from mailwright.providers.carrying import OVER, called_back
 from mailwright.providers.line import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
+from mailwright.providers.protocol import Sending
 
 __all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "Phase", "Reply", "addresses_of"]
 
@@ -106,7 +108,36 @@ class Http:
                 return await self._travel(trip, address, may_begin, is_harmless=method in HARMLESS)
         except Exception as error:
             # A library's bug would count as well: what is known is how far the request got.
-            return Cut(trip.phase if trip else Phase.BEFORE, _cause(error), isinstance(error, TimeoutError))
+            return _cut(trip, error)
+
+    def post(
+        self,
+        url: str,
+        answered: Callable[[Reply | Cut], None],
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_seconds: float,
+        may_begin: Callable[[], bool],
+    ) -> Sending:
+        """As `request`, for whoever is called back, perhaps at once. On a line that waits for work no task is made and
+        woken, which is half of what a request costs."""
+        line = self._at_hand(url) if len(body) <= PIECE_BYTES and may_begin() else None
+        if line is None:
+            asking = self.request(
+                "POST", url, headers=headers, body=body, timeout_seconds=timeout_seconds, may_begin=may_begin
+            )
+            return called_back(asking, answered)
+        address, start = _beginning("POST", url)
+        try:
+            trip = Trip(_head(start, headers, len(body)), body, MOST_ANSWER_BYTES)
+        except ValueError as error:
+            self._leave(line, address)
+            answered(_cut(None, error))
+            return OVER
+        posted = _Posted(trip, line, partial(self._leave, line, address), answered)
+        line.begin(trip, posted.ended, timeout_seconds)
+        return posted
 
     async def close(self) -> None:
         """What is under way is cut off; whoever waited for its answer is told how far it got."""
@@ -149,6 +180,18 @@ class Http:
                 return line
             line.abort()
         return None
+
+    def _at_hand(self, url: str) -> Line | None:
+        """A line that can be used without waiting for it, and a place for it among those in use."""
+        if self._free.locked() or self._is_closed or (line := self._kept(_beginning("POST", url)[0])) is None:
+            return None
+        with suppress(StopIteration):
+            self._free.acquire().send(None)  # there is one: it does not wait
+        return line
+
+    def _leave(self, line: Line, address: Address) -> None:
+        self._free.release()
+        self._keep(line, address)
 
     def _keep(self, line: Line, address: Address) -> None:
         if not line.is_good or self._is_closed:
@@ -209,6 +252,31 @@ class Http:
         return line
 
 
+class _Posted:
+    """A request on its way along a line that had waited for one."""
+
+    __slots__ = ("_answered", "_leave", "_line", "_trip")
+
+    def __init__(
+        self, trip: Trip, line: Line, leave: Callable[[], None], answered: Callable[[Reply | Cut], None]
+    ) -> None:
+        self._trip = trip
+        self._line: Line | None = line
+        self._leave = leave
+        self._answered = answered
+
+    def ended(self, outcome: Reply | Exception) -> None:
+        self._line = None
+        self._leave()
+        self._answered(outcome if isinstance(outcome, Reply) else _cut(self._trip, outcome))
+
+    def cancel(self) -> None:
+        if self._line is not None:
+            self._line.withdraw()
+            self._leave()
+            self._line = None
+
+
 class _Withheld(Exception):
     """the request was withheld"""
 
@@ -259,6 +327,10 @@ CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (NotHttp, "the answer was not HTTP"),
     (_NoUrl, "the address is not a URL"),
 )
+
+
+def _cut(trip: Trip | None, error: Exception) -> Cut:
+    return Cut(trip.phase if trip else Phase.BEFORE, _cause(error), isinstance(error, TimeoutError))
 
 
 def _cause(error: Exception) -> str:

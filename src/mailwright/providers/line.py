@@ -1,10 +1,10 @@
 """A line to an HTTP server: one request at a time, and always known how much of it has left."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import cast
+from functools import partial
+from typing import NamedTuple, cast
 
 import httptools
 from multidict import CIMultiDict
@@ -22,13 +22,19 @@ class Phase(Enum):
     AFTER = auto()  # all of it: the other side may have acted on it
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A whole answer, its body cut to what is worth reading."""
 
     status: int
-    headers: Mapping[str, str]  # names in any case
+    fields: Sequence[tuple[bytes, bytes]]  # as they came; hardly an answer has one that anybody asks for
     body: bytes
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in any case."""
+        return CIMultiDict(
+            [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields]
+        )
 
 
 class NotHttp(Exception):
@@ -48,7 +54,7 @@ class Trip:
 
     __slots__ = ("body", "head", "is_head_only", "most_answer_bytes", "phase")
 
-    def __init__(self, head: bytes, body: bytes, most_answer_bytes: int, *, is_head_only: bool) -> None:
+    def __init__(self, head: bytes, body: bytes, most_answer_bytes: int, *, is_head_only: bool = False) -> None:
         self.head = head
         self.body = body
         self.most_answer_bytes = most_answer_bytes
@@ -56,24 +62,40 @@ class Trip:
         self.phase = Phase.BEFORE
 
 
+# What became of a trip: called once, and never while something is being asked of the line.
+Ended = Callable[["Reply | Exception"], None]
+
+
 class Line(asyncio.Protocol):
     """Good for the next request only if the last one ended cleanly and nothing was said since."""
 
-    def __init__(self, ended: Callable[["Line"], None]) -> None:
-        self._ended = ended
+    def __init__(self, closed: Callable[["Line"], None]) -> None:
+        self._closed = closed
+        self._loop = asyncio.get_running_loop()
         self._trip: Trip | None = None
-        self._answer: asyncio.Future[Reply] | None = None
+        self._ended: Ended | None = None  # nobody waits for an answer where there is none
+        self._outcome: Reply | Exception | None = None  # found, and not yet told
         self._room: asyncio.Future[None] | None = None  # somebody waits until more can be written
         self._is_full = False
+        self._deadline = self._timer_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.is_good = True
         self.idle_since = 0.0
 
+    def begin(self, trip: Trip, ended: Ended, seconds: float) -> None:
+        """A request that leaves in one piece. `ended` is told what came of it, and `trip.phase` how far it got."""
+        self._expect(trip, ended)
+        self._allow(seconds)
+        try:
+            self._write(trip.head + trip.body, is_last=True)
+        except ConnectionResetError as error:
+            self._fail(error)
+            self._loop.call_soon(self._tell)
+
     async def exchange(self, trip: Trip) -> Reply:
         """Raises when no whole answer comes; `trip.phase` tells how far the request got."""
-        self._trip = trip
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._answer = answer
-        self._expect()
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._expect(trip, partial(_resolve, answer))
         try:
             if len(trip.body) <= PIECE_BYTES:
                 self._write(trip.head + trip.body, is_last=True)
@@ -86,7 +108,12 @@ class Line(asyncio.Protocol):
         finally:
             if trip.phase is not Phase.AFTER:
                 self.is_good = False
-            self._trip = self._answer = None
+            self._trip = self._ended = None
+
+    def withdraw(self) -> None:
+        """Nobody waits for the answer any more. What has left has left; the line is of no use after that."""
+        self._ended = None
+        self.abort()
 
     def abort(self) -> None:
         self.is_good = False
@@ -100,7 +127,7 @@ class Line(asyncio.Protocol):
         self._write(trip.head, is_last=False)
         for start in range(0, last + 1, PIECE_BYTES):
             if self._is_full:
-                self._room = asyncio.get_running_loop().create_future()
+                self._room = self._loop.create_future()
                 await asyncio.wait((self._room, answer), return_when=asyncio.FIRST_COMPLETED)
                 self._room = None
             if answer.done():
@@ -129,7 +156,7 @@ class Line(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():
+        if self._ended is None:
             # Nobody asked. Whatever this answers, it must not be taken for the answer to the next request.
             self.abort()
             return
@@ -142,49 +169,66 @@ class Line(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self._fail(NotHttp())
+        if self._outcome is not None:
+            self._tell()
 
     def eof_received(self) -> bool:
         """The end of the line ends an answer that did not tell its length."""
-        tells_length = self._answer is None or "Content-Length" in self._headers or "Transfer-Encoding" in self._headers
-        if not tells_length and self._has_head:
+        if self._ended is not None and self._has_head and not self._tells_length():
             self._complete()
+            self._tell()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(error or (CutShort() if self._answer is not None and self._has_begun else NoAnswer()))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail(error or (CutShort() if self._ended is not None and self._has_begun else NoAnswer()))
+        self._tell()
         self.resume_writing()
-        self._ended(self)
+        self._closed(self)
 
-    def _expect(self) -> None:
+    def _expect(self, trip: Trip, ended: Ended) -> None:
+        self._trip = trip
+        self._ended = ended
+        self._outcome = None
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._fields: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._wanted = self._trip.most_answer_bytes if self._trip is not None else 0
+        self._wanted = trip.most_answer_bytes
         self._head_bytes = 0
         self._has_begun = self._has_head = False
 
     def _complete(self) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Reply(self._parser.get_status_code(), self._headers, b"".join(self._body)))
+        if self._outcome is None:
+            self._outcome = Reply(self._parser.get_status_code(), self._fields, b"".join(self._body))
 
     def _fail(self, error: Exception) -> None:
         self.is_good = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._outcome is None:
+            self._outcome = error
+
+    def _tell(self) -> None:
+        """Outside of the parser: what is thought of an answer is no fault of its form."""
+        ended, outcome, self._ended = self._ended, self._outcome, None
+        if ended is not None and outcome is not None:
+            ended(outcome)
+
+    def _tells_length(self) -> bool:
+        return not {name.lower() for name, _ in self._fields}.isdisjoint((b"content-length", b"transfer-encoding"))
 
     # What the parser found.
 
     def on_message_begin(self) -> None:
-        if self._answer is None or self._answer.done():
+        if self._outcome is not None:
             self.is_good = False  # a second answer to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._headers.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+        if self._outcome is None:
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._parser.get_status_code() < 200:
-            self._headers.clear()  # there is more to come
+            self._fields.clear()  # there is more to come
             return
         self._has_head = True
         if not self._parser.should_keep_alive():
@@ -205,3 +249,37 @@ class Line(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._has_head:
             self._complete()
+
+    # Patience.
+
+    def _allow(self, seconds: float) -> None:
+        """From now on, so long. One timer serves all requests of a line: it is moved only when it is too late."""
+        self._deadline = deadline = self._loop.time() + seconds
+        if self._timer is None or deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._timer_at = self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._look_at_the_clock)
+
+    def _look_at_the_clock(self) -> None:
+        self._timer = None
+        if self._ended is None:
+            return
+        # The clock of uvloop stands still within an iteration and counts whole milliseconds.
+        if self._deadline - self._loop.time() > 0.001:
+            self._start_timer()
+        else:
+            self._fail(TimeoutError())
+            self._tell()
+
+
+def _resolve(answer: asyncio.Future[Reply], outcome: Reply | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

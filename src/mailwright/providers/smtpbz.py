@@ -1,5 +1,6 @@
 """The `smtpbz` provider: mail goes over smtp.bz's SMTP, and its API tells how much more may go."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,9 @@ from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.providers.carrying import awaited
 from mailwright.providers.http import Cut, Http
-from mailwright.providers.protocol import Probe, Quota
+from mailwright.providers.protocol import Answered, Probe, Quota, Sending
 from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
 from mailwright.providers.smtp.settings import is_loopback
 
@@ -64,9 +66,11 @@ class SmtpBz:
         self._http = http
         self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
 
-    async def send(self, message: Outgoing) -> SendResult:
-        result = replace(await self._smtp.send(message), provider=self.name)
-        return _used_up(result) if _is_about_limits(result) else result
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        return self._smtp.carry(message, lambda result: answered(self._meant(result)))
+
+    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
+        return awaited(self.carry, message)
 
     async def quota(self) -> Quota | None:
         """None where it cannot be told; `check` says why."""
@@ -87,6 +91,10 @@ class SmtpBz:
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._smtp.close(grace)
+
+    def _meant(self, result: SendResult) -> SendResult:
+        result = replace(result, provider=self.name)
+        return _used_up(result) if _is_about_limits(result) else result
 
     async def _account(self) -> Quota | Probe:
         key = self._settings.api_key

@@ -17,7 +17,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed, Delivered, Outcome, Settlement
 from mailwright.domain.permits import DeferReason, Held
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.results import ResultKind, SendResult
 from mailwright.ops import metrics, tracing
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
@@ -25,6 +25,7 @@ from mailwright.outbox.settle import Begun, Settling
 from mailwright.outbox.workers import Presence
 from mailwright.pipeline.conclude import Ready, concluded, fair
 from mailwright.pipeline.road import Road
+from mailwright.providers.carrying import unexpected
 from mailwright.providers.protocol import Carrier
 from mailwright.providers.route import Member, Route
 from mailwright.worker.announce import announce
@@ -406,7 +407,10 @@ class Worker:
         ready.begin(self._parts.clock.now() if attempted_at is None else attempted_at, locked_until)
         carrier = self._carriers.get(member.name)
         if carrier is not None:
-            ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
+            try:
+                ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
+            except Exception as error:
+                self._answered(ready, self._raised(ready, error))
             return
         ready.sending = answer = asyncio.ensure_future(member.provider.send(ready.outgoing))
         answer.add_done_callback(partial(self._returned, ready))
@@ -436,15 +440,8 @@ class Worker:
         return fair(ready, result)
 
     def _raised(self, ready: Ready, error: BaseException) -> SendResult:
-        """A provider promises never to raise; one that does has told us nothing."""
         log.error("provider_raised", **ready.claimed.log_fields, error=repr(error), exc_info=error)
-        return SendResult(
-            ResultKind.IN_DOUBT,
-            ready.claimed.provider or "",
-            code="PROVIDER_RAISED",
-            category=Category.TRANSIENT,
-            message=repr(error)[:500],
-        )
+        return unexpected(ready.claimed.provider or "", error)
 
     def _conclude(self, ready: Ready, result: SendResult) -> Outcome:
         now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed

@@ -20,14 +20,14 @@ class World:
 
     async def ask(self, url: str) -> Reply | Cut:
         self.asked.append(url)
-        return self._answers.get(url) or Reply(404, {}, b"")
+        return self._answers.get(url) or Reply(404, [], b"")
 
 
 def moved(to: str) -> Reply:
-    return Reply(302, {"Location": to}, b"")
+    return Reply(302, [(b"Location", to.encode())], b"")
 
 
-FINE = Reply(200, {}, b"")
+FINE = Reply(200, [], b"")
 
 
 @pytest.mark.promise("preflight-links")
@@ -38,8 +38,8 @@ async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
             "https://b.example/": Cut(Phase.BEFORE, "no connection in time", is_timeout=True),
             "https://c.example/": moved("/there"),
             "https://c.example/there": FINE,
-            "https://d.example/": Reply(403, {}, b""),
-            "https://e.example/": Reply(410, {}, b""),
+            "https://d.example/": Reply(403, [], b""),
+            "https://e.example/": Reply(410, [], b""),
         }
     )
     found = await dead_links([f"https://{name}.example/" for name in "abcde"], world.ask)

@@ -84,11 +84,11 @@ async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: in
 
 
 @pytest.mark.promise("provider-unknown")
-@pytest.mark.parametrize("headers", [{}, {"X-Message-Id": "abc"}, {"X-RateLimit-Reset": "x", "Retry-After": "x"}])
-def test_every_status_has_a_meaning(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("headers", [{}, {b"X-Message-Id": b"abc"}, {b"X-RateLimit-Reset": b"x", b"Retry-After": b"x"}])
+def test_every_status_has_a_meaning(headers: dict[bytes, bytes]) -> None:
     for status in range(100, 1_000):
-        result = answered(Reply(status, headers, b"<p>?</p>"), 0)
-        assert (result.kind is SENT) == (status == 202 and "X-Message-Id" in headers)
+        result = answered(Reply(status, [*headers.items()], b"<p>?</p>"), 0)
+        assert (result.kind is SENT) == (status == 202 and b"X-Message-Id" in headers)
         is_unknowable = status // 100 == 2 or (status >= 500 and status not in (500, 503))
         assert (result.kind is DOUBT) == (result.kind is not SENT and is_unknowable)
         assert result.kind is SENT or (result.code and result.category and result.message)

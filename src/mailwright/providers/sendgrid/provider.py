@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,8 +12,9 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
+from mailwright.providers.carrying import OVER, awaited, called_back, translated
 from mailwright.providers.http import Cut, Http, Reply
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.providers.sendgrid import foreign, meaning, own, request
 from mailwright.providers.sendgrid.foreign import Unreadable
 from mailwright.providers.sendgrid.mail import Mail
@@ -46,26 +48,43 @@ class SendGrid:
         self._http = http
         self._clock = clock
         self._url = settings.url.rstrip("/")
+        self._send_url = f"{self._url}/v3/mail/send"
         self._host = urlsplit(settings.url).netloc
         self._timeout = settings.timeout_seconds
         self._tracks_opens = settings.tracks_opens
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
         self._headers = {**self._authorization, "Content-Type": "application/json"}
 
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        mail = _own(message)
+        return called_back(self.send(message), answered) if mail is None else self._carry(mail, message, answered)
+
     async def send(self, message: Outgoing) -> SendResult:
+        mail = _own(message)
         try:
-            mail = await _parts(message)
-            body = request.body(message, mail, tracks_opens=self._tracks_opens)
+            if mail is None:
+                # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
+                mail = await asyncio.to_thread(foreign.read, message.content)
         except Unreadable as error:
             return meaning.INVALID_CONTENT.result(str(error))
-        reply = await self._http.request(
-            "POST",
-            f"{self._url}/v3/mail/send",
+        return await awaited(partial(self._carry, mail), message)
+
+    def _carry(self, mail: Mail, message: Outgoing, answered: Answered) -> Sending:
+        try:
+            body = request.body(message, mail, tracks_opens=self._tracks_opens)
+        except Unreadable as error:
+            answered(meaning.INVALID_CONTENT.result(str(error)))
+            return OVER
+        return self._http.post(
+            self._send_url,
+            translated(partial(self._meaning, message), self.name, message, answered),
             headers=self._headers,
             body=body,
             timeout_seconds=self._timeout,
             may_begin=lambda: not self._is_late(message),
         )
+
+    def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
         match reply:
             case Reply():
                 return meaning.fair(meaning.answered(reply, self._clock.now()), message)
@@ -107,9 +126,5 @@ class SendGrid:
         return Probe(True, f"{self._host}: the API key may send mail")
 
 
-async def _parts(message: Outgoing) -> Mail:
-    mail = own.read(message.content) if message.is_canonical else None
-    if mail is not None:
-        return mail
-    # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
-    return await asyncio.to_thread(foreign.read, message.content)
+def _own(message: Outgoing) -> Mail | None:
+    return own.read(message.content) if message.is_canonical else None

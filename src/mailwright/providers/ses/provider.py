@@ -1,14 +1,15 @@
 """The `ses` provider: one mail is one signed request of the v2 API. Nothing is raised, and every failure has a name."""
 
-from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.aws import KeyChain, KeysMissing, Signer
+from mailwright.providers.aws import KeyChain, Keys, KeysMissing, Signer
+from mailwright.providers.carrying import OVER, awaited, called_back, translated
 from mailwright.providers.http import Cut, Http, Reply
-from mailwright.providers.protocol import Probe, Quota
+from mailwright.providers.protocol import Answered, Probe, Quota, Sending
 from mailwright.providers.ses import account, meaning, request
 from mailwright.providers.ses.settings import SesSettings
 
@@ -41,16 +42,33 @@ class Ses:
         self._keys = keys or KeyChain(clock)
         self._signer = Signer(SERVICE, settings.region)
 
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        keys = self._keys.at_hand()
+        return called_back(self.send(message), answered) if keys is None else self._carry(keys, message, answered)
+
     async def send(self, message: Outgoing) -> SendResult:
-        if (refusal := _objection(message)) is not None:
-            return refusal
-        body = request.body(message, self._settings.configuration_set)
-        if len(body) > MOST_BYTES:
-            return meaning.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
         try:
-            reply = await self._ask("POST", SEND, body, lambda: not self._is_late(message))
+            keys = await self._keys.keys()
         except KeysMissing as error:
             return meaning.KEYS_MISSING.result(str(error))
+        return await awaited(partial(self._carry, keys), message)
+
+    def _carry(self, keys: Keys, message: Outgoing, answered: Answered) -> Sending:
+        body = request.body(message, self._settings.configuration_set)
+        if (refusal := _objection(message, body)) is not None:
+            answered(refusal)
+            return OVER
+        url = self._url + SEND
+        return self._http.post(
+            url,
+            translated(partial(self._meaning, message), self.name, message, answered),
+            headers=self._signer.sign(keys, "POST", url, headers=JSON, body=body, now=self._clock.now()),
+            body=body,
+            timeout_seconds=self._settings.timeout_seconds,
+            may_begin=lambda: not self._is_late(message),
+        )
+
+    def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
         match reply:
             case Reply():
                 return self._noted(meaning.answered(reply, message))
@@ -77,9 +95,12 @@ class Ses:
 
     async def _account(self) -> Quota | SendResult:
         try:
-            reply = await self._ask("GET", ACCOUNT)
+            keys = await self._keys.keys()
         except KeysMissing as error:
             return meaning.KEYS_MISSING.result(str(error))
+        url = self._url + ACCOUNT
+        headers = self._signer.sign(keys, "GET", url, headers=JSON, body=b"", now=self._clock.now())
+        reply = await self._http.request("GET", url, headers=headers, timeout_seconds=self._settings.timeout_seconds)
         if isinstance(reply, Cut):
             return meaning.cut(reply)
         if reply.status != 200:
@@ -91,29 +112,16 @@ class Ses:
             self._keys.forget()
         return result
 
-    async def _ask(
-        self, method: str, path: str, body: bytes = b"", may_begin: Callable[[], bool] | None = None
-    ) -> Reply | Cut:
-        keys = await self._keys.keys()
-        url = self._url + path
-        headers = self._signer.sign(keys, method, url, headers=JSON, body=body, now=self._clock.now())
-        return await self._http.request(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            timeout_seconds=self._settings.timeout_seconds,
-            may_begin=may_begin,
-        )
-
     def _is_late(self, message: Outgoing) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before
 
 
-def _objection(message: Outgoing) -> SendResult | None:
+def _objection(message: Outgoing, body: bytes) -> SendResult | None:
     """What SES is known to refuse as a whole is not worth a request."""
     if len(message.recipients) > request.MOST_RECIPIENTS:
         return meaning.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")
     if not "".join((message.sender, *message.recipients)).isascii():
         return meaning.UTF8_UNSUPPORTED.result("SES takes addresses in ASCII only")
+    if len(body) > MOST_BYTES:
+        return meaning.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
     return None

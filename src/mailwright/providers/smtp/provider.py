@@ -8,6 +8,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
+from mailwright.providers.carrying import awaited
 from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.login import LoginFailed, log_in
@@ -46,10 +47,7 @@ class Smtp:
         return job
 
     def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
-        answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        sending = self.carry(message, answer.set_result)
-        answer.add_done_callback(lambda answer: sending.cancel() if answer.cancelled() else None)
-        return answer
+        return awaited(self.carry, message)
 
     async def check(self) -> Probe:
         """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
