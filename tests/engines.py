@@ -22,14 +22,28 @@ from mailwright.storage.migrate import upgrade
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
-# What the migrations put there themselves, the default tenant, is put there again.
+# Most tests leave a few rows in a few tables: deleting those takes 3 ms, truncating all tables took 40. What has grown
+# is truncated all the same, as nobody sweeps up behind a delete here. What the migrations put there themselves, the
+# default tenant, is put there again.
 _EMPTY = """
 DO $$
+DECLARE
+  each record;
+  is_used boolean;
 BEGIN
-  EXECUTE (
-    SELECT 'TRUNCATE ' || string_agg(quote_ident(tablename), ', ') || ' RESTART IDENTITY'
-    FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
-  );
+  FOR each IN
+    SELECT relname, pg_relation_size(oid) > 65536 AS has_grown FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+  LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM %I)', each.relname) INTO is_used;
+    IF each.has_grown THEN
+      EXECUTE format('TRUNCATE %I', each.relname);
+    ELSIF is_used THEN
+      EXECUTE format('DELETE FROM %I', each.relname);
+    END IF;
+  END LOOP;
+  PERFORM setval(oid::regclass, 1, false) FROM pg_class
+  WHERE relnamespace = 'public'::regnamespace AND relkind = 'S';
   INSERT INTO tenants (name, created_at) VALUES ('default', 0);
 END $$
 """

@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from mailwright.sources.mailouts.footer import footers
 from mailwright.sources.mailouts.rendering import Picture, Rendered, framed, render
+from mailwright.sources.mailouts.setup import Footer
 from tests.notion_pages import Described, a_newsletter, as_blocks, every_colour, every_type, every_word
 
 FOLDER = Path(__file__).parent / "golden" / "mailouts"
@@ -16,9 +18,9 @@ PICTURE = "crane.png"
 EXPIRING = "https://prod-files-secure.s3.us-west-2.amazonaws.com/a/crane.png?X-Amz-Expires=3600"
 EMOJI = "https://example.com/e.png"
 IMAGES = {EXPIRING: Picture(PICTURE, 1200), EMOJI: Picture(PICTURE)}
-FOOTER = (
-    '<hr class="mw-line" style="border:0;border-top:1px solid #d9dce1;height:0;margin:32px 0 16px">\n'
-    '<p class="mw-muted" style="margin:0;color:#62666d;font-size:13px">Example Harbour — 1 Quay Street, Porto</p>'
+# As every mailout has it, with some reader's link.
+FOOTER = footers(Footer("Example Harbour", "1 Quay Street, Porto"))[0].replace(
+    "{{ unsubscribe_url }}", "https://example.com/unsubscribe"
 )
 
 PAGES: dict[str, tuple[str, list[Described]]] = {
@@ -37,7 +39,7 @@ def files(name: str) -> Iterator[tuple[str, str]]:
     """Name and content of each file of a page."""
     found = rendered(name)
     left_out = "".join(f"{each.type} ({each.code}): {each.reason}\n" for each in found.unsupported)
-    yield f"{name}.html", framed(PAGES[name][0], found.html, FOOTER, language="en")
+    yield f"{name}.html", framed(PAGES[name][0], found.html, FOOTER)
     yield f"{name}.txt", found.text
     yield f"{name}.left-out.txt", left_out
 

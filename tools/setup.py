@@ -18,11 +18,14 @@ def main(folder: Path) -> None:
     run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], or_else="pip goes on alone")
     fast = (folder / "bin" / "uv").exists()
     install = [folder / "bin" / "uv", "pip"] if fast else [python, "-m", "pip"]
-    target = ["--python", python] if fast else []
+    # Compiled now, as pip does by itself: where Python may not keep what it compiles, as in many containers, every
+    # command would compile a thousand modules before it begins.
+    target = ["--python", python, "--compile-bytecode"] if fast else []
     print("Installing what Mailwright and its tests need …", flush=True)
     run([*install, "install", *target, "--quiet", "--require-hashes", "-r", "requirements.lock"])
     # The build backend is locked too, so the project itself is built from what is already here.
     run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "--editable", "."])
+    run([python, "-m", "compileall", "-q", "src"], or_else="every start compiles what it needs")
 
 
 def run(command: list[str | Path], or_else: str = "") -> None:

@@ -89,6 +89,17 @@ async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: De
     assert sorted(each["status"] for each in listed) == ["refused", "refused", "sent"]
 
 
+@pytest.mark.promise("mailout-cli")
+async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk: Desk) -> None:
+    desk.supabase.add("subscribers", email="éva@example.com")
+    here = {"NOTION_DB_ERRORS": ""}
+    run_id = (await desk.commands.ok("mailout", "send", desk.page(), **here)).out.strip()
+    await desk.commands.ok("worker", "--drain", **here)
+    shown = (await desk.commands.ok("mailout", "status", run_id, **here)).out
+    assert "✗ send éva@example.com: " in shown
+    assert f"`mailwright mailout report {run_id}` tells who they are." in shown
+
+
 @pytest.mark.promise("mailout-delay")
 async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))

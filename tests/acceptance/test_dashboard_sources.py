@@ -222,7 +222,7 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
     with a_notion() as notion:
         table = notion.add_database("Mailouts", MAILOUT_COLUMNS)
         words = [said("paragraph", "Hello, readers.")]
-        page_id = notion.add_page(table, {"Subject": "News of March", "Test": True}, blocks=words)
+        page_id = notion.add_page(table, {"Subject": "News of {{ March }}", "Test": True}, blocks=words)
         named = {**SETTINGS, "notion_url": notion.url, "notion_db_mailouts": table}
         with a_dashboard(tmp_path, with_sample=False, **named) as dashboard:
             ada = dashboard.sign_in(browser.new_context(viewport=DESK))
@@ -232,10 +232,11 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             expect(ada.locator("#page-error")).to_be_visible()
             ada.get_by_label("Page in Notion").fill(page_id)
             ada.get_by_role("button", name="Show what would be sent").click()
-            expect(ada.get_by_role("heading", level=1)).to_have_text("News of March")
+            expect(ada.get_by_role("heading", level=1)).to_have_text("News of {{ March }}")
             expect(ada.locator(".some")).to_contain_text("tester@example.com")
             mail = ada.frame_locator(".screen.is-light iframe").locator("body")
             expect(mail).to_contain_text("Hello, readers.")
+            expect(ada.locator("#preview-text")).to_contain_text("Unsubscribe: https://")
             assert dashboard.do(lambda: dashboard.parts.mailout_runs.some(tenant_id=None, limit=1)) == []
             ada.get_by_role("button", name="Send to 2").click()
             confirm(ada)

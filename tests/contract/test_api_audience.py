@@ -130,6 +130,27 @@ async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) 
     assert (await api.client.post("/v1/lists/news/subscribe", json={"email": "nobody"})).status_code == 422
 
 
+@pytest.mark.promise("api-list-change")
+async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_on_it(api: Api) -> None:
+    await api.client.post("/v1/lists/news/subscribe", json={"email": "ada@example.com"})
+    known = (await api.client.get("/v1/lists")).json()["lists"][0]
+    asks = {"description": "Once a month", "requiresConfirmation": True}
+    answer = await api.client.patch("/v1/lists/news", json=asks)
+    assert (answer.status_code, answer.json()) == (200, {**known, **asks})
+    assert (await api.client.get("/v1/lists")).json()["lists"] == [answer.json()]
+    hidden = (await api.client.patch("/v1/lists/news", json={"description": "", "isPublic": False})).json()
+    assert hidden == {**known, "description": None, "isPublic": False, "requiresConfirmation": True}
+    assert (await api.client.patch("/v1/lists/news", json={})).json() == hidden
+    [on_it] = (await api.client.get("/v1/contacts/ada@example.com")).json()["lists"]
+    assert (on_it["listKey"], on_it["isPending"], on_it["unsubscribedAt"]) == ("news", False, None)
+    for key in ("other", "general", "a%00"):
+        assert (await api.client.patch(f"/v1/lists/{key}", json={"name": "N"})).status_code == 404
+    for wrong in ({"name": ""}, {"name": "two\nlines"}, {"listKey": "other"}, {"isPublic": "perhaps"}):
+        assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
+    found = await journal.deeds(api.parts.database, tenant_id=1, limit=10, subject="news")
+    assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
+
+
 @pytest.mark.promise("api-contacts")
 async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -> None:
     for number in range(3):

@@ -77,6 +77,16 @@ async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, eng
     assert len(await records.search(api.parts.database, 1, records.Search(), limit=10)) == 1
 
 
+@pytest.mark.promise("nothing-here")
+async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
+    told = await api.anonymous.get("/nowhere")
+    assert (told.status_code, told.json()["code"]) == (404, "NOT_FOUND")
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language": "pt"}
+    shown = await api.anonymous.get("/nowhere", headers=browser)
+    assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "Não há nada aqui" in shown.text
+
+
 @pytest.mark.promise("health-alive")
 async def test_alive_asks_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Database, "read")

@@ -36,6 +36,7 @@ BODIES: dict[str, Any] = {
     "FilterRequest": {"filter": {"tag": "vip"}},
     "SegmentRequest": {"segmentKey": "theirs", "filter": {"tag": "vip"}},
     "SegmentChange": {"name": "Theirs"},
+    "ListChange": {"name": "Theirs"},
     "EventRequest": {
         "termId": "1",
         "campusCode": "NB",
@@ -135,6 +136,17 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
             if (method, path) not in MAKES_ONES_OWN:
                 assert not any(each in answer.text for each in [OURS, *ours["outboxId"]]), (method, path)
     assert await everything(api) == before
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_name_that_no_database_can_keep_is_of_nothing(api: Api) -> None:
+    for method, path, operation in operations(api):
+        if "{" not in path or (method, path) in MAKES_ONES_OWN:
+            continue
+        address = f"{path.partition('{')[0]}a%00b{path.partition('}')[2]}"
+        answer = await api.client.request(method, address, json=body_of(operation))
+        assert answer.status_code == 404, (method, path, answer.text)
+    assert (await api.client.get("/v1/contacts", params={"cursor": "\0"})).status_code == 422
 
 
 @pytest.mark.promise("tenant-isolation")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -313,7 +314,7 @@ async def test_what_nobody_expected_is_answered_without_internals(api: Api, monk
         raise RuntimeError("password=hunter2 in /srv/secret.py")
 
     monkeypatch.setattr(records, "find", fail)
-    monkeypatch.setattr("mailwright.web.problems.log.error", lambda *_, **__: None)
+    monkeypatch.setattr("mailwright.web.problems.log", SimpleNamespace(error=lambda *_, **__: None))
     answer = await api.client.get("/v1/email/anything")
     assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL_ERROR")
     assert "hunter2" not in answer.text

@@ -490,6 +490,38 @@ async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
 
 
 @pytest.mark.promise("article-coverage")
+@pytest.mark.parametrize(
+    ("given", "recipients"),
+    [
+        ({}, [3, 2]),
+        ({"state": "OH"}, [3, 1]),
+        ({"plan": "gold"}, [2, 1]),
+        ({"ocd_id": OHIO}, [3]),
+        ({"plan": "no"}, []),
+    ],
+)
+async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have(
+    bench: Bench, given: dict[str, str], recipients: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_slices(bench, *the_slices())
+    people: dict[str, dict[str, Any]] = {
+        "a@example.com": {"ocd_ids": [US, OHIO]},
+        "B.b@example.com": {"ocd_ids": f"{US}; {OHIO}", "plan": "Gold"},
+        "c-c@example.com": {"ocd_ids": [OHIO, US], "plan": "gold"},
+        "cc@example.com": {"plan": "gold", "ocd_ids": None},
+        "d@example.com": {"state": "oh"},
+    }
+    for email, attributes in people.items():
+        await a_reader(bench, email, **attributes)
+    looking = Looking(bench.database, bench.clock, bench.engine.templates)
+    whole = await looking.coverage(DEFAULT_TENANT, KEY, given)
+    monkeypatch.setattr("mailwright.sources.articles.looking._LOOKED_AT", 2)
+    assert await looking.coverage(DEFAULT_TENANT, KEY, given) == whole
+    assert [each.recipients for each in whole.variants] == recipients
+    assert whole.recipients == sum(recipients)
+
+
+@pytest.mark.promise("article-coverage")
 async def test_coverage_tells_who_would_get_what_and_the_run_then_does_it(bench: Bench) -> None:
     unread = a_slice(scope_ocd_id="ocd-division/country:fr", section_order=7)
     await write_slices(bench, *the_slices()[1:], unread)

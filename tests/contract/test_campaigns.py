@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any
@@ -33,12 +34,16 @@ from mailwright.sources.campaigns.freeze import Refused, Startable
 from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
+    FAULT,
     REFUSAL,
     UNKNOWN,
     Bench,
     a_contact,
+    a_result,
     a_tenant,
+    claims_of,
     deliveries_of,
+    settling_of,
 )
 from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
@@ -416,6 +421,22 @@ async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_lette
     assert (await desk.counts(campaign_id)).waiting == 5
     async with desk.database.read() as tx:
         assert await tx.execute(select(dead_letters.c.message_key)) == []
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_mail(desk: Desk) -> None:
+    campaign_id = await desk.start(1)
+    await desk.walk()
+    claims, settling = claims_of(desk.database, desk.clock), settling_of(desk.database, desk.clock)
+    perhaps = replace(FAULT, provider="scripted", not_taken=False)
+    while claimed := await claims.claim(1):
+        claimed[0].provider = "scripted"
+        await settling.exchange([], claimed)
+        await settling.exchange([a_result(claimed[0], perhaps, desk.clock.now())], [])
+        desk.clock.advance(HOUR)
+    assert (await desk.counts(campaign_id)).failed == 1
+    await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert [each.only_provider for each in await claims.claim(1)] == ["scripted"]
 
 
 async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from mailwright.domain.results import SendResult
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.audit import audit
+from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import dead_letters
 from mailwright.storage.database import Database
 from tests.builders import (
@@ -302,7 +303,8 @@ async def test_a_report_ends_a_resend_that_did_not_come_through(
     clock.advance(DAY)
     assert await claims_of(database, clock).claim(1) == []
     record = await story_of(database, outbox_id)
-    assert (record.summary.error_code, record.events[-1].type) == (None, E.SENT)
+    assert record.summary.error_code is None
+    assert [event.type for event in record.events[-2:]] == [E.SENT, E.DELIVERED]
 
 
 @pytest.mark.promise("doubt-report-settles")
@@ -342,8 +344,97 @@ async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
     clock.advance(DAY)
     assert await claims_of(database, clock).claim(1) == []
     record = await story_of(database, outbox_id)
-    assert (record.summary.error_code, record.events[-1].type) == (None, E.SENT)
+    assert record.summary.error_code is None
+    assert [event.type for event in record.events[-2:]] == [E.SENT, E.DELIVERED]
     assert await dead_letters(database, 1, limit=10) == []
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-any-clock")
+@pytest.mark.parametrize("difference", [-HOUR, -1, HOUR])
+async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says(
+    database: Database, clock: ManualClock, difference: int
+) -> None:
+    """It came while the mail was handed over, to another machine or just after this one's clock was set."""
+    outbox_id = (await an_attempt(database, clock)).outbox_id
+    elsewhere = ManualClock(clock.now() + difference)
+    await Reports(database, elsewhere).receive([a_delivery(elsewhere, outbox_id)])
+    clock.advance(LOCK_TTL)
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    assert await status_of(database, outbox_id) == Status.SENT
+    assert await claims_of(database, clock).claim(1) == []
+
+
+@pytest.mark.promise("doubt-report-any-clock")
+@pytest.mark.parametrize("answer", [THROTTLE, FAULT, REFUSAL], ids=lambda result: str(result.code))
+async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_clock_says(
+    database: Database, clock: ManualClock, answer: SendResult
+) -> None:
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    held = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], held)
+    behind = ManualClock(clock.now() - MINUTE)
+    await Reports(database, behind).receive([a_delivery(behind, outbox_id)])
+    await settling_of(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
+    assert await status_of(database, outbox_id) == Status.SENT
+
+
+@pytest.mark.promise("doubt-report-any-clock")
+async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_of_the_new_attempt(
+    database: Database, clock: ManualClock
+) -> None:
+    refused = await an_attempt(database, clock)
+    await settling_of(database, clock).exchange([a_result(refused, REFUSAL, clock.now())], [])
+    await Reports(database, clock).receive([a_delivery(clock, refused.outbox_id)])
+    await Operations(database, clock).requeue(refused.outbox_id, tenant_id=None)
+    again = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], again)
+    clock.advance(LOCK_TTL)
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    assert await status_of(database, refused.outbox_id) == Status.RETRY_SCHEDULED
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_a_report_stops_a_mail_that_an_operator_has_just_put_back(database: Database, clock: ManualClock) -> None:
+    """Its provider may have had it when it failed: it did."""
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    held = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], held)
+    await settling_of(database, clock).exchange([a_result(held[0], REFUSAL, clock.now())], [])
+    await Operations(database, clock).requeue(outbox_id, tenant_id=None)
+    held = await claims_of(database, clock).claim(1)
+    await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
+    assert await status_of(database, outbox_id) == Status.SENT
+    assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_report_that_comes_while_a_resend_is_given_back_stops_the_next_one(
+    database: Database, clock: ManualClock, is_late: bool
+) -> None:
+    """It was marked and did not begin: the worker stopped, or had lost its lock."""
+    outbox_id = (await a_lost_attempt(database, clock)).outbox_id
+    await doubts_of(database, clock).take_over()
+    await doubts_of(database, clock).decide()
+    claims = claims_of(database, clock)
+    held = await claims.claim(1)
+    await settling_of(database, clock).exchange([], held)
+    await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
+    if is_late:
+        clock.advance(LOCK_TTL)
+        await doubts_of(database, clock).take_over()
+    await claims.release(held)
+    assert await status_of(database, outbox_id) == Status.SENT
+    clock.advance(DAY)
+    assert await claims.claim(1) == []
     assert (await audit(database)).ok
 
 
@@ -368,6 +459,25 @@ async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_a
         *(settling.exchange([a_result(each, THROTTLE, clock.now())], []) for each in held),
     )
     assert await statuses(database) == {Status.SENT: 20}
+
+
+@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.parametrize("not_taken", [True, False])
+async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
+    database: Database, clock: ManualClock, not_taken: bool
+) -> None:
+    [accepted] = await an_intake(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    while claimed := await claims.claim(1):
+        claimed[0].provider = "scripted"
+        await settling.exchange([], claimed)
+        answer = replace(FAULT, provider="scripted", not_taken=not_taken)
+        await settling.exchange([a_result(claimed[0], answer, clock.now())], [])
+        clock.advance(HOUR)
+    assert await status_of(database, accepted.outbox_id) == Status.FAILED
+    await Operations(database, clock).requeue(accepted.outbox_id, tenant_id=None)
+    [again] = await claims.claim(1)
+    assert (again.only_provider, again.attempts) == (None if not_taken else "scripted", 0)
 
 
 @pytest.mark.promise("doubt-late-result")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mailwright.audience import suppressions
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import lane_number
@@ -85,7 +86,7 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
         (Verdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
         (Verdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
         (Verdict.SOFT_BOUNCE, "and bounced for now.", False),
-        (Verdict.NOTHING, "at 08:00:00 UTC (now).", False),
+        (Verdict.NOTHING, "and bounced, which is not held against its address.", False),
     ],
 )
 async def test_a_sent_message_that_came_back_says_so_and_what_follows(
@@ -96,7 +97,7 @@ async def test_a_sent_message_that_came_back_says_so_and_what_follows(
     report = Report("1", "ses", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
     await Reports(asked.database, asked.clock).receive([replace(report, verdict=verdict)])
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.SENT, None if verdict is Verdict.NOTHING else verdict)
+    assert (answer.state, answer.reason) == (State.SENT, "bounce" if verdict is Verdict.NOTHING else verdict)
     assert answer.sentence.endswith(told)
     assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
 
@@ -111,11 +112,53 @@ async def test_a_failed_message_names_its_error_and_the_way_back(asked: Asked) -
     assert f"mailwright message retry {asked.outbox_id}" in (answer.what_would_change or "")
 
 
+@pytest.mark.promise("explain-way-back")
+async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(asked: Asked) -> None:
+    await asked.accept(to="ada@example.com")
+    await asked.settle(Status.FAILED, error_code="SMTP_RECIPIENT_REJECTED", error_reason="No such user.")
+    report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
+    await Reports(asked.database, asked.clock).receive([replace(report, verdict=Verdict.HARD_BOUNCE)])
+    answer = await asked.answer()
+    assert (answer.state, answer.reason) == (State.FAILED, "SMTP_RECIPIENT_REJECTED")
+    assert answer.sentence.endswith("and bounced for good; no more mail goes to ada@example.com.")
+    assert answer.what_would_change == (
+        "Another address, in a new message. If ada@example.com is right after all, "
+        f"`mailwright contacts activate ada@example.com`, then `mailwright message retry {asked.outbox_id}`."
+    )
+
+
+@pytest.mark.promise("explain-way-back")
+async def test_a_message_that_bounced_for_now_may_be_retried(asked: Asked) -> None:
+    await asked.accept(to="ada@example.com")
+    await asked.settle(Status.FAILED, error_code="SMTP_MAILBOX_FULL", error_reason="Over quota.")
+    report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
+    await Reports(asked.database, asked.clock).receive([replace(report, verdict=Verdict.SOFT_BOUNCE)])
+    answer = await asked.answer()
+    assert answer.what_would_change == (
+        f"Once the cause is gone, `mailwright message retry {asked.outbox_id}` gives it all its attempts again."
+    )
+
+
+@pytest.mark.promise("explain-way-back")
+@pytest.mark.parametrize("code", ["INVALID_EMAIL", "INVALID_TEMPLATE", "RECIPIENT_NOT_FOUND", "EXPIRED"])
+async def test_a_message_that_is_itself_wrong_is_not_told_to_be_retried(asked: Asked, code: str) -> None:
+    await asked.accept()
+    await asked.settle(Status.FAILED, error_code=code, error_reason="It is wrong.")
+    change = (await asked.answer()).what_would_change or ""
+    assert "new message" in change
+    assert "retry" not in change
+
+
 @pytest.mark.promise("explain-final")
 async def test_a_suppressed_recipient_is_named_as_the_thing_to_change(asked: Asked) -> None:
-    await asked.accept()
+    await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED", error_reason="unsubscribed")
-    assert "suppression list" in ((await asked.answer()).what_would_change or "")
+    retry = f"then `mailwright message retry {asked.outbox_id}`."
+    wish = "Take the address off the suppression list if that is right"
+    assert (await asked.answer()).what_would_change == f"{wish}, {retry}"
+    await suppressions.add(asked.database, asked.clock, 1, "ada@example.com", reason="manual", source="test")
+    told = (await asked.answer()).what_would_change
+    assert told == f"{wish}: `mailwright contacts activate ada@example.com`, {retry}"
 
 
 @pytest.mark.promise("explain-final")

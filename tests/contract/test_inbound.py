@@ -18,7 +18,7 @@ from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.fetch import Fetch
 from mailwright.events.reports import Reports
-from mailwright.events.sendgrid import SendGridSignature
+from mailwright.events.sendgrid_signature import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.metrics import REGISTRY

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from mailwright.audience import lists, suppressions
 from mailwright.audience.standing import Standing
-from mailwright.content.dkim import DkimKey
+from mailwright.content.dkim_key import DkimKey
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.unsubscribe import MAX_TOKEN_LENGTH, UnsubscribeTokens

@@ -7,13 +7,16 @@ import pytest
 from sqlalchemy import insert, select, text
 
 from mailwright.audience import finding as people
+from mailwright.audience import suppressions
+from mailwright.audience.importing import storing
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.states import Status
 from mailwright.outbox import finding, glance, records, tallies
 from mailwright.outbox.records import Search
 from mailwright.outbox.tallies import Tallying, stretches
 from mailwright.sources.articles import history, runs
-from mailwright.sources.campaigns import failed, progress
+from mailwright.sources.campaigns import failed, progress, winner
+from mailwright.sources.campaigns.entries import entry_of
 from mailwright.sources.campaigns.figures import figures
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
@@ -35,7 +38,9 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
+    (tallies.ANSWERS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
     (progress.LANE_COUNTS, {"lane": 1}),
+    (progress.COUNTS_OF_LANES, {"lanes": [(1,), (2,)]}),
     (progress.SENT_LATELY, {"lane": 1, "since": 1, "now": 1, "most": 9}),
     (failed.FAILED_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
     (failed.DOUBTFUL_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
@@ -61,6 +66,32 @@ async def _plan(database: Database, statement: Statement, values: dict[str, Any]
             await tx.execute(text("SET LOCAL enable_seqscan = off"))
         rows = await tx.run(Statement("plan", f"{words} {statement.text}"), **values)
     return "\n".join(str(row[-1]) for row in rows)
+
+
+_PEOPLE = [("id", "ada@example.com", None, None, None, "{}")]
+_ADDRESSES = [(row[1],) for row in _PEOPLE]
+# What is asked of many people at once.
+ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
+    (suppressions.SUPPRESSED_AMONG, {"emails": _ADDRESSES, "list_key": "news"}),
+    (storing.ADD_IMPORTED, {"people": _PEOPLE, "erasure": "erasure", "now": 1}),
+    (storing.ERASED_AMONG, {"people": _ADDRESSES, "erasure": "erasure"}),
+    (storing.KNOWN_AMONG, {"people": [row[:2] for row in _PEOPLE], "list_key": "news"}),
+    (storing.JOIN_IMPORTED, {"people": _ADDRESSES, "list_key": "news", "source": "test", "now": 1}),
+    (storing.TAG_IMPORTED, {"tags": [(*row, "vip") for row in _ADDRESSES]}),
+)
+
+
+@pytest.mark.promise("people-by-address")
+@pytest.mark.parametrize(("statement", "values"), ABOUT_PEOPLE, ids=[each.name for each, _ in ABOUT_PEOPLE])
+async def test_each_of_many_people_is_looked_for_by_the_address(
+    database: Database, statement: Statement, values: dict[str, Any]
+) -> None:
+    """Also where no statistics are there yet, and the planner believes that a tenant has hardly anybody."""
+    plan = await _plan(database, statement, {"tenant_id": 1, **values})
+    assert not re.search(r"Join Filter: .*email", plan), plan
+    looked_at = re.findall(r"(?:Index Cond: |SEARCH (?:k|s|c) )(.*(?:tenant_id).*)", plan)
+    assert looked_at, plan
+    assert all("email" in each for each in looked_at), plan
 
 
 @pytest.mark.promise("figures-are-true-now")
@@ -94,6 +125,26 @@ async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Be
     assert found == fresh
     assert found.length >= HOUR
     assert sum(step.counts.get("open", 0) for step in found.steps) == 4
+
+
+@pytest.mark.promise("figures-are-true-now")
+@pytest.mark.parametrize("winner_by", ["opens", "clicks"])
+async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up(bench: Bench, winner_by: str) -> None:
+    variants = [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}]
+    experiment = {"variants": variants, "testPercent": 100, "winnerBy": winner_by}
+    campaign = await _sent(Desk(bench), readers=5, experiment=experiment)
+    assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
+    await _add_up(bench)
+    assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
+    # Whoever only clicked has opened it as well, and whoever only opened has not clicked.
+    for happened, opened, clicked in ((["click", "click"], 3, 3), (["open", "click", "open"], 3, 3)):
+        await _happen(bench, campaign, *((name, 0) for name in happened), of="News for")
+        await _happen(bench, campaign, ("open", 0), of="Other")
+        answers = [opened, 2] if winner_by == "opens" else [clicked, 0]
+        expected = [("A", 3, answers[0]), ("B", 2, answers[1])]
+        assert await _standings(bench, campaign, winner_by) == expected
+        await _add_up(bench)
+        assert await _standings(bench, campaign, winner_by) == expected
 
 
 @pytest.mark.promise("tallies-follow")
@@ -148,17 +199,26 @@ async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database:
     assert [len([key for key in keys if key > one]) for one in behind] == [9, 6, 3]
 
 
-async def _sent(desk: Desk, readers: int) -> int:
-    campaign_id = await desk.start(readers)
+async def _sent(desk: Desk, readers: int, **changes: Any) -> int:
+    campaign_id = await desk.start(readers, **changes)
     await desk.walk()
     await desk.bench.drain()
     return (await desk.campaign(campaign_id)).key
 
 
-async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int]) -> None:
-    """To each mail of the campaign."""
+async def _standings(bench: Bench, campaign_key: int, winner_by: str) -> list[tuple[str, int, int]]:
+    async with bench.database.read() as tx:
+        entry = await entry_of(tx, campaign_key)
+        assert entry is not None
+        found = await winner.standings(tx, entry, winner_by)
+    return [(each.name, each.sent, each.answered) for each in found]
+
+
+async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], of: str = "") -> None:
+    """To each mail of the campaign with a subject that begins so."""
+    mine = (messages.c.campaign_key == campaign_key, messages.c.subject.startswith(of))
     async with bench.database.write() as tx:
-        found = await tx.execute(select(messages.c.id).where(messages.c.campaign_key == campaign_key))
+        found = await tx.execute(select(messages.c.id).where(*mine))
         plain = {"tenant_id": DEFAULT_TENANT, "metadata": "{}"}
         rows = [
             {**plain, "message_key": row.id, "type": name, "created_at": bench.clock.now() + later}

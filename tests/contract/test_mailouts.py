@@ -11,7 +11,7 @@ from time import sleep as block_for
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from mailwright.app.mailouts import drain_mailouts
 from mailwright.audience.erasing import erase
@@ -19,14 +19,24 @@ from mailwright.domain.clock import DAY, HOUR, SECOND
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult, sent
+from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.claim import Claims
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Acting, Campaigns
 from mailwright.sources.mailouts.preparing import unsupported_error
 from mailwright.sources.mailouts.rendering import Unsupported
-from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, RunError, RunStatus, note_errors
-from mailwright.storage.tables import intake, mailout_errors, mailout_recipients, mailouts, messages, queue_entries
+from mailwright.sources.mailouts.reporting import LINES_AT_ONCE
+from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, Held, RunError, RunStatus, note_errors
+from mailwright.storage.tables import (
+    deliveries,
+    intake,
+    mailout_errors,
+    mailout_recipients,
+    mailouts,
+    messages,
+    queue_entries,
+)
 from mailwright.web.campaign_answers import report_csv
 from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
 from tests.conftest import Engine
@@ -491,6 +501,33 @@ async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_ag
     assert [row["email"] for row in bench.supabase.rows("send_logs")] == ["ada@example.com"]
 
 
+@pytest.mark.promise("mailout-logs")
+async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench) -> None:
+    """One asks whether there is such a table, for all of them; the other one writes."""
+    emails = [f"reader{number:04}@example.com" for number in range(LINES_AT_ONCE + 200)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    async with bench.database.write() as tx:
+        await tx.execute(update(deliveries).values(status=Status.SENT))
+        await tx.execute(update(queue_entries).values(completed_at=bench.clock.now()))
+    bench.clock.advance(10_000)
+    bench.supabase.requests.clear()
+    await bench.work()
+    assert [row["email"] for row in bench.supabase.rows("send_logs")] == emails
+    asked = [request.method for request in bench.supabase.requests if request.path == "/rest/v1/send_logs"]
+    assert asked == ["GET", "POST", "POST"]
+
+
+@pytest.mark.promise("mailout-logs")
+async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) -> None:
+    del bench.supabase.columns["send_logs"]
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    assert (run.delay, bench.cells(page)["Status"]) == (None, "Send")
+
+
 @pytest.mark.promise("mailout-delay")
 @pytest.mark.promise("mailout-told-in-the-end")
 async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_sent_again(bench: MailoutBench) -> None:
@@ -530,6 +567,21 @@ async def test_an_error_that_notion_may_have_is_looked_for_before_it_is_written_
     await bench.work()
     assert [error["Error Code"] for error in bench.errors()] == ["subject_required"]
     assert len(bench.notion.created) == 1
+
+
+@pytest.mark.promise("mailout-told-in-the-end")
+async def test_an_error_is_not_taken_for_another_of_the_same_name_and_time(bench: MailoutBench) -> None:
+    """Of two blocks that cannot be shown, the second may be there, and is not."""
+    bench.subscribe("ada@example.com")
+    page = bench.page(blocks=[said("paragraph", "Before."), block("hologram"), block("scent")])
+    run = await bench.send(page)
+    await bench.work()
+    bench.notion.cut(Step.ANSWER, path="/v1/pages", nth=2)
+    await bench.finish(run)
+    bench.clock.advance(HOUR)
+    await bench.work()
+    messages_ = sorted(error["Error Message"].partition(" ")[0] for error in bench.errors())
+    assert messages_ == ["hologram", "scent"]
 
 
 @pytest.mark.promise("mailout-waits")
@@ -605,8 +657,11 @@ async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up
 
 @pytest.mark.promise("mailout-resumes")
 @pytest.mark.parametrize("step", ["content", "readers"])
-async def test_a_run_that_was_cut_off_is_taken_up_by_another(bench: MailoutBench, step: str) -> None:
+async def test_a_run_that_was_cut_off_is_taken_up_by_another(
+    bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever dies says nothing: the run is free again when its hold ends."""
+    monkeypatch.setattr(Held, "give_back", _say_nothing)
     emails = [f"reader{number:03}@example.com" for number in range(130)]
     bench.subscribe(*emails)
     run = await bench.send(bench.page())
@@ -630,6 +685,23 @@ async def test_a_run_that_was_cut_off_is_taken_up_by_another(bench: MailoutBench
 
 
 @pytest.mark.promise("mailout-resumes")
+async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutBench) -> None:
+    """Whoever is started after it need not wait until the hold ends."""
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page())
+    stopping = bench.another_desk()
+    hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers")
+    working = asyncio.create_task(drain_mailouts(stopping))
+    await hold.reached.wait()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    hold.release()
+    await stopping.close()
+    await bench.work()
+    assert (await bench.find(run)).status is RunStatus.SENDING
+
+
+@pytest.mark.promise("mailout-resumes")
 async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
@@ -639,6 +711,25 @@ async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -
     await bench.work()
     await slow.let_go(None)
     assert (await bench.find(run)).due_at is not None
+
+
+@pytest.mark.promise("mailout-resumes")
+async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench) -> None:
+    """A process that stood still while it read readers, and wakes up after another one has sent to them."""
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page())
+    slow = bench.another_desk()
+    hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers", nth=2)
+    working = asyncio.create_task(drain_mailouts(slow))
+    await hold.reached.wait()
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.finish(run)
+    hold.release()
+    await working
+    await slow.close()
+    assert bench.reached == ["ada@example.com"]
+    async with bench.database.read() as tx:
+        assert await tx.execute(select(mailout_recipients)) == []
 
 
 @pytest.mark.promise("mailout-cancelled")
@@ -706,6 +797,16 @@ async def test_columns_that_the_table_does_not_have_are_passed_over(bench: Mailo
     page = bench.page()
     await bench.finish(await bench.send(page))
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench: MailoutBench) -> None:
+    columns = {"Title": "title", "Status": ("select", ("Send",)), "Sent Count": "number"}
+    other = bench.notion.add_database("Other", columns)
+    bench.subscribe("ada@example.com")
+    page = bench.notion.add_page(other, {"Title": "News"}, blocks=[said("paragraph", "Hello.")])
+    run = await bench.finish(await bench.send(page))
+    assert (run.delay, bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == (None, "Send", 1)
 
 
 @pytest.mark.promise("mailout-figures")
@@ -892,11 +993,25 @@ async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere
     assert not [each for each in bench.supabase.requests if "picture" in each.path]
 
 
+@pytest.mark.promise("mailout-pictures")
+async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_told(opened: Open) -> None:
+    async with opened() as bench:
+        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
+        assert 'src="https://news.example.com/images/' in written.html
+        assert written.unsupported == ()
+    async with opened(unsubscribe_base_url="https://news.example.com/leave") as bench:
+        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
+        assert [each.code for each in written.unsupported] == ["content_image_unreachable"]
+
+
 @pytest.mark.promise("mailout-dry-run")
 async def test_a_rehearsal_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
     with pytest.raises(Exception, match="no subject"):
         await (await bench.mailouts()).rehearse(bench.page(Subject=""))
     assert bench.errors() == []
+
+
+async def _say_nothing(_held: Held) -> None: ...
 
 
 def _campaigns(bench: MailoutBench) -> Campaigns:

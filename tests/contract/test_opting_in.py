@@ -13,6 +13,7 @@ from mailwright.audience.segments import audience
 from mailwright.audience.standing import Standing
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.unsubscribe import UnsubscribeTokens
+from mailwright.outbox.journal import deeds
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
 from mailwright.storage.tables import messages
@@ -92,6 +93,25 @@ async def test_nobodys_mailbox_is_filled_by_asking_often(
     assert len(await asked(database)) == 1
     await opting_in.join(1, ADA, "news", source="form")
     assert len(await asked(database)) == 2
+
+
+@pytest.mark.promise("journal-membership")
+@pytest.mark.parametrize("list_key", ["news", "open"])
+async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journal(
+    database: Database, clock: ManualClock, opting_in: OptingIn, list_key: str
+) -> None:
+    await opting_in.join(1, "Ada@Example.com", list_key, source="admin", actor="admin")
+    async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
+        await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA})
+        await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA, "confirmed": True})
+        await api.client.post(f"/v1/lists/{list_key}/unsubscribe", json={"email": ADA})
+    noted = await deeds(database, tenant_id=1, limit=10, subject=ADA)
+    assert [(deed.actor, deed.action, deed.detail) for deed in reversed(noted)] == [
+        ("admin", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.unsubscribe", {"listKey": list_key}),
+    ]
 
 
 async def test_a_list_that_does_not_ask_is_joined_at_once(

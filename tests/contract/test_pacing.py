@@ -14,10 +14,11 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.results import SendResult
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.ledger import TAKE_OVER, DatabaseLedger
 from mailwright.policies.pacing import paces
 from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
+from mailwright.worker import pacing
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import Desk
 from tests.conftest import Engine
@@ -128,7 +129,12 @@ async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(l
 
 
 @pytest.mark.promise("pace-interval")
-async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(bench: Bench) -> None:
+@pytest.mark.parametrize("grace", [TAKE_OVER, 0], ids=["", "stumbling"])
+async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
+    bench: Bench, grace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the process stands still for longer than any moment waits: on such a clock no time has passed."""
+    monkeypatch.setattr(pacing, "TAKE_OVER", grace)
     await change_tenant(bench.database, interval_ms=10 * SECOND)
     await bench.accept(*(a_newsletter() for _ in range(4)))
     provider = ScriptedProvider()

@@ -18,7 +18,7 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.events.refused import Refusals
-from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces
+from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces, forget
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.doubt import Doubts
@@ -512,6 +512,21 @@ async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Dat
             rows = await tx.execute(select(reports.c.key))
         assert sorted(row.key.removeprefix("sendgrid:") for row in rows) == left
         clock.advance(1)
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Database, clock: ManualClock) -> None:
+    """Nobody worked for a quarter of a year: the mail that was being sent then is not sent again."""
+    message = a_message()
+    await begun(database, clock, message)
+    await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
+    clock.advance(91 * DAY)
+    assert await forget(database, SoftBounces(), clock.now()) == 0
+    doubts = Doubts(database, clock, grace=0)
+    await doubts.take_over()
+    await doubts.decide()
+    assert (await state(database))[0] == Status.SENT
+    assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
 @pytest.mark.promise("reports-forgotten")

@@ -1,5 +1,6 @@
 """Signing up on an open form, on both engines: people get on lists, and nobody learns who is on one."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.audience import lists, suppressions
+from mailwright.audience.opting_in import ASK_AGAIN_AFTER
 from mailwright.audience.signing_up import PER_HOUR, SigningUp, Taken, Wish
 from mailwright.audience.standing import Standing
 from mailwright.domain.clock import HOUR, ManualClock
@@ -89,6 +91,27 @@ async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api
     assert (await readers(api, "open"), await mails(api)) == ([], [ADA])
     assert await (await api.parts.opting_in()).confirm(1, ADA, "open")
     assert await readers(api, "open") == [ADA]
+
+
+@pytest.mark.promise("sign-up-at-once")
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: Api, is_known: bool) -> None:
+    if is_known:
+        await sign_up(api, "open")
+    answers = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
+
+
+@pytest.mark.promise("sign-up-at-once")
+async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wait_again(
+    api: Api, clock: ManualClock
+) -> None:
+    await sign_up(api, "asks")
+    clock.advance(ASK_AGAIN_AFTER)
+    opting_in = await api.parts.opting_in()
+    await asyncio.gather(opting_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
+    assert await readers(api, "asks") == [ADA]
 
 
 @pytest.mark.promise("sign-up-trap")

@@ -137,13 +137,14 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> N
 
 
 async def test_lines_of_the_log_are_written_and_found_again(lite: Lite) -> None:
+    assert await lite.supabase.has_logs()
     assert await lite.supabase.logged("page", ["ada@example.com"]) == set()
     await lite.supabase.log(
         "page", [LogLine("ada@example.com", "sent", None), LogLine('"o@example.com', "failed", "no")]
     )
     assert await lite.supabase.logged("page", ["ada@example.com", '"o@example.com', "x@example.com"]) == {
-        "ada@example.com",
-        '"o@example.com',
+        ("ada@example.com", "sent"),
+        ('"o@example.com', "failed"),
     }
 
 

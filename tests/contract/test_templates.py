@@ -9,7 +9,7 @@ import pytest
 
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.content import store as content_store
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.images import MAX_BYTES, ImageStore
 from mailwright.content.preflight import Facts
 from mailwright.content.store import Draft, TemplateStore, difference

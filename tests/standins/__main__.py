@@ -12,7 +12,7 @@ from importlib import import_module
 from tests.standins.asked import Asked
 
 # Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
-NAMES = ("ses", "sendgrid", "smtpbz", "sns", "supabase", "notion")
+NAMES = ("ses", "sendgrid", "smtp", "smtpbz", "sns", "supabase", "notion")
 
 Serve = Callable[[str, int, Asked], Coroutine[None, None, None]]
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="any free one if not given")
-    parser.add_argument("--fail", type=int, metavar="STATUS", help="ses, sendgrid, smtpbz: answer this")
+    parser.add_argument("--fail", type=int, metavar="STATUS", help="ses, sendgrid, smtp, smtpbz: answer this")
     parser.add_argument("--times", type=int, metavar="N", help="so often; always if not given")
     parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
     parser.add_argument("--outbox-id", metavar="ID", help="sns: the mail to tell of")

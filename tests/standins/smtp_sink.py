@@ -117,6 +117,8 @@ class SmtpSink:
         latency_seconds: float = 0.0,
         answers_in_single_bytes: bool = False,
         keep: bool = True,  # False: count only, for long runs
+        host: str = "127.0.0.1",
+        port: int = 0,  # any free one
     ) -> None:
         self.messages: list[Received] = []  # those that were answered with a success
         self.complete: list[Received] = []  # all that came to their end, whatever the answer
@@ -124,8 +126,8 @@ class SmtpSink:
         self.sessions: list[Session] = []
         self.violations: list[str] = []
         self.most_connections = 0
-        self.host = "127.0.0.1"
-        self.port = 0
+        self.host = host
+        self.port = port
         self.tls = tls
         self._certificate = certificate or (a_certificate() if tls is not SinkTls.NONE else None)
         self.users = users or {}
@@ -148,7 +150,7 @@ class SmtpSink:
 
     async def __aenter__(self) -> Self:
         context = self.server_context() if self.tls is SinkTls.IMPLICIT else None
-        self._server = await asyncio.start_server(self._serve, self.host, 0, ssl=context)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

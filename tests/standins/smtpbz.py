@@ -47,5 +47,8 @@ async def serve(host: str, port: int, asked: Asked) -> None:
         misbehave(api, asked, USER)
         print(f"The API of smtp.bz stands in at {api.base}. For `mailwright serve`, set:")
         print(f"  export MAILWRIGHT_PROVIDER=smtpbz MAILWRIGHT_SMTPBZ_URL={api.base} SMTPBZ_API_KEY={KEY}")
-        print("and SMTPBZ_SMTP_URL to any SMTP server, as this one speaks HTTP only.", flush=True)
+        print(
+            "and SMTPBZ_SMTP_URL to any SMTP server, as `python -m tests.standins smtp`: this one speaks HTTP only.",
+            flush=True,
+        )
         await asyncio.Event().wait()

@@ -6,7 +6,6 @@ import secrets
 from typing import Final
 
 import pyotp
-import segno
 
 from mailwright.domain.clock import SECOND, Instant
 
@@ -27,6 +26,8 @@ def enrolment_address(secret: str, login: str) -> str:
 
 def enrolment_picture(secret: str, login: str) -> str:
     """A QR code as SVG that takes the colour of the text around it."""
+    import segno  # noqa: PLC0415 - seldom needed, and a megabyte
+
     code = segno.make(enrolment_address(secret, login), error="m")
     picture = code.svg_inline(border=0, dark="#000", light="#fff", svgclass="qr", lineclass=None, omitsize=True)
     return str(picture)

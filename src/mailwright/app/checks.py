@@ -7,6 +7,7 @@ from sqlalchemy import delete, insert
 
 from mailwright.app.carriers import make_route
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.mailout_checks import check_mailouts
 from mailwright.app.sender_dns import check_sender
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import MailwrightError
@@ -29,6 +30,8 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     async for finding in _providers(settings, clock):
         yield finding
     async for finding in check_sender(settings):
+        yield finding
+    async for finding in check_mailouts(settings):
         yield finding
 
 

@@ -3,19 +3,21 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mailwright.audience.standing import SoftBounces
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.events.fetch import Fetch
 from mailwright.events.reports import Reports
-from mailwright.events.sendgrid import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
+
+if TYPE_CHECKING:
+    from mailwright.events.sendgrid_signature import SendGridSignature
 
 # A queue or a mailbox that does not answer is asked again after so long.
 RETRY_SECONDS = 15.0
@@ -36,9 +38,13 @@ def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> Webhook
     return Webhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch)
 
 
-def sendgrid_signature(settings: Settings, clock: Clock) -> SendGridSignature | None:
+def sendgrid_signature(settings: Settings, clock: Clock) -> "SendGridSignature | None":
     key = settings.sendgrid_webhook_public_key
-    return None if key is None else SendGridSignature(key, clock)
+    if key is None:
+        return None
+    from mailwright.events.sendgrid_signature import SendGridSignature  # noqa: PLC0415 - only for those with a key
+
+    return SendGridSignature(key, clock)
 
 
 def verify_inbound(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
+from time import perf_counter
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ from mailwright.sources.mailouts.queue import Addressee, Entering, Tally
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.rendering import Pictures
 from mailwright.sources.mailouts.reporting import Reporting
-from mailwright.sources.mailouts.runs import Runs
+from mailwright.sources.mailouts.runs import Run, Runs
 from mailwright.sources.mailouts.setup import Footer, Setup, Statuses
 from mailwright.sources.mailouts.standings import Standings
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError, objection_to_key
@@ -44,6 +45,8 @@ from mailwright.storage.database import Database, Transaction
 IDLE_SECONDS: Final = 1.0
 STANDINGS_EVERY: Final = 2 * SECOND
 LONGEST_PAUSE_SECONDS: Final = 300.0
+# So many times as long as a look took is rested after it: looking never takes more than a twentieth of the time.
+REST: Final = 20
 
 Names = TypeVar("Names", MailoutNames, ErrorNames, Statuses)
 
@@ -74,14 +77,24 @@ class CampaignQueue:
         await guests.all_brought(tx, campaign_key, now)
 
     async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
-        return (await self.tallies(tx, [campaign_key], now))[campaign_key]
+        return (await _tallies(tx, [campaign_key], now))[campaign_key]
 
-    async def tallies(self, tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, Tally]:
-        """Of many at once, by their keys; one that has no place in line is over."""
-        found = dict.fromkeys(campaign_keys, Tally(0, 0, 0, 0, 0, 0, is_over=True))
-        for place in await progress.places_of(tx, campaign_keys, now):
-            found[place.campaign_key] = _tally(place, await progress.counts(tx, place))
-        return found
+
+async def tallies_of(database: Database, clock: Clock, runs: Sequence[Run]) -> dict[int, Tally]:
+    """By the keys of the runs; none of what is not in line yet."""
+    keys = {run.key: run.campaign_key for run in runs if run.campaign_key is not None}
+    async with database.read() as tx:
+        found = await _tallies(tx, list(keys.values()), clock.now())
+    return {key: found[campaign_key] for key, campaign_key in keys.items()}
+
+
+async def _tallies(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, Tally]:
+    """Of many at once; one that has no place in line is over."""
+    found = dict.fromkeys(campaign_keys, Tally(0, 0, 0, 0, 0, 0, is_over=True))
+    places = await progress.places_of(tx, campaign_keys, now)
+    for place, counts in zip(places, await progress.counts_of(tx, places), strict=True):
+        found[place.campaign_key] = _tally(place, counts)
+    return found
 
 
 def _tally(place: Place, counts: Counts) -> Tally:
@@ -173,7 +186,7 @@ class MailoutDesk:
             self._clock,
             setup,
             notion=notion,
-            pictures=Pictures(self._careful, images, self.settings.public_url),
+            pictures=Pictures(self._careful, images, readers_url(self.settings) or self.settings.public_url),
             templates=self._templates,
             readers=OurReaders(self._database, self._clock) if supabase is None else SupabaseReaders(supabase),
             queue=self.queue,
@@ -209,6 +222,7 @@ def setup_of(settings: Settings, tenant_id: int) -> Setup:
         tenant_id=tenant_id,
         from_email=settings.from_email or sender.address,
         from_name=settings.from_name or (sender.name if settings.from_email is None else None),
+        is_reached_by_readers=readers_url(settings) is not None,
         reply_to=settings.reply_to_email,
         footer=Footer(settings.org_name or "", org_address or "", missing),
         test_emails=settings.test_emails,
@@ -220,6 +234,14 @@ def setup_of(settings: Settings, tenant_id: int) -> Setup:
         error_names=_named(ErrorNames, settings.notion_error_properties),
         statuses=_named(Statuses, settings.notion_statuses),
     )
+
+
+def readers_url(settings: Settings) -> str | None:
+    """Where readers reach us, as far as it is told: the page of their links to leave is one of our pages."""
+    if settings.base_url is not None:
+        return settings.public_url
+    page = settings.unsubscribe_base_url or ""
+    return page.removesuffix("/unsubscribe") if page.endswith("/unsubscribe") else None
 
 
 def verify_mailouts(settings: Settings) -> None:
@@ -279,10 +301,9 @@ async def _again_and_again(work: Callable[[], Awaitable[bool]], name: str) -> No
     """Whatever goes wrong is told and tried again: mails are sent whether or not anybody is told of them."""
     failures = 0
     while True:
-        pause = IDLE_SECONDS
+        began = perf_counter()
         try:
-            if await work():
-                pause = 0.0
+            pause = 0.0 if await work() else rest_after(perf_counter() - began)
             failures = 0
         except (NotDurable, SupabaseError, MailoutRefused) as error:
             failures += 1
@@ -291,6 +312,11 @@ async def _again_and_again(work: Callable[[], Awaitable[bool]], name: str) -> No
             failures += 1
             log.error("mailout_duty_failed", duty=name, exc_info=error)
         await asyncio.sleep(min(IDLE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS) if failures else pause)
+
+
+def rest_after(look_seconds: float) -> float:
+    """How long nobody looks again after a look that found nothing: looks at many people take their time."""
+    return min(max(IDLE_SECONDS, REST * look_seconds), LONGEST_PAUSE_SECONDS)
 
 
 def _public_or(notion_url: str) -> Resolve:

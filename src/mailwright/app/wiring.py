@@ -13,7 +13,7 @@ from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutDesk, verify_mailouts
 from mailwright.audience.standing import SoftBounces
-from mailwright.content.dkim import DkimKey, DkimSigner
+from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
 from mailwright.content.images import ImageStore
 from mailwright.content.store import TemplateStore
@@ -53,6 +53,8 @@ from mailwright.worker.wake import Wake
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+    from mailwright.content.dkim_key import DkimKey
 
 # How long a provider that reports events may take to tell of a mail in doubt.
 REPORT_GRACE = 10 * MINUTE
@@ -199,9 +201,11 @@ def make_signer(settings: Settings) -> DkimSigner | None:
     return None if key is None else DkimSigner([key])
 
 
-def dkim_key(settings: Settings) -> DkimKey | None:
+def dkim_key(settings: Settings) -> "DkimKey | None":
     if settings.dkim_key_file is None or settings.dkim_selector is None:
         return None
+    from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - only for those who sign: see there
+
     domain = settings.dkim_domain or address.domain_of(mailbox_of(settings.sender).address)
     try:
         pem = settings.dkim_key_file.read_text(encoding="utf-8")

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
@@ -98,25 +98,28 @@ async def edit(
     tenant_id: int,
     list_key: str,
     *,
-    name: str | None,
-    description: str | None,
-    is_public: bool,
-    requires_confirmation: bool,
+    name: str | None = None,
+    description: str | None = None,
+    is_public: bool | None = None,
+    requires_confirmation: bool | None = None,
     actor: str,
-) -> None:
-    """Whoever is on it stays on it: another way of joining holds for those who come from now on."""
-    values = {
-        "name": name or list_key,
+) -> List:
+    """What is None stays as it is; an empty description takes it away. Whoever is on the list stays on it: another way
+    of joining holds for those who come from now on."""
+    given = {
+        "name": name,
         "description": description,
         "is_public": is_public,
         "requires_confirmation": requires_confirmation,
     }
+    wanted = {field: value if value != "" else None for field, value in given.items() if value is not None}
     mine = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
     async with database.write() as tx:
-        rows: Any = await tx.execute(select(*(lists.c[field] for field in values)).where(*mine).with_for_update())
+        rows: Any = await tx.execute(select(*_columns()).where(*mine).with_for_update())
         if not rows:
             raise NotFound
-        changes = {field: value for field, value in values.items() if rows[0]._mapping[field] != value}
+        known = List(**rows[0]._mapping)
+        changes: dict[str, Any] = {field: value for field, value in wanted.items() if getattr(known, field) != value}
         if changes:
             await tx.execute(update(lists).where(*mine).values(**changes))
             await journal.note(
@@ -128,14 +131,13 @@ async def edit(
                 tenant_id=tenant_id,
                 detail=changes,
             )
+    return replace(known, **changes)
 
 
 async def list_all(database: Database, tenant_id: int) -> list[List]:
-    columns = [lists.c[name] for name in List.__slots__]
+    query = select(*_columns()).where(lists.c.tenant_id == tenant_id)
     async with database.read() as tx:
-        rows: Any = await tx.execute(
-            select(*columns).where(lists.c.tenant_id == tenant_id).order_by(lists.c.name, lists.c.list_key)
-        )
+        rows: Any = await tx.execute(query.order_by(lists.c.name, lists.c.list_key))
     return [List(**row._mapping) for row in rows]
 
 
@@ -169,3 +171,7 @@ def unknown(list_key: str) -> str:
         if _KEY.fullmatch(list_key)
         else "there is no such list; a list's key has 1 to 63 of a-z, 0-9, - and _"
     )
+
+
+def _columns() -> list[ColumnElement[Any]]:
+    return [lists.c[name] for name in List.__slots__]

@@ -17,7 +17,7 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.unsubscribe import FIRST_TENANT, UnsubscribeTokens, unsubscribe_link
-from mailwright.outbox.intake import INSERT_CONTACTS, accept
+from mailwright.outbox.intake import accept
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, subscriptions, tenants
 from mailwright.storage.tables import lists as lists_table
@@ -61,11 +61,17 @@ class OptingIn:
         self._clock = clock
         self._links = links
 
-    async def join(self, tenant_id: int, email: str, list_key: str, *, source: str) -> bool:
-        """Puts a person on a list; whether they have to confirm first. Whoever is on it already is asked nothing."""
+    async def join(self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None) -> bool:
+        """Puts a person on a list; whether they have to confirm first. Whoever is on it already is asked nothing.
+
+        An `actor` is noted in the journal.
+        """
         joining, now = Joining(tenant_id, standing.normal(email), list_key), self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
+            await standing.note(
+                tx, now, tenant_id, joining.email, actor=actor, action="contact.subscribe", list_key=list_key
+            )
             if not await requires_confirmation(tx, tenant_id, list_key):
                 await standing.subscribe(tx, tenant_id, [joining.email], list_key, source=source, now=now)
                 return False
@@ -73,9 +79,11 @@ class OptingIn:
 
     async def ask(self, tx: Transaction, joining: Joining, *, source: str, locale: str | None = None) -> bool:
         """Whatever the list says. Whether they have to confirm: whoever is on the list already is asked nothing."""
+        now = self._clock.now()
+        # Held before anything is read: whoever asks at the same moment sees that this one has asked.
+        await standing.ensure(tx, [(joining.tenant_id, joining.email)], now)
         if await _is_on(tx, joining):
             return False
-        now = self._clock.now()
         if await _wait(tx, joining, source, now):
             await prefer(tx, joining, locale)
             await accept(tx, [await self._mail(tx, joining, now)], now)
@@ -85,6 +93,7 @@ class OptingIn:
         """Whether the person is on the list now. An old mail does not put back whoever has confirmed and left since."""
         joining, now = Joining(tenant_id, standing.normal(email), list_key), self._clock.now()
         async with self._database.write() as tx:
+            await standing.hold(tx, tenant_id, joining.email, now)
             waiting = and_(membership(joining), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
                 async with standing.noted(tx, tenant_id, joining.email, source=SOURCE, now=now):
@@ -129,9 +138,7 @@ async def prefer(tx: Transaction, joining: Joining, locale: str | None) -> None:
 
 async def _wait(tx: Transaction, joining: Joining, source: str, now: Instant) -> bool:
     """The subscription waits for its confirmation; whether it is time to ask for it."""
-    known = {"tenant_id": joining.tenant_id, "email": joining.email}
-    await tx.count(INSERT_CONTACTS, contacts=[{**known, "contact_id": uuid7(now), "name": None}], now=now)
-    found = await tx.execute(select(subscriptions).where(membership(joining)).with_for_update())
+    found = await tx.execute(select(subscriptions).where(membership(joining)))
     values = {"is_pending": True, "confirmed_at": None, "subscribed_at": now, "source": source}
     if not found:
         mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)

@@ -70,6 +70,7 @@ class SigningUp:
         now = self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, joining.tenant_id, joining.list_key)
+            await standing.hold(tx, joining.tenant_id, joining.email, now)
             asks = await requires_confirmation(tx, joining.tenant_id, joining.list_key) or await _has_left(tx, joining)
             if asks:
                 await self._opting_in.ask(tx, joining, source=SOURCE, locale=locale)

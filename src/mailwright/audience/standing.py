@@ -122,7 +122,7 @@ async def apply(tx: Runner, facts: Sequence[Fact], now: Instant) -> None:
     facts = [fact for fact in facts if fact.person not in erased or fact.scope == ALL_MAIL]
     if not facts:
         return
-    await _ensure(tx, people - erased, now)
+    await ensure(tx, people - erased, now)
     if statuses := _weightiest(facts):
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
@@ -183,7 +183,7 @@ async def subscribe(
     people = {(tenant_id, normal(email)) for email in emails}
     if not people:
         return 0
-    await _ensure(tx, people, now)
+    await ensure(tx, people, now)
     if list_key == GENERAL:  # everybody is on it who has not left it
         for _, email in sorted(people):
             await come_back(tx, tenant_id, email, GENERAL, source=source, now=now)
@@ -252,7 +252,18 @@ async def hold(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
     Somebody unknown becomes a contact for it; of somebody who was erased there is nothing to hold.
     """
     person = {(tenant_id, normal(email))}
-    await _ensure(tx, person - await _erased(tx, person), now)
+    await ensure(tx, person - await _erased(tx, person), now)
+
+
+async def ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
+    """Whoever is unknown becomes a contact, also somebody who was erased. Each is held until the transaction ends."""
+    rows = [_person_row(person) for person in sorted(people)]
+    if not rows:
+        return
+    ids = uuid7s(now, len(rows))
+    contacts = [{**row, "contact_id": contact_id, "name": None} for row, contact_id in zip(rows, ids, strict=True)]
+    await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
+    await tx.run(LOCK_CONTACTS, people=rows)
 
 
 @asynccontextmanager
@@ -263,6 +274,15 @@ async def noted(tx: Runner, tenant_id: int, email: str, *, source: str, now: Ins
     yield
     after = await preferences(tx, tenant_id, email)
     await moves.note(tx, tenant_id, after.email, before.place, after.place, source=source, now=now)
+
+
+async def note(
+    tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str | None, action: str, list_key: str
+) -> None:
+    """In the journal, where somebody acts under a name of their own."""
+    if actor is not None:
+        subject, detail = normal(email), {"listKey": list_key}
+        await journal.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
 
 
 class Standing:
@@ -300,7 +320,7 @@ class Standing:
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             joined = bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=now))
-            await _note(tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key)
+            await note(tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key)
         return joined
 
     async def unsubscribe(
@@ -311,7 +331,7 @@ class Standing:
             await lists.require(tx, tenant_id, list_key)
             now = self._clock.now()
             await leave(tx, tenant_id, email, list_key, source=source, now=now)
-            await _note(tx, now, tenant_id, email, actor=actor, action="contact.unsubscribe", list_key=list_key)
+            await note(tx, now, tenant_id, email, actor=actor, action="contact.unsubscribe", list_key=list_key)
 
     async def bounce(
         self,
@@ -347,24 +367,6 @@ def normal(email: str) -> str:
         return address.normal(email)
     except address.InvalidAddress as error:
         raise InvalidInput(f"is not an email address: {error}", field="email") from error
-
-
-async def _note(
-    tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str | None, action: str, list_key: str
-) -> None:
-    if actor is not None:
-        subject, detail = normal(email), {"listKey": list_key}
-        await journal.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
-
-
-async def _ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
-    rows = [_person_row(person) for person in sorted(people)]
-    if not rows:
-        return
-    ids = uuid7s(now, len(rows))
-    contacts = [{**row, "contact_id": contact_id, "name": None} for row, contact_id in zip(rows, ids, strict=True)]
-    await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
-    await tx.run(LOCK_CONTACTS, people=rows)
 
 
 async def _erased(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:

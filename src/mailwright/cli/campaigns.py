@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from mailwright.cli import campaigns_written as written
@@ -29,7 +27,7 @@ from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.images import ImageStore
 from mailwright.content.preflight import Facts, Finding, links_of
 from mailwright.content.store import TemplateStore
@@ -521,6 +519,8 @@ async def _view(at: Installation, campaign_id: str) -> View:
 
 
 async def _watch(at: Installation, campaign_id: str) -> None:
+    from rich.live import Live  # noqa: PLC0415 - as above
+
     view = await _view(at, campaign_id)
     with Live(picture(view), console=out, auto_refresh=False) as shown:
         while not view.is_over:
@@ -534,6 +534,8 @@ async def _walk(at: Installation, campaign: Campaign) -> None:
     view = await _view(at, campaign.campaign_id)
     if view.place is None or view.place.defer_reason is not None:
         return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - as above
+
     columns = (BarColumn(), TextColumn("{task.completed:,.0f} recipients"), TimeRemainingColumn())
     with Progress(*columns, console=aside, transient=True) as shown:
         task = shown.add_task("", total=view.place.planned)

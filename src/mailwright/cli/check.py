@@ -25,7 +25,7 @@ SHAPES: Final = {
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Tell what works: settings, database, workers, Redis, provider, and the sender's SPF, DKIM and DMARC.
+    """Tell what works: settings, database, workers, Redis, provider, the sender's SPF, DKIM and DMARC, and mailouts.
 
     Nothing is sent. Exit 1 if there is a problem; a warning is not one.
     """

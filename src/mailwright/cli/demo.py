@@ -70,12 +70,13 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     shutdown.listen()
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
         await prepare(engine.database)
+        entry = await make_entry(engine)  # first: hashing a password needs room that is then given back
         sample = await load_sample(engine)
         tasks.create_task(serve(engine, application, listener, shutdown, with_worker=True))
         with aside.status("Sending the sample mails …"):
             stories = await settle(engine, sample)
         await _print(engine, sample, stories, address_of(listener))
-        _print_entry(await make_entry(engine), address_of(listener))
+        _print_entry(entry, address_of(listener))
         if once:
             shutdown.request()
         else:

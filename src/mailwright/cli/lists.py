@@ -15,6 +15,7 @@ from mailwright.domain.unsubscribe import UnsubscribeTokens
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.journal import CONSOLE
+from mailwright.sources.api.requests import ListChange, parse
 from mailwright.web.answers import mailing_list
 
 app = group("Lists that readers join and leave.")
@@ -79,6 +80,53 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
 
 @app.command()
+def edit(
+    key: Key,
+    *,
+    name: Annotated[str | None, typer.Option(help="What readers see.", show_default=False)] = None,
+    description: Annotated[
+        str | None, typer.Option(help="One line for readers; an empty one takes it away.", show_default=False)
+    ] = None,
+    public: Annotated[
+        bool | None,
+        typer.Option("--public/--private", help="Whether readers who are not on it see it.", show_default=False),
+    ] = None,
+    confirm: Annotated[
+        bool | None,
+        typer.Option(
+            "--confirm/--no-confirm",
+            help="Whether whoever is put on it from now on is asked by mail first.",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Change a list: what no option names stays, and so do all who are on it."""
+    if name is None and description is None and public is None and confirm is None:
+        raise typer.BadParameter("Name what is to change: --name, --description, --public, --confirm …")
+    wanted = parse(
+        ListChange,
+        {"name": name, "description": description, "isPublic": public, "requiresConfirmation": confirm},
+    )
+
+    async def work(at: Installation) -> List:
+        owner = await tenants.find(at.database, tenant)
+        return await lists.edit(
+            at.database,
+            at.clock,
+            owner.id,
+            key,
+            name=wanted.name,
+            description=wanted.description,
+            is_public=wanted.is_public,
+            requires_confirmation=wanted.requires_confirmation,
+            actor=CONSOLE,
+        )
+
+    out.print(f"The list {run(work).list_key} is changed.", markup=False)
+
+
+@app.command()
 def subscribe(
     key: Key,
     email: Email,
@@ -93,12 +141,12 @@ def subscribe(
     async def work(at: Installation) -> bool:
         owner = await tenants.find(at.database, tenant)
         if confirmed:
-            await Standing(at.database, at.clock).subscribe(owner.id, email, key, source="cli")
+            await Standing(at.database, at.clock).subscribe(owner.id, email, key, source="cli", actor=CONSOLE)
             return False
         given = at.settings.unsubscribe_secret
         secret = given.get_secret_value() if given else await kept_secret(at.database, UNSUBSCRIBE_SECRET)
         links = Links(at.settings.public_url, UnsubscribeTokens(secret))
-        return await OptingIn(at.database, at.clock, links).join(owner.id, email, key, source="cli")
+        return await OptingIn(at.database, at.clock, links).join(owner.id, email, key, source="cli", actor=CONSOLE)
 
     is_asked = run(work, creates=True)
     out.print(f"{email} is asked to confirm." if is_asked else f"{email} is on {key}.", markup=False)
@@ -110,7 +158,7 @@ def unsubscribe(key: Key, email: Email, tenant: Tenant = tenants.DEFAULT) -> Non
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await Standing(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli")
+        await Standing(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli", actor=CONSOLE)
 
     run(work, creates=True)
     out.print(f"{email} has left {key}.", markup=False)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 from rich.text import Text
 
-from mailwright.app.mailouts import CampaignQueue, MailoutDesk, verify_mailouts
+from mailwright.app.mailouts import MailoutDesk, tallies_of, verify_mailouts
 from mailwright.cli.endings import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, group
@@ -85,7 +85,8 @@ def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
 
     async def work(at: Installation) -> list[tuple[Run, Tally | None]]:
         runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
-        return [(each, await _tally(at, each)) for each in runs]
+        tallies = await tallies_of(at.database, at.clock, runs)
+        return [(each, tallies.get(each.key)) for each in runs]
 
     found = run(work)
     if as_json:
@@ -102,16 +103,22 @@ def status(run_id: RunId, as_json: Json = False) -> None:
     async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError]]:
         runs = _desk(at).runs
         found = await runs.find(run_id, tenant_id=None)
-        return found, await _tally(at, found), await runs.errors_of(found)
+        tallies = await tallies_of(at.database, at.clock, [found])
+        return found, tallies.get(found.key), await runs.errors_of(found)
 
     found, tally, errors = _known(lambda: run(work))
     if as_json:
-        shown = [{"stage": each.stage, "code": each.code, "message": each.message} for each in errors]
+        shown = [
+            {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
+        ]
         print_json({**answer(found, tally), "errors": shown, "reported": found.figures})
         return
     out.print(_about(found, tally))
     for each in errors:
-        out.print(Text(f"✗ {each.stage}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
+        whom = f" {each.email}" if each.email else ""
+        out.print(Text(f"✗ {each.stage}{whom}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
+    if tally is not None and tally.failed:
+        out.print(f"`mailwright mailout report {run_id}` tells who they are.", soft_wrap=True)
     if found.reported_at is not None:
         out.print(f"Notion was told at {clock_time(found.reported_at)} UTC.")
     if (waits := found.delay) is not None:
@@ -218,13 +225,6 @@ def _leave_to_worker(reason: str) -> None:
     aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
 
 
-async def _tally(at: Installation, found: Run) -> Tally | None:
-    if found.campaign_key is None:
-        return None
-    async with at.database.read() as tx:
-        return await CampaignQueue().tally(tx, found.campaign_key, at.clock.now())
-
-
 def _known(work: Callable[[], Found]) -> Found:
     try:
         return work()
@@ -266,8 +266,8 @@ def _show_rehearsal(found: Rehearsal, html: Path | None, *, as_json: bool) -> No
             }
         )
         return
-    out.print(Text(mail.subject, style="bold"))
-    out.print(Text(mail.text or ""))
+    out.print(Text(mail.subject, style="bold"), soft_wrap=True)
+    out.print(Text(mail.text or ""), soft_wrap=True)
     for each in found.written.unsupported:
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
     print_rows(("Would get it", "From name"), found.recipients.items(), nothing="Nobody.")

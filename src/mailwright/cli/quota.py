@@ -45,22 +45,24 @@ def quota(
 
 
 def _print(found: list[Known], now: Instant) -> None:
-    made = table("Provider!", "Left#", "Sent since#", "Told!", "Remarks")
+    made = table("Provider!", "Left#", "Sent since#", "A second#", "Told!", "Remarks")
     for each in found:
         remarks = Text(each.detail)
         if each.failure is not None and each.failed_at is not None:
             remarks.append(f"\nnot told {ago(each.failed_at, now)}: {each.failure}", style="yellow")
         if each.rate_per_second is not None and not each.is_rate_kept:
-            rate = f"\n{each.rate_per_second} a second are not kept any more: it did not tell {each.missed} times"
-            remarks.append(rate, style="yellow")
+            given_up = f"\n{each.rate_per_second} a second are not kept any more: it did not tell {each.missed} times"
+            remarks.append(given_up, style="yellow")
         left = "no limit" if each.remaining is None else f"{each.remaining:,}"
-        made.add_row(each.provider, left, f"{each.sent_since:,}", ago(each.synced_at, now), remarks)
+        rate = f"{each.rate_per_second:,}" if each.rate_per_second is not None and each.is_rate_kept else "–"
+        made.add_row(each.provider, left, f"{each.sent_since:,}", rate, ago(each.synced_at, now), remarks)
     out.print(made)
 
 
 def _described(known: Known) -> dict[str, Any]:
     words = {_camel(name): value for name, value in asdict(known).items()}
-    return {**words, "syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
+    moments = {"syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
+    return {**words, **moments, "isRateKept": known.is_rate_kept}
 
 
 def _camel(name: str) -> str:

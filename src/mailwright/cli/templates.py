@@ -15,7 +15,7 @@ from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.images import ImageStore
 from mailwright.content.preflight import Facts, Finding, Level, links_of, preflight
 from mailwright.content.store import Draft, StoredTemplate, TemplateStore, difference

@@ -633,6 +633,15 @@ class ListAnswer(Answer):
     requires_confirmation: bool
 
 
+class ListChange(Request):
+    """What is not given stays as it is; an empty description takes it away."""
+
+    description: str | None = None
+    is_public: bool | None = None
+    name: str | None = None
+    requires_confirmation: bool | None = None
+
+
 class ListList(Answer):
     lists: list[ListAnswer]
 
@@ -851,6 +860,38 @@ class ProgressAnswer(Answer):
     next_run_at: datetime | None = Field(alias="next_run_at")
     queued_count: int = Field(alias="queued_count")
     reason_code: str | None = Field(alias="reason_code")
+
+
+class ProviderAnswer(Answer):
+    """`left_alone`: no worker hands it anything until then. `unused`: no worker has it in its route."""
+
+    provider: str
+    quota: QuotaAnswer | None
+    status: Literal["ok", "left_alone", "unused"] | str
+    unavailable_reason: str | None
+    unavailable_until: datetime | None
+    workers: int
+
+
+class ProviderList(Answer):
+    providers: list[ProviderAnswer]
+
+
+class QuotaAnswer(Answer):
+    """What a provider said, and how much of it was used since. A rate that it did not confirm for long is not
+    kept.
+    """
+
+    detail: str
+    failed_at: datetime | None
+    failure: str | None
+    is_rate_kept: bool
+    limit_per_day: int | None
+    missed: int
+    rate_per_second: int | None
+    remaining: int | None
+    sent_since: int
+    synced_at: datetime
 
 
 class Readiness(Answer):

@@ -646,6 +646,12 @@ class Lists:
         """
         return self._send(Call("POST", "/v1/lists", models.ListAnswer.read, body=request.as_json()))
 
+    def change(self, list_key: str, request: models.ListChange) -> models.ListAnswer:
+        """What is not given stays as it is, and so do its key and everyone who is on it: another way of joining
+        holds for those who come from now on. An empty description takes it away.
+        """
+        return self._send(Call("PATCH", path("/v1/lists/{}", list_key), models.ListAnswer.read, body=request.as_json()))
+
     def subscribe(self, list_key: str, request: models.JoiningRequest) -> models.ContactAnswer:
         """Puts a person on the list, also one who left it: ask them first. It opens no other door: whoever left
         all bulk mail, bounced or complained gets nothing all the same, and `suppressions` says so. Where the
@@ -750,6 +756,15 @@ class Progress:
     def poll_progress(self) -> models.ProgressAnswer:
         """Straight from the queue: the reason and its end are those that the workers go by."""
         return self._send(Call("GET", "/mail/progress/poll/", models.ProgressAnswer.read))
+
+
+class Providers:
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def list(self) -> models.ProviderList:
+        """In the order of the route."""
+        return self._send(Call("GET", "/v1/providers", models.ProviderList.read))
 
 
 class Segments:
@@ -1656,6 +1671,14 @@ class AsyncLists:
         """
         return await self._send(Call("POST", "/v1/lists", models.ListAnswer.read, body=request.as_json()))
 
+    async def change(self, list_key: str, request: models.ListChange) -> models.ListAnswer:
+        """What is not given stays as it is, and so do its key and everyone who is on it: another way of joining
+        holds for those who come from now on. An empty description takes it away.
+        """
+        return await self._send(
+            Call("PATCH", path("/v1/lists/{}", list_key), models.ListAnswer.read, body=request.as_json())
+        )
+
     async def subscribe(self, list_key: str, request: models.JoiningRequest) -> models.ContactAnswer:
         """Puts a person on the list, also one who left it: ask them first. It opens no other door: whoever left
         all bulk mail, bounced or complained gets nothing all the same, and `suppressions` says so. Where the
@@ -1766,6 +1789,15 @@ class AsyncProgress:
     async def poll_progress(self) -> models.ProgressAnswer:
         """Straight from the queue: the reason and its end are those that the workers go by."""
         return await self._send(Call("GET", "/mail/progress/poll/", models.ProgressAnswer.read))
+
+
+class AsyncProviders:
+    def __init__(self, send: SendAsync) -> None:
+        self._send = send
+
+    async def list(self) -> models.ProviderList:
+        """In the order of the route."""
+        return await self._send(Call("GET", "/v1/providers", models.ProviderList.read))
 
 
 class AsyncSegments:
@@ -2045,6 +2077,7 @@ class Operations:
         self.mailouts = Mailouts(send)
         self.notifications = Notifications(send)
         self.progress = Progress(send)
+        self.providers = Providers(send)
         self.segments = Segments(send)
         self.slices = Slices(send)
         self.suppressions = Suppressions(send)
@@ -2069,6 +2102,7 @@ class AsyncOperations:
         self.mailouts = AsyncMailouts(send)
         self.notifications = AsyncNotifications(send)
         self.progress = AsyncProgress(send)
+        self.providers = AsyncProviders(send)
         self.segments = AsyncSegments(send)
         self.slices = AsyncSlices(send)
         self.suppressions = AsyncSuppressions(send)

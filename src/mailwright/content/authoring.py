@@ -2,24 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from html import escape
 
 import css_inline
-import mrml
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
+from mailwright.content.formats import Format
 from mailwright.content.kept import Kept, codes_in
 from mailwright.content.template import TemplateFailed
-
-
-class Format(StrEnum):
-    HTML = "html"
-    MJML = "mjml"
-    MARKDOWN = "markdown"
-
 
 # The parsers call themselves for every level, and a stack that overflows ends the process. Real mails have some thirty.
 MAX_LEVELS = 200
@@ -62,9 +54,13 @@ def image_names(source: str) -> frozenset[str]:
 
 
 def _from_mjml(kept: Kept) -> str:
+    import mrml  # noqa: PLC0415 - two megabytes, which whoever writes something else need not have
+
     _check_mjml(kept)
+    # Without this the compiler has every reader's program ask Google for the font of its default style.
+    options = mrml.RenderOptions(fonts={})
     try:
-        return mrml.to_html(kept.source, render_options=_mjml_options).content
+        return mrml.to_html(kept.source, render_options=options).content
     except OSError as error:
         raise _mjml_error(error, kept) from error
 
@@ -212,8 +208,6 @@ _MJML_ELEMENTS = """
 _VOID = frozenset(_EMPTY_ELEMENTS.split())
 _MJML = frozenset(_MJML_ELEMENTS.split())
 
-# Without these the compiler has every reader's program ask Google for the font of its default style.
-_mjml_options = mrml.RenderOptions(fonts={})
 _inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, keep_link_tags=True)
 _markdown = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
 

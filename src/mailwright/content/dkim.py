@@ -6,20 +6,13 @@
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-
-from mailwright.domain import address
 from mailwright.domain.clock import Instant
-from mailwright.domain.errors import ConfigurationInvalid
 
-MIN_RSA_BITS = 2048
+if TYPE_CHECKING:
+    from mailwright.content.dkim_key import DkimKey  # eight megabytes, which whoever signs nothing need not have
 
 # Signed once more than they occur: a second one added on the way then breaks the signature.
 OVERSIGNED = (b"from", b"to", b"cc", b"subject", b"date", b"reply-to", b"mime-version", b"content-type")
@@ -39,49 +32,10 @@ SIGNED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DkimKey:
-    domain: str
-    selector: str
-    key: RSAPrivateKey | Ed25519PrivateKey
-
-    @classmethod
-    def load(cls, pem: str, domain: str, selector: str) -> "DkimKey":
-        """A private key in PEM, without a password. Whatever is wrong with it is said here, not at the first mail."""
-        try:
-            domain = address.parse(f"postmaster@{domain}")[1]
-        except address.InvalidAddress as error:
-            raise ConfigurationInvalid(f"DKIM: {domain!r} is not a domain: {error}") from error
-        if not _SELECTOR.fullmatch(selector):
-            raise ConfigurationInvalid(f"DKIM: {selector!r} is not a selector: letters, digits, hyphens and dots only")
-        return cls(domain, selector, _private_key(pem))
-
-    @property
-    def algorithm(self) -> str:
-        return "rsa-sha256" if isinstance(self.key, RSAPrivateKey) else "ed25519-sha256"
-
-    def signature(self, digested: bytes) -> bytes:
-        if isinstance(self.key, RSAPrivateKey):
-            return self.key.sign(digested, padding.PKCS1v15(), hashes.SHA256())
-        # RFC 8463: the hash is what Ed25519 signs.
-        return self.key.sign(sha256(digested).digest())
-
-    def record(self) -> str:
-        """The TXT record to publish at `selector._domainkey.domain`."""
-        public = self.key.public_key()
-        if isinstance(self.key, RSAPrivateKey):
-            kind = "rsa"
-            data = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        else:
-            kind = "ed25519"
-            data = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-        return f"v=DKIM1; k={kind}; p={b64encode(data).decode()}"
-
-
 class DkimSigner:
     """Signs with every key it has: an Ed25519 signature beside one in RSA for those who do not know the former."""
 
-    def __init__(self, keys: Sequence[DkimKey]) -> None:
+    def __init__(self, keys: "Sequence[DkimKey]") -> None:
         self._keys = tuple(keys)
 
     def sign(self, content: bytes, now: Instant) -> bytes:
@@ -104,23 +58,8 @@ def relaxed_body(body: bytes) -> bytes:
     return body + b"\r\n" if body else b""
 
 
-_SELECTOR = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _BLANKS = re.compile(rb"[ \t]+")
 _FIELD_START = re.compile(rb"\r\n(?![ \t])")
-
-
-def _private_key(pem: str) -> RSAPrivateKey | Ed25519PrivateKey:
-    try:
-        key = serialization.load_pem_private_key(pem.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigurationInvalid("DKIM: the key is not a private key in PEM without a password") from error
-    if isinstance(key, Ed25519PrivateKey):
-        return key
-    if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationInvalid("DKIM: the key must be an RSA or an Ed25519 key")
-    if key.key_size < MIN_RSA_BITS:
-        raise ConfigurationInvalid(f"DKIM: the RSA key has {key.key_size} bits, at least {MIN_RSA_BITS} are needed")
-    return key
 
 
 def _relaxed_fields(head: bytes) -> list[tuple[bytes, bytes]]:
@@ -138,7 +77,9 @@ def _signed_names(fields: list[tuple[bytes, bytes]]) -> list[bytes]:
     return [*present, *OVERSIGNED]
 
 
-def _header(key: DkimKey, fields: list[tuple[bytes, bytes]], names: list[bytes], body_hash: str, now: Instant) -> bytes:
+def _header(
+    key: "DkimKey", fields: list[tuple[bytes, bytes]], names: list[bytes], body_hash: str, now: Instant
+) -> bytes:
     listed = b":\r\n  ".join(names).decode()
     tags = (
         f"v=1; a={key.algorithm}; c=relaxed/relaxed;\r\n d={key.domain}; s={key.selector};\r\n"

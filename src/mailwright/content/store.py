@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, func, insert, select
 
-from mailwright.content.authoring import Format, as_html, image_names
+from mailwright.content.formats import Format
 from mailwright.content.headers import Mailbox
 from mailwright.content.images import ImageStore
 from mailwright.content.layout import Frame, Layout
@@ -137,6 +137,9 @@ class TemplateStore:
         locale: str = EVERYONE,
     ) -> str:
         """The HTML of a mail, with the addresses of the tenant's images in place of their names."""
+        # Compilers for three formats: whoever only reads templates need not have them.
+        from mailwright.content.authoring import as_html, image_names  # noqa: PLC0415
+
         found = await self._images.named(tenant_id, image_names(body)) if self._images else {}
         urls = {name: image.url(self._public_url) for name, image in found.items()}
         return as_html(body, format, title=title, locale=locale, images=urls)

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -105,15 +105,16 @@ class Source:
             undefined_behavior="strict",
             auto_escape_callback=lambda name: "html" if name == "html" else None,
             finalizer=_spend,
-            # Every filter that could multiply text is our own, with a limit.
-            filters={"join": _join, "replace": _replace},
+            filters=_OWN_FILTERS,
         )
-        for name in _REMOVED_GLOBALS:
+        functions = _called_functions(source)
+        for name in (*_REMOVED_GLOBALS, *_FUNCTIONS - functions):
             self._environment.remove_global(name)
         with _translated_errors():
-            self._environment.add_template(part, source)
             declared = self._environment.undeclared_variables_in_str(source)
-        self.variables = frozenset(declared) - {"range"}
+            self.variables = frozenset(declared) - functions
+            self._methods = self.variables & _METHODS_OF_VALUES
+            self._environment.add_template(part, _taken_from_given(self._methods) + source)
         self.flat = self._flatten(outputs) if outputs is not None else None
 
     @property
@@ -121,21 +122,33 @@ class Source:
         """Found by trying: what the engine misses when it is not there."""
         if self.flat is not None:
             return frozenset(path[0] for path in self.flat.paths)
-        given: dict[str, Any] = dict.fromkeys(self.variables, "")
-        required = set()
-        for name in self.variables:
-            try:
-                self.render({other: value for other, value in given.items() if other != name})
-            except MissingVariable:
-                required.add(name)
-            except TemplateFailed:
-                continue  # an empty text is not what this template expects elsewhere; that says nothing of this name
-        return frozenset(required)
+        return frozenset(name for name in self.variables if any(self._misses(name, blank) for blank in _BLANKS))
+
+    def _misses(self, name: str, blank: Any) -> bool:
+        """Whether all others being blank are not enough. What fails also with this one says nothing of it."""
+        blanks = dict.fromkeys(self.variables - {name}, blank)
+        try:
+            self.render(blanks)
+        except MissingVariable as error:
+            return _FIRST_NAME.findall(error.variable)[:1] == [name]
+        except TemplateFailed:
+            return any(self._is_rendered({**blanks, name: value}) for value in (*_BLANKS, [0]))
+        return False
+
+    def _is_rendered(self, values: Values) -> bool:
+        try:
+            self.render(values)
+        except TemplateFailed:
+            return False
+        return True
 
     def render(self, values: Values) -> str:
         _budget.left = MAX_CHARACTERS
+        given = {name: _sealed(values[name]) for name in values}
+        if self._methods:
+            given[_GIVEN] = _Named(given)
         with _translated_errors():
-            return self._environment.render_template(self.part, **values)
+            return self._environment.render_template(self.part, **given)
 
     def _flatten(self, outputs: list[Path]) -> Flat | None:
         """The engine itself renders marks in place of values, so blanks and line ends are trimmed by its own rules."""
@@ -209,6 +222,8 @@ _FUNCTIONS = frozenset(["range"])
 _METHODS = frozenset(
     ["capitalize", "endswith", "get", "items", "keys", "lower", "startswith", "strip", "title", "upper", "values"]
 )
+_METHODS_OF_VALUES = frozenset(name for name in dir(dict) if not name.startswith("_"))
+_GIVEN = "_given"
 _KEYWORDS = frozenset(["if", "elif", "else", "for", "in", "not", "and", "or", "is", "set"])
 _REMOVED_GLOBALS = ("cycler", "debug", "dict", "joiner", "namespace")
 
@@ -222,6 +237,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
+_FIRST_NAME = re.compile(r"^\w+")
+_UNDEFINED = re.compile(rf"`(?:{_GIVEN}\.)?([^`]+)` is undefined")
+
 _plain_environment = minijinja.Environment()
 
 
@@ -232,6 +250,59 @@ class _Budget(threading.local):
 
 
 _budget = _Budget()
+
+
+_attribute = object.__getattribute__
+
+
+class _Named(dict[str, Any]):
+    """Values by their names. The engine looks for a name and, where there is none, for a method that is called so:
+    `order.items()` may be called, and `order.items` is a variable that was given or was not."""
+
+    _missed: Any = None
+
+    def __missing__(self, name: Any) -> Any:
+        self._missed = name
+        raise KeyError(name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == _attribute(self, "_missed"):
+            self._missed = None
+            raise AttributeError(name)
+        return _attribute(self, name)
+
+
+class _Blank(_Named):
+    """Nothing, and so is whatever it is asked for."""
+
+    def __missing__(self, name: Any) -> Any:
+        return self
+
+
+# What a variable may be when it is nothing: a text, a number, or something with parts.
+_BLANKS = ("", 0, _Blank())
+
+
+class _InOrder(list[Any]):
+    """Values in their order. It has no method that a template may call."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return _attribute(self, name)
+        raise AttributeError(name)
+
+
+def _sealed(value: Any) -> Any:
+    """Nothing of a value can be reached by its name but what somebody gave."""
+    if type(value) is str or isinstance(value, _Named):
+        return value
+    if isinstance(value, Mapping):
+        return _Named({name: _sealed(inner) for name, inner in value.items()})
+    if isinstance(value, list | tuple):
+        return _InOrder(map(_sealed, value))
+    return value
 
 
 class _TooMuch(Exception):
@@ -254,6 +325,7 @@ def _spend(value: Any) -> Any:
 
 
 def _join(items: Iterable[Any], separator: str = "") -> str:
+    _require(items, "join")
     texts = [as_text(item) for item in items]
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_VALUE:
         raise _TooMuch
@@ -261,10 +333,41 @@ def _join(items: Iterable[Any], separator: str = "") -> str:
 
 
 def _replace(value: Any, old: str, new: str) -> str:
+    _require(value, "replace")
     text = as_text(value)
     if len(text) + text.count(old) * len(new) > MAX_VALUE:
         raise _TooMuch
     return text.replace(old, new)
+
+
+def _strict(name: str) -> Callable[..., Any]:
+    """The engine's own filter, which by itself makes a blank of a variable that was not given."""
+
+    def apply(value: Any, **options: Any) -> Any:
+        _require(value, name)
+        call = f"value|{name}(**options)" if options else f"value|{name}"
+        return _plain_environment.eval_expr(call, value=value, options=options)
+
+    return apply
+
+
+def _require(value: Any, name: str) -> None:
+    """The engine hands None to a filter where there is nothing."""
+    if value is None:
+        raise TemplateFailed(f"there is nothing for the filter {name}: what stands before it was not given, or is null")
+
+
+# Every filter that could multiply text is our own, with a limit.
+_OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "join": _join,
+    "replace": _replace,
+    **{name: _strict(name) for name in ("e", "escape", "truncate", "urlencode")},
+}
+
+
+def _taken_from_given(names: Iterable[str]) -> str:
+    """The engine keeps the variables in a `dict`, and would find its methods where one of their names was not given."""
+    return "".join(f"{{% set {name} = {_GIVEN}.{name} %}}" for name in sorted(names))
 
 
 def _fuel(source: str) -> int:
@@ -288,7 +391,7 @@ def _translated_errors() -> Iterator[None]:
 
 def _translated(error: minijinja.TemplateError) -> TemplateFailed:
     detail = error.detail or error.message
-    if error.kind == "UndefinedError" and (named := re.match(r"`(.+)` is undefined", detail)):
+    if named := _UNDEFINED.search(detail):
         return MissingVariable(named[1])
     if error.kind == "OutOfFuel":
         return TemplateFailed("the template takes too many steps", line=error.line)
@@ -326,6 +429,17 @@ def _plain_outputs(source: str) -> list[Path] | None:
         if doublings > MAX_DOUBLINGS:
             raise TemplateFailed("the assignments of the template join too many values", line=line)
     return outputs
+
+
+def _called_functions(source: str) -> frozenset[str]:
+    """One that is not called is a variable like any other."""
+    called = {
+        token.text
+        for _, _, tokens in _code(source)
+        for token, following in pairwise(tokens)
+        if token.kind == "name" and following == _Token("operator", "(")
+    }
+    return _FUNCTIONS & called
 
 
 class _Token(NamedTuple):

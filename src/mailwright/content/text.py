@@ -1,12 +1,8 @@
 """Plain text from HTML: what a reader without HTML gets, with the address behind every link."""
 
 import re
-
-from inscriptis import get_text  # type: ignore[import-untyped]
-from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
-from inscriptis.model.config import ParserConfig  # type: ignore[import-untyped]
-
-_CONFIGURATION = ParserConfig(css=CSS_PROFILES["strict"], display_links=True, display_anchors=False)
+from collections.abc import Callable
+from functools import cache
 
 # The tree builder behind inscriptis refuses text with an encoding declaration, and characters that XML does not know.
 _UNREADABLE = re.compile(r"<\?xml[^<>]*>|[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -21,10 +17,21 @@ def from_html(html: str) -> str:
     """Never fails: HTML that the parser cannot make sense of, or gives up on, loses its tags and keeps its words."""
     readable = _UNREADABLE.sub("", html)
     try:
-        text: str = get_text(readable, _CONFIGURATION)
+        text = _reader()(readable)
     except Exception:  # whatever a parser chokes on, the mail still needs a text part
         text = ""
     lowered = readable.lower()
     if not text.strip() and not any(tag in lowered for tag in _UNREAD):
         text = _TAG.sub("", readable)
     return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", text)).strip("\n")
+
+
+@cache
+def _reader() -> Callable[[str], str]:
+    # Seven megabytes with lxml, which whoever makes no mail need not have.
+    from inscriptis import get_text  # type: ignore[import-untyped]  # noqa: PLC0415
+    from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]  # noqa: PLC0415
+    from inscriptis.model.config import ParserConfig  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    configuration = ParserConfig(css=CSS_PROFILES["strict"], display_links=True, display_anchors=False)
+    return lambda html: str(get_text(html, configuration))

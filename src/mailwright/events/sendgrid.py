@@ -1,56 +1,23 @@
 """SendGrid: events that carry its signature over the very bytes that came become reports, each by itself."""
 
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 import orjson
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.clock import Instant
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
 from mailwright.events.soft import is_about_address
-from mailwright.events.trust import Forged, Malformed, Stale
+from mailwright.events.trust import Malformed
 from mailwright.events.words import kept, link_shown, outbox_id_of, time_of
 
 SOURCE = "sendgrid"
 LARGEST_BODY = 10 * 1024 * 1024
-# SendGrid tries again for a day, and does not say whether it signs a later try anew. An event that comes twice changes
-# nothing, so the window may be as long as that. Clocks may differ by the other.
-LATEST: Instant = 25 * HOUR
-EARLIEST: Instant = 10 * MINUTE
-
-SIGNATURE_HEADER = "X-Twilio-Email-Event-Webhook-Signature"
-TIMESTAMP_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
 # Custom arguments of a mail stand among the fields of its events.
 ARGUMENT = "mailwright_message"
-
-
-class SendGridSignature:
-    """Made from the verification key that SendGrid shows for a signed event webhook."""
-
-    def __init__(self, public_key: str, clock: Clock) -> None:
-        self._key = _load(public_key)
-        self._clock = clock
-
-    def check(self, headers: Mapping[str, str], body: bytes) -> None:
-        timestamp = headers.get(TIMESTAMP_HEADER, "")
-        if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
-            raise Forged(f"{TIMESTAMP_HEADER} is missing or not a time.")
-        if not -EARLIEST <= self._clock.now() - int(timestamp) * SECOND <= LATEST:
-            raise Stale
-        try:
-            signature = b64decode(headers.get(SIGNATURE_HEADER, ""), validate=True)
-            self._key.verify(signature, timestamp.encode() + body, ECDSA(SHA256()))
-        except (ValueError, InvalidSignature) as error:
-            raise Forged from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +181,3 @@ def _message_id(given: Any) -> str | None:
 
 def _short(given: Any) -> str | None:
     return given[:100] if isinstance(given, str) and given else None
-
-
-def _load(public_key: str) -> EllipticCurvePublicKey:
-    lines = [line for line in public_key.splitlines() if not line.startswith("-----")]
-    try:
-        key = load_der_public_key(b64decode("".join("".join(lines).split()), validate=True))
-    except ValueError as error:
-        raise ConfigurationInvalid("is not the base64 text that SendGrid shows for a signed event webhook") from error
-    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise ConfigurationInvalid("is not a P-256 key, as SendGrid has them")
-    return key

@@ -9,24 +9,21 @@ from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.x509.oid import NameOID
 
 from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, instant_of
 from mailwright.events.fetch import Fetch
 from mailwright.events.trust import Foreign, Forged, Malformed, NotNow, Stale
 from mailwright.ops.logs import logger
+
+if TYPE_CHECKING:
+    from mailwright.events.sns_certificate import SnsCertificate
 
 # SNS carries 256 KB, and JSON inside JSON grows.
 LARGEST_BODY = 2 * 1024 * 1024
@@ -36,7 +33,6 @@ FRESH: Instant = 2 * HOUR
 
 MOST_CERTIFICATES = 16
 LARGEST_CERTIFICATE = 16 * 1024
-SMALLEST_KEY_BITS = 2_048
 # A certificate that could not be had is not asked for again at once, however many envelopes name it.
 UNAVAILABLE_FOR: Instant = MINUTE
 
@@ -50,12 +46,7 @@ _TOPIC = re.compile(rf"arn:aws[a-z-]{{0,20}}:sns:({_REGION}):[0-9]{{12}}:[A-Za-z
 _CERTIFICATE_PATH = re.compile(r"/([A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}\.pem)")
 _SUBSCRIBE_PATH = re.compile(r"/\?[A-Za-z0-9_.~:%&=+-]{1,2000}")
 
-# Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
-# is vouched for by the TLS connection that it came over.
-ISSUERS = frozenset({"Amazon"})
-_SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
-
-_VERSIONS: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - theirs to choose
+SIGNATURE_VERSIONS = frozenset({"1", "2"})
 
 Value = TypeVar("Value")
 
@@ -98,7 +89,7 @@ class Envelope:
 
 
 class Certificates(Protocol):
-    async def find(self, url: str) -> x509.Certificate:
+    async def find(self, url: str) -> "SnsCertificate":
         """The certificate at an address that `check_certificate_url` has found to be in order."""
         ...
 
@@ -123,11 +114,13 @@ class Sns:
         self.allow(envelope)
         if abs(self._clock.now() - envelope.at) > FRESH:
             raise Stale
-        if envelope.version not in _VERSIONS:
+        if envelope.version not in SIGNATURE_VERSIONS:
             raise Forged("SignatureVersion must be 1 or 2.")
         check_certificate_url(envelope)
         certificate = await self._certificates.find(envelope.certificate_url)
-        check_signature(envelope, certificate, self._clock.now())
+        certificate.check_signature(
+            envelope.signature, envelope.signed_text, version=envelope.version, now=self._clock.now()
+        )
         self._warn_once(envelope)
         return envelope
 
@@ -201,32 +194,19 @@ def _path_at_sns(url: str, envelope: Envelope) -> str:
     return url.removeprefix(host) if url.startswith(host) else ""
 
 
-def check_signature(envelope: Envelope, certificate: x509.Certificate, now: Instant) -> None:
-    moment = datetime.fromtimestamp(now / 1000, UTC)
-    if not certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc:
-        raise Forged("The certificate is not valid at this time.")
-    key = certificate.public_key()
-    if not isinstance(key, RSAPublicKey) or key.key_size < SMALLEST_KEY_BITS:
-        raise Forged("The certificate's key is not one that SNS uses.")
-    try:
-        key.verify(envelope.signature, envelope.signed_text, PKCS1v15(), _VERSIONS[envelope.version])
-    except InvalidSignature as error:
-        raise Forged from error
-
-
 class AmazonCertificates:
     """From Amazon itself, over TLS and without a redirect. A few are kept: a region changes its own once a year."""
 
     def __init__(self, fetch: Fetch, clock: Clock) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._kept: OrderedDict[str, x509.Certificate] = OrderedDict()
+        self._kept: OrderedDict[str, SnsCertificate] = OrderedDict()
         self._unavailable: OrderedDict[str, Instant] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[x509.Certificate]] = {}
+        self._under_way: dict[str, asyncio.Task[SnsCertificate]] = {}
         # One at a time: whoever sends us many addresses does not make us send as many requests at once.
         self._turn = asyncio.Lock()
 
-    async def find(self, url: str) -> x509.Certificate:
+    async def find(self, url: str) -> "SnsCertificate":
         """One that is kept waits for nobody; one that is being fetched is fetched once for all who ask."""
         if url in self._kept:
             self._kept.move_to_end(url)
@@ -239,7 +219,7 @@ class AmazonCertificates:
             self._under_way[url] = asyncio.create_task(self._in_turn(url))
         return await asyncio.shield(self._under_way[url])
 
-    async def _in_turn(self, url: str) -> x509.Certificate:
+    async def _in_turn(self, url: str) -> "SnsCertificate":
         try:
             async with self._turn:
                 certificate = await self._fetched(url)
@@ -251,14 +231,14 @@ class AmazonCertificates:
         _keep(self._kept, url, certificate)
         return certificate
 
-    async def _fetched(self, url: str) -> x509.Certificate:
+    async def _fetched(self, url: str) -> "SnsCertificate":
         reply = await self._fetch.get(url)
         if reply.status >= 500:
             raise NotNow(f"The certificate could not be fetched: SNS answered {reply.status}.")
         if reply.status != 200 or len(reply.body) > LARGEST_CERTIFICATE:
             raise Forged("SigningCertURL does not lead to a certificate.")
         certificate = _load(reply.body)
-        check_names(certificate)
+        certificate.check_names()
         return certificate
 
 
@@ -273,7 +253,7 @@ class KeptCertificates:
             message="Events signed with a certificate of that folder are believed. Not for production.",
         )
 
-    async def find(self, url: str) -> x509.Certificate:
+    async def find(self, url: str) -> "SnsCertificate":
         try:
             content = await asyncio.to_thread((self._folder / url.rpartition("/")[2]).read_bytes)
         except OSError as error:
@@ -281,22 +261,10 @@ class KeptCertificates:
         return _load(content)
 
 
-def check_names(certificate: x509.Certificate) -> None:
-    subject = _names(certificate.subject, NameOID.COMMON_NAME)
-    issuer = _names(certificate.issuer, NameOID.ORGANIZATION_NAME)
-    if not any(_SUBJECT.fullmatch(name) for name in subject) or not ISSUERS.intersection(issuer):
-        raise Forged("The certificate is not one that Amazon made out to SNS.")
+def _load(content: bytes) -> "SnsCertificate":
+    from mailwright.events.sns_certificate import SnsCertificate  # noqa: PLC0415 - only for those who hear SNS: see there
 
-
-def _names(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
-    return [str(attribute.value) for attribute in name.get_attributes_for_oid(oid)]
-
-
-def _load(content: bytes) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(content)
-    except ValueError as error:
-        raise Forged("SigningCertURL does not lead to a certificate.") from error
+    return SnsCertificate(content)
 
 
 def _keep(cache: OrderedDict[str, Value], key: str, value: Value) -> None:

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.report import Report
 from mailwright.events import sendgrid, ses
 from mailwright.events.fetch import Fetch
 from mailwright.events.reports import Received, Reports
-from mailwright.events.sendgrid import SendGridSignature
 from mailwright.events.sns import Kind, Sns
 from mailwright.events.trust import EventRefused, Malformed, NotConfigured, NotNow
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
+
+if TYPE_CHECKING:
+    from mailwright.events.sendgrid_signature import SendGridSignature
 
 RAW_DELIVERY_HEADER = "x-amz-sns-rawdelivery"
 
@@ -21,7 +24,7 @@ log = logger(__name__)
 
 class Webhooks:
     def __init__(
-        self, reports: Reports, clock: Clock, sns: Sns, signature: SendGridSignature | None, fetch: Fetch
+        self, reports: Reports, clock: Clock, sns: Sns, signature: "SendGridSignature | None", fetch: Fetch
     ) -> None:
         """`signature`: None where SendGrid's key is not known. `fetch` is closed with this."""
         self._fetch = fetch

@@ -1,6 +1,6 @@
 """Claiming: a worker takes due messages for a while. A crash costs the lock, never the mail."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -9,6 +9,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed, for_reader
+from mailwright.outbox.settle import prove_reported, was_handed_over
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -56,9 +57,9 @@ class Claims:
 
     async def release(self, claims: Iterable[Claimed]) -> None:
         """Gives back what was not started: it is as due as it was before the claim."""
-        rows = [{**_fence(claimed), "only_provider": claimed.only_provider} for claimed in claims]
-        if rows:
-            await self._database.transact(lambda tx: self._release(tx, rows))
+        given_back = list(claims)
+        if given_back:
+            await self._database.transact(lambda tx: self._release(tx, given_back))
 
     async def renew(self, claims: Iterable[Claimed]) -> dict[int, Instant]:
         """Holds on to messages whose provider takes its time; answers until when each is held that was still ours."""
@@ -96,9 +97,12 @@ class Claims:
         await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
         return await self._taken(tx, name, now)
 
-    async def _release(self, tx: Runner, rows: list[dict[str, Any]]) -> None:
-        await tx.count(APPEND_WITHDRAWALS, claims=rows, now=self._clock.now())
+    async def _release(self, tx: Runner, claims: Sequence[Claimed]) -> None:
+        now = self._clock.now()
+        rows = [{**_fence(claimed), "only_provider": claimed.only_provider} for claimed in claims]
+        await tx.count(APPEND_WITHDRAWALS, claims=rows, now=now)
         await tx.count(RELEASE, claims=rows)
+        await prove_reported(tx, [claimed for claimed in claims if was_handed_over(claimed)], now)
 
     def _lock_parameters(self, name: int, now: Instant) -> dict[str, Any]:
         return {"token": name, "worker": self._worker, "locked_until": now + self._lock_ttl}

@@ -169,6 +169,7 @@ def _final(facts: Facts, status: Status) -> Explanation:
 _CAME_BACK: Mapping[str, str] = {
     "hard_bounce": "bounced for good",
     "soft_bounce": "bounced for now",
+    "bounce": "bounced, which is not held against its address",
     "complaint": "its reader called it spam",
 }
 
@@ -182,26 +183,46 @@ def _came_back(message: Any) -> str:
 
 
 def _take_back(message: Any) -> str:
+    return f"If mail may go there again, {_activate(message)}."
+
+
+def _activate(message: Any) -> str:
     tenant = "" if message.tenant == DEFAULT else f" --tenant {message.tenant}"
-    return f"If mail may go there again, `mailwright contacts activate {message.to_email}{tenant}`."
+    return f"`mailwright contacts activate {message.to_email}{tenant}`"
 
 
 def _failed(facts: Facts) -> Explanation:
     message = facts.message
     when = f" {facts.at(message.failed_at)}" if message.failed_at else ""
-    retry = f"`mailwright message retry {message.outbox_id}`"
-    change = (
-        f"Take the address off the suppression list if that is right, then {retry}."
-        if message.error_code == "RECIPIENT_SUPPRESSED"
-        else f"Once the cause is gone, {retry} gives it all its attempts again."
-    )
     return _answer(
         facts,
         State.FAILED,
         f"It is not waiting: it failed{when} with {_error(message)}{_came_back(message)}.",
         reason=message.error_code,
-        change=change,
+        change=_way_back(message),
     )
+
+
+# What is wrong with the message itself, which is never changed, or was true for a time only.
+_FOR_GOOD = frozenset(
+    {"INVALID_PAYLOAD", "INVALID_EMAIL", "INVALID_TEMPLATE", "OUTBOX_NOT_FOUND", "RECIPIENT_NOT_FOUND", "EXPIRED"}
+)
+
+
+def _way_back(message: Any) -> str:
+    """What helps: never a retry that would fail as before."""
+    retry = f"`mailwright message retry {message.outbox_id}`"
+    if message.error_code in _FOR_GOOD:
+        return "Nothing; if it is still wanted, send it as a new message with that mended."
+    if not message.is_suppressed and message.error_code != "RECIPIENT_SUPPRESSED":
+        return f"Once the cause is gone, {retry} gives it all its attempts again."
+    if message.came_back == "hard_bounce":
+        return (
+            f"Another address, in a new message. If {message.to_email} is right after all, {_activate(message)}, "
+            f"then {retry}."
+        )
+    lift = f": {_activate(message)}" if message.is_suppressed else ""
+    return f"Take the address off the suppression list if that is right{lift}, then {retry}."
 
 
 # What is with a provider, or was.

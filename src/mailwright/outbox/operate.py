@@ -19,6 +19,7 @@ LOCK_MESSAGE = statement(__package__, "lock_message")
 CANCEL = statement(__package__, "cancel")
 REQUEUE = statement(__package__, "requeue")
 FORGET_DEAD_LETTER = statement(__package__, "forget_dead_letter")
+FORGET_PROOFS = statement(__package__, "forget_proofs")
 RESOLVE = statement(__package__, "resolve")
 
 
@@ -59,6 +60,7 @@ class Operations:
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
             await tx.run(FORGET_DEAD_LETTER, message_key=row.message_key)
+            await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key}])
             await self._note(tx, row, actor, "message.retry")
         return Status.PENDING
 

@@ -89,7 +89,8 @@ async def exchange(
         await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
     if settlements:
         await settle(tx, settlements, now)
-        await _prove_reported(tx, settlements, now)
+        maybe_taken = [each.claimed for each in settlements if each.may_be_taken or was_handed_over(each.claimed)]
+        await prove_reported(tx, maybe_taken, now)
     if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
         await consequences(tx, bounces, now)
     if not next_up:
@@ -150,16 +151,16 @@ async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
     return len(proven)
 
 
-async def _prove_reported(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> None:
-    """A report that came while a mail was sent once more proves the time before: it is not sent a third time."""
-    wanted = [
-        {"message_key": each.claimed.message_key}
-        for each in settlements
-        if each.claimed.resends or each.claimed.only_provider is not None or each.may_be_taken
-    ]
-    if not wanted:
+def was_handed_over(claimed: Claimed) -> bool:
+    """Whether a provider may have it from an attempt before this one."""
+    return claimed.resends > 0 or claimed.only_provider is not None
+
+
+async def prove_reported(tx: Runner, waiting: Sequence[Claimed], now: Instant) -> None:
+    """A report that came while a mail was to be sent once more proves the time before: it is not sent another time."""
+    if not waiting:
         return
-    rows = await tx.run(REPORTED_MEANWHILE, wanted=wanted)
+    rows = await tx.run(REPORTED_MEANWHILE, wanted=[{"message_key": each.message_key} for each in waiting])
     await prove(tx, [Proof(row.message_key, row.tenant_id) for row in rows], now)
 
 

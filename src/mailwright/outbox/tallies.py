@@ -26,6 +26,8 @@ ADD_HOURS = statement(__package__, "add_hours")
 TALLY_CAMPAIGNS = statement(__package__, "tally_campaigns")
 TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
 ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
+ADD_VERSION_TALLIES = statement(__package__, "add_version_tallies")
+ANSWERS_BY_TEMPLATE = statement(__package__, "answers_by_template")
 
 KEPT: Final[Instant] = 400 * DAY
 # So many events at once take a fraction of a second to add up.
@@ -44,7 +46,7 @@ class Account:
 
 
 TENANTS: Final = Account("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
-CAMPAIGNS: Final = Account("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES,))
+CAMPAIGNS: Final = Account("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VERSION_TALLIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +195,19 @@ async def not_added_up(tx: Transaction, campaign_key: int) -> list[Happened]:
     place = await _place(tx, CAMPAIGNS) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=place, campaign_key=campaign_key)
     return [Happened(row.minute, row.type, row.events, row.mails) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Of how many mails what is known; a reader counts once, however often they opened or clicked."""
+
+    sent: int
+    opened: int
+    clicked: int
+
+
+async def answers_by_template(tx: Transaction, campaign_key: int) -> dict[int, Answers]:
+    """True at this moment, also where a little of it is not added up yet."""
+    place = await _place(tx, CAMPAIGNS) or 0
+    rows = await tx.run(ANSWERS_BY_TEMPLATE, campaign_key=campaign_key, after=place)
+    return {row.template_key: Answers(row.sent, row.opened, row.clicked) for row in rows}

@@ -1,5 +1,6 @@
 """Who works: each worker reports its presence and its providers, so that anyone can tell why nothing moves."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
@@ -75,6 +76,14 @@ async def present(database: Database, now: Instant) -> list[Presence]:
         Presence(row.provider, row.unavailable_until, row.unavailable_reason, row.worker_id.rpartition("/")[0])
         for row in rows
     ]
+
+
+async def sightings(database: Database, now: Instant, route: Iterable[str]) -> dict[str, list[Presence]]:
+    """Each provider of a route as those workers see it, also where none does; then any other that they have."""
+    found: dict[str, list[Presence]] = {name: [] for name in route}
+    for presence in await present(database, now):
+        found.setdefault(presence.provider, []).append(presence)
+    return found
 
 
 async def sending_rate(database: Database, now: Instant) -> float:

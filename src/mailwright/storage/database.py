@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import asyncpg
 from sqlalchemy import Executable, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.row import Row
@@ -21,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
-from mailwright.storage.hot import HotPostgresql, HotSqlite, Work
+from mailwright.storage.hot import Errors, Hot, HotSqlite, Work
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
@@ -88,13 +87,16 @@ class Database:
         if self.dialect == "sqlite":
             self._writer = _sqlite_engine(self.url, self._pragmas, pool_size=1, immediate=True)
             self._reader = _sqlite_engine(self.url, self._pragmas, pool_size=4, immediate=False)
-            self._hot: HotSqlite | HotPostgresql = HotSqlite(self._connect_sqlite)
+            self._hot: Hot = HotSqlite(self._connect_sqlite)
             # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
             self._turn: asyncio.Lock | None = asyncio.Lock()
         else:
+            from mailwright.storage.hot_postgresql import HotPostgresql  # noqa: PLC0415 - with a driver of its own
+
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
             self._hot = HotPostgresql(self.url, POSTGRESQL_ARGUMENTS, pool_size)
             self._turn = None
+        self._durability = _Durability(self._hot)
 
     @asynccontextmanager
     async def _turn_to_write(self) -> AsyncIterator[None]:
@@ -115,20 +117,20 @@ class Database:
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
         async with self._turn_to_write():
-            with _durability():
+            with self._durability:
                 async with self._begun(self._writer) as connection:
                     yield Transaction(connection, self.dialect)
 
     async def transact(self, work: Work[T]) -> T:
         """A write for every message's road: the same promise as `write`, without SQLAlchemy in between."""
         async with self._turn_to_write():
-            with _durability():
+            with self._durability:
                 return await self._hot.transact(work)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
         """One snapshot for all that is read inside: on PostgreSQL too, so that sums over several statements agree."""
-        with _durability():
+        with self._durability:
             if self.dialect == "sqlite":
                 async with self._begun(self._reader) as connection:
                     yield Transaction(connection, self.dialect)
@@ -157,7 +159,7 @@ class Database:
 
     async def run_sync_ddl(self, work: Any) -> None:
         """Hands a plain connection to `work`: Alembic's migrations are written for one."""
-        with _durability():
+        with self._durability:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
 
@@ -251,37 +253,19 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
     )
 
 
-# What the database says of our own statements: a mistake or a taken key, not a database out of reach.
-NOT_OF_DURABILITY = (
-    IntegrityError,
-    ProgrammingError,
-    sqlite3.IntegrityError,
-    sqlite3.ProgrammingError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.SyntaxOrAccessError,
-    asyncpg.DataError,
-)
-OUT_OF_REACH = (
-    DBAPIError,
-    PoolTimeout,
-    sqlite3.Error,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    OSError,
-    TimeoutError,
-)
-
-
-class _durability:  # noqa: N801 - reads as a word in a with statement
+class _Durability:
     """Turns every way in which a database can be out of reach into `NotDurable`."""
+
+    def __init__(self, hot: Hot) -> None:
+        self._mistakes: Errors = (IntegrityError, ProgrammingError, *hot.mistakes)
+        self._failures: Errors = (DBAPIError, PoolTimeout, *hot.failures, OSError, TimeoutError)
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None or isinstance(error, NOT_OF_DURABILITY):
+        if error is None or isinstance(error, self._mistakes):
             return
-        if isinstance(error, OUT_OF_REACH):
+        if isinstance(error, self._failures):
             raise NotDurable(_plain_reason(error)) from error
         if isinstance(error, StatementError) and error.orig is not None and isinstance(error.orig, OSError):
             raise NotDurable(_plain_reason(error)) from error

@@ -56,6 +56,24 @@ def _json_text_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"({column} ->> ('$.\"' || {key} || '\"'))"
 
 
+class json_value(json_text):  # noqa: N801 - reads as the function that it is
+    """The value as JSON: a string in quotes, a list in brackets; null where there is none."""
+
+    inherit_cache = True
+
+
+@compiles(json_value, "postgresql")
+def _json_value_postgresql(element: Any, compiler: Any, **how: Any) -> str:
+    column, key = (compiler.process(clause, **how) for clause in element.clauses)
+    return f"CAST(CAST({column} AS json) -> {key} AS text)"
+
+
+@compiles(json_value, "sqlite")
+def _json_value_sqlite(element: Any, compiler: Any, **how: Any) -> str:
+    column, key = (compiler.process(clause, **how) for clause in element.clauses)
+    return f"({column} -> ('$.\"' || {key} || '\"'))"
+
+
 class json_words(json_text):  # noqa: N801 - reads as the function that it is
     """The same, where the value is a JSON string; null where it is anything else."""
 

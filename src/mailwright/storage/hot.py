@@ -1,7 +1,7 @@
 """The short way to the driver, for the few statements that run for every message.
 
 SQLAlchemy and a thread hop for each statement cost more than SQLite itself takes for the work. Here a whole
-transaction is one hop to one thread (SQLite), or prepared statements on a bare connection (PostgreSQL). The code that
+transaction is one hop to one thread (SQLite), or prepared statements on a bare connection (`hot_postgresql.py`). What
 runs inside is the same on both: on SQLite its awaits never wait, so it can be driven to its end in the thread.
 """
 
@@ -13,9 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import asyncpg
 import orjson
-from sqlalchemy.engine import URL
 
 from mailwright.storage.statements import Given, Statement
 
@@ -38,6 +36,22 @@ class Runner(Protocol):
 MOST_VALUES = 256
 
 
+Errors = tuple[type[Exception], ...]
+
+
+class Hot(Protocol):
+    """The short way of one engine, and how its driver tells that something went wrong."""
+
+    # Of our own statements: a mistake, or a taken key.
+    mistakes: Errors
+    # Of a database that is out of reach, unless it is a mistake.
+    failures: Errors
+
+    async def transact(self, work: Work[T]) -> T: ...
+
+    async def close(self) -> None: ...
+
+
 class _Query(NamedTuple):
     text: str
     row: Any
@@ -45,6 +59,9 @@ class _Query(NamedTuple):
 
 class HotSqlite:
     """One connection in one thread: SQLite has one writer, so one is enough."""
+
+    mistakes: Errors = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+    failures: Errors = (sqlite3.Error,)
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -80,52 +97,6 @@ class HotSqlite:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-# Every statement here finds a few rows by their keys. While a table is small, or its statistics are old, PostgreSQL
-# would rather read all of it for each batch: with ten thousand messages a mark took 84 µs of its time instead of 10.
-_BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
-
-
-class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    """Leaves nothing behind that would have to be reset: no session variable, no cursor, no listener."""
-
-    def get_reset_query(self) -> str:
-        return ""
-
-
-class HotPostgresql:
-    """A small pool of bare connections; each keeps its statements prepared."""
-
-    def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
-        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        settings = {**connect_arguments["server_settings"], **_BY_KEY}
-        self._arguments = {**connect_arguments, "server_settings": settings}
-        self._size = size
-        self._pool: asyncpg.Pool | None = None
-        self._opening = asyncio.Lock()
-
-    async def transact(self, work: Work[T]) -> T:
-        pool = self._pool or await self._open()
-        # As long as connecting may take: callers are told, instead of queueing behind a server that has stalled.
-        async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():
-            return await work(_PostgresqlRunner(connection))
-
-    async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-
-    async def _open(self) -> asyncpg.Pool:
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self._dsn,
-                    min_size=0,
-                    max_size=self._size,
-                    connection_class=_Connection,
-                    **self._arguments,
-                )
-            return self._pool
 
 
 class _SqliteRunner:
@@ -177,31 +148,8 @@ class _SqliteRunner:
         description = self._connection.execute(f"SELECT * FROM ({text}) LIMIT 0", values).description  # noqa: S608
         columns = [column[0] for column in description]
         answer = f"SELECT json_group_array(json_array({', '.join(columns)})) FROM ({text})"  # noqa: S608
-        query = self._queries[text] = _Query(answer, _row_class(columns))
+        query = self._queries[text] = _Query(answer, row_class_of(columns))
         return query
-
-
-class _PostgresqlRunner:
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-
-    async def run(self, statement: Statement, **parameters: Any) -> Sequence[Any]:
-        text, values = statement.bind("postgresql", parameters)
-        rows = await self._connection.fetch(text, *values)
-        if not rows:
-            return ()
-        row_class = _row_classes.get(statement)
-        if row_class is None:
-            row_class = _row_classes[statement] = _row_class([*rows[0].keys()])
-        return [row_class._make(row) for row in rows]
-
-    async def count(self, statement: Statement, **parameters: Any) -> int:
-        text, values = statement.bind("postgresql", parameters)
-        # With parameters asyncpg prepares it, as it does for `fetch`; the answer is a tag such as `UPDATE 64`.
-        tag: str = await self._connection.execute(text, *values)
-        return int(tag.rpartition(" ")[2])
 
 
 def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
@@ -209,16 +157,13 @@ def _named(cursor: sqlite3.Cursor) -> Sequence[Any]:
     rows = cursor.fetchall()
     if not rows:
         return rows
-    row_class = _row_class([column[0] for column in cursor.description])
+    row_class = row_class_of([column[0] for column in cursor.description])
     return [row_class._make(row) for row in rows]
 
 
-def _row_class(columns: list[str]) -> Any:
+def row_class_of(columns: list[str]) -> Any:
     """Columns by name, as rows have them everywhere else."""
     return namedtuple("Row", columns, rename=True)
-
-
-_row_classes: dict[Statement, Any] = {}  # of the statements that were run on PostgreSQL
 
 
 # Sizes of the statements that fill tables: few different ones, so that each stays prepared.

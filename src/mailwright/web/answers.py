@@ -24,7 +24,8 @@ Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+    # Pydantic makes each ready when it is first asked for: at the start nobody has asked yet.
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, defer_build=True)
 
 
 class AcceptedAnswer(Answer):

@@ -1,5 +1,6 @@
 """The HTTP application: its routes in one place, and the few things that hold for all of them."""
 
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from mailwright.web import (
     mailouts,
     notifications,
     progress,
+    providers,
     public,
     segments,
     suppressions,
@@ -29,6 +31,8 @@ from mailwright.web import (
 )
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.describe import describe
+from mailwright.web.kept import ForgetsAfterChanges
+from mailwright.web.nowhere import Nowhere
 from mailwright.web.parts import ApiParts
 from mailwright.web.problems import handle_problems
 from mailwright.web.request_ids import RequestIds
@@ -69,6 +73,7 @@ def create_app(parts: ApiParts) -> FastAPI:
         mailouts,
         notifications,
         progress,
+        providers,
         journal,
         webhooks,
         inbound,
@@ -80,6 +85,9 @@ def create_app(parts: ApiParts) -> FastAPI:
     for router in dashboard_pages.ROUTERS:
         app.include_router(router)
     handle_problems(app)
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.nothing_here)
+    app.add_middleware(ForgetsAfterChanges, kept=parts.kept)
+    app.add_middleware(Nowhere)
     app.add_middleware(RequestIds, clock=parts.clock)
     describe(app, server=parts.public_url)
     return app

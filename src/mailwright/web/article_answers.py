@@ -14,7 +14,7 @@ from mailwright.web.answers import Time
 
 
 class Named(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class SliceAnswer(Named):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from mailwright.audience import contacts, lists
 from mailwright.audience.standing import Standing
 from mailwright.outbox.journal import API
-from mailwright.sources.api.requests import JoiningRequest, ListRequest, MembershipRequest, parse
+from mailwright.sources.api.requests import JoiningRequest, ListChange, ListRequest, MembershipRequest, parse
 from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.caller import Calling
@@ -55,6 +55,29 @@ async def create(request: Request, parts: Parts, caller: Calling) -> Response:
     return json_response(answers.mailing_list(made), HTTPStatus.CREATED)
 
 
+@router.patch(
+    "/{listKey}",
+    openapi_extra=accepting(ListChange),
+    responses=answering({HTTPStatus.OK: answers.ListAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+)
+async def change(request: Request, listKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """What is not given stays as it is, and so do its key and everyone who is on it: another way of joining holds for
+    those who come from now on. An empty description takes it away."""
+    wanted = parse(ListChange, await read_json(request))
+    changed = await lists.edit(
+        parts.database,
+        parts.clock,
+        caller.tenant_id,
+        listKey,
+        name=wanted.name,
+        description=wanted.description,
+        is_public=wanted.is_public,
+        requires_confirmation=wanted.requires_confirmation,
+        actor=API,
+    )
+    return json_response(answers.mailing_list(changed))
+
+
 @router.post(
     "/{listKey}/subscribe",
     openapi_extra=accepting(JoiningRequest),
@@ -68,9 +91,10 @@ async def subscribe(request: Request, listKey: str, parts: Parts, caller: Callin
     await lists.find(parts.database, caller.tenant_id, listKey)
     if wanted.confirmed:
         standing = Standing(parts.database, parts.clock)
-        await standing.subscribe(caller.tenant_id, wanted.email, listKey, source="api")
+        await standing.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
     else:
-        await (await parts.opting_in()).join(caller.tenant_id, wanted.email, listKey, source="api")
+        opting_in = await parts.opting_in()
+        await opting_in.join(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
     return await _shown(parts, caller, wanted.email)
 
 
@@ -83,7 +107,8 @@ async def unsubscribe(request: Request, listKey: str, parts: Parts, caller: Call
     """The person leaves the list; `general` leaves all bulk mail. Doing it again changes nothing."""
     email = parse(MembershipRequest, await read_json(request)).email
     await lists.find(parts.database, caller.tenant_id, listKey)
-    await Standing(parts.database, parts.clock).unsubscribe(caller.tenant_id, email, listKey, source="api")
+    standing = Standing(parts.database, parts.clock)
+    await standing.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=API)
     return await _shown(parts, caller, email)
 
 

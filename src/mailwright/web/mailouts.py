@@ -1,6 +1,5 @@
 """Mailouts over HTTP: the trigger that sends a page of Notion, and how its run is doing."""
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import CampaignQueue
+from mailwright.app.mailouts import tallies_of
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.sources.api.requests import Wire
@@ -24,7 +23,7 @@ from mailwright.web.campaign_answers import report_csv
 from mailwright.web.campaign_requests import parse
 from mailwright.web.describe import accepting, answering, handing_out
 from mailwright.web.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.parts import Parts
 from mailwright.web.problems import problem
 
 router = APIRouter(tags=["mailouts"])
@@ -113,8 +112,8 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
     before = decode_cursor("mailout", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("mailout", found[-1].key) if len(found) == page.limit else None
-    tallies = await _tallies(parts, found)
-    runs = [answer(run, tallies.get(run.campaign_key or 0)) for run in found]
+    tallies = await tallies_of(parts.database, parts.clock, found)
+    runs = [answer(run, tallies.get(run.key)) for run in found]
     return json_response({"mailouts": runs, "nextCursor": following})
 
 
@@ -122,7 +121,8 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
 async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
     """How far it has come, or why it did not begin."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    return json_response(answer(run, (await _tallies(parts, [run])).get(run.campaign_key or 0)))
+    tallies = await tallies_of(parts.database, parts.clock, [run])
+    return json_response(answer(run, tallies.get(run.key)))
 
 
 @router.get("/v1/mailouts/{mailoutId}/report.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
@@ -168,13 +168,6 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
         "finishedAt": isoformat(run.finished_at),
         "reportedAt": isoformat(run.reported_at),
     }
-
-
-async def _tallies(parts: ApiParts, runs: Sequence[Run]) -> dict[int, Tally]:
-    """By their campaigns; none of what is not in line yet."""
-    keys = [run.campaign_key for run in runs if run.campaign_key is not None]
-    async with parts.database.read() as tx:
-        return await CampaignQueue().tallies(tx, keys, parts.clock.now())
 
 
 def _refusal(run: Run) -> Response:

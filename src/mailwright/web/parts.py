@@ -40,6 +40,7 @@ from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.mailouts.runs import Runs as MailoutRuns
 from mailwright.sources.notifications.desk import Desk
 from mailwright.storage.database import Database
+from mailwright.web.kept import Kept
 from mailwright.web.live import Live
 
 
@@ -108,6 +109,7 @@ class ApiParts:
     outgoing: Endpoints = field(init=False)
     mailout_runs: MailoutRuns = field(init=False)
     live: Live = field(init=False)
+    kept: Kept = field(init=False)
 
     def __post_init__(self) -> None:
         images = ImageStore(self.database, self.clock, self.images_folder)
@@ -132,6 +134,7 @@ class ApiParts:
         object.__setattr__(self, "outgoing", endpoints)
         object.__setattr__(self, "mailout_runs", MailoutRuns(self.database, self.clock))
         object.__setattr__(self, "live", Live(self.database, self.clock))
+        object.__setattr__(self, "kept", Kept())
 
     async def opting_in(self) -> OptingIn:
         """Its links are signed with the secret that the other links for readers are signed with."""

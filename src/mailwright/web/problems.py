@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -109,6 +110,8 @@ class LastResort:
 
         try:
             await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            return  # whoever asked has left in the middle of asking: nobody is there to be answered
         except Exception as error:
             log.error("request_failed", path=scope.get("path"), method=scope.get("method"), exc_info=error)
             if has_begun:

@@ -24,7 +24,7 @@ _AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 class Snake(BaseModel):
     """The names of this answer are older than this API and written as others rely on them."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class ActiveCampaign(Snake):

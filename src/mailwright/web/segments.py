@@ -16,7 +16,7 @@ from mailwright.web import answers
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.caller import Calling
 from mailwright.web.describe import accepting, answering
-from mailwright.web.parts import Parts
+from mailwright.web.parts import ApiParts, Parts
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 
@@ -93,9 +93,7 @@ async def count(request: Request, parts: Parts, caller: Calling) -> Response:
 async def show(segmentKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """With the number of people who are in it now, whether they may be written to or not."""
     found = await segments.find(parts.database, caller.tenant_id, segmentKey)
-    async with parts.database.read() as tx:
-        number = await segments.count(tx, caller.tenant_id, found.filter, parts.clock.now())
-    return json_response({**_shown(found), "count": number})
+    return json_response({**_shown(found), "count": await people_in(parts, caller.tenant_id, found)})
 
 
 @router.get("/{segmentKey}/contacts", responses=answering({HTTPStatus.OK: answers.ContactList}, HTTPStatus.NOT_FOUND))
@@ -144,6 +142,16 @@ async def forget(segmentKey: str, parts: Parts, caller: Calling) -> Response:  #
     """The people stay."""
     await segments.forget(parts.database, caller.tenant_id, segmentKey, actor=API, clock=parts.clock)
     return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def people_in(parts: ApiParts, tenant_id: int, found: Segment) -> int:
+    """Everyone is asked: the answer is kept for a few seconds."""
+
+    async def ask() -> int:
+        async with parts.database.read() as tx:
+            return await segments.count(tx, tenant_id, found.filter, parts.clock.now())
+
+    return await parts.kept.answer(("people in", tenant_id, found.segment_key), ask)
 
 
 def _shown(found: Segment) -> dict[str, Any]:

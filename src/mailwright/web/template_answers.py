@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.images import Image
 from mailwright.content.preflight import Finding
 from mailwright.content.store import StoredTemplate

@@ -148,7 +148,7 @@ class Pacing:
         for each in [each for each in self._booked if self._is_near(each)]:
             if each not in self._booked or self._waits_for_another(each):
                 continue
-            if perf_counter() > each.latest:
+            if self._is_over(each):
                 self._wait_anew(each)
                 continue
             self._booked.remove(each)
@@ -185,7 +185,7 @@ class Pacing:
             if now < begins_at:
                 pause = begins_at - now - TIMER_SECONDS
                 loop.call_later(pause, look) if pause > 0 else loop.call_soon(look)
-            elif now > each.latest:
+            elif self._is_over(each):
                 self.drop(ready.claimed)
                 too_late()
             else:
@@ -251,6 +251,10 @@ class Pacing:
         if now == each.booked_at:  # it may stand still, and then the moment does not come nearer
             return each.moment_us - now * 1_000 <= NEAR * 1_000
         return each.begins_at - perf_counter() <= NEAR / 1_000
+
+    def _is_over(self, each: _Booked) -> bool:
+        """Its moment has passed without it; a clock that stands still lets none pass."""
+        return perf_counter() > each.latest and self._clock.now() != each.booked_at
 
     def _spaced(self, each: _Booked) -> Iterator[float]:
         """When the exact paces of a mail let it begin, by when the last one really began."""

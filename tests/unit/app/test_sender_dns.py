@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mailwright.app.findings import Verdict
 from mailwright.app.sender_dns import DnsSilent, check_sender
-from mailwright.content.dkim import DkimKey
+from mailwright.content.dkim_key import DkimKey
 from mailwright.ops.settings import Settings
 
 GOOD = {"example.org": ["v=spf1 mx -all", "other=1"], "_dmarc.example.org": ["v=DMARC1; p=reject"]}

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from mailwright.content.authoring import Format, as_html, image_names
+from mailwright.content.authoring import as_html, image_names
+from mailwright.content.formats import Format
 from mailwright.content.html import MAX_BYTES
 from mailwright.content.kept import codes_in
 from mailwright.content.template import Template, TemplateFailed

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.content.dkim import DkimKey, DkimSigner, relaxed_body
+from mailwright.content.dkim import DkimSigner, relaxed_body
+from mailwright.content.dkim_key import DkimKey
 from mailwright.content.mime import Mailbox, Unsubscribe, compose
 from mailwright.domain.errors import ConfigurationInvalid
 from tests.unit.content.letters import a_letter

@@ -138,12 +138,52 @@ def test_a_value_is_never_rendered_again() -> None:
         ("<p>{{ a.b }}</p>", {"a": "text"}, "a.b"),
         ("<p>{{ a|upper }}</p>", {}, "a"),
         ("<p>{% if a.b %}x{% endif %}</p>", {"a": {}}, "a.b"),
+        ("<p>{{ a|length }}</p>", {"b": 1}, "a"),
+        # What is also the name of something that the engine has: a method, or a function.
+        ("<p>{{ items }}</p>", {"b": 1}, "items"),
+        ("<p>{{ items|upper }}</p>", {"b": 1}, "items"),
+        ("<p>{% for each in values %}{{ each }}{% endfor %}</p>", {"b": 1}, "values"),
+        ("<p>{% if b.keys %}x{% endif %}</p>", {"b": {"c": 1}}, "b.keys"),
+        ("<p>{{ b.count|upper }}</p>", {"b": [1]}, "b.count"),
+        ("<p>{{ range|upper }}</p>", {"b": 1}, "range"),
     ],
 )
 def test_a_missing_variable_is_named_on_either_road(html: str, values: dict[str, Any], missing: str) -> None:
     with pytest.raises(MissingVariable) as failed:
         a_layout(html).fill(JANE, values)
     assert failed.value.variable == missing
+
+
+@pytest.mark.promise("content-layout")
+@pytest.mark.parametrize("name", ["items", "keys", "values", "get", "pop", "update", "copy", "clear", "range"])
+def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> None:
+    source = f"<p>{{{{ {name} }}}} {{{{ of.{name}|upper }}}} {{{{ {name}2|default('none') }}}}</p>"
+    template = Template(subject="x", html=source, text=None)
+    assert template.required_variables == {name, "of"}
+    given = {name: "this", "of": {name: "that"}}
+    assert template.render(given).html == "<p>this THAT none</p>"
+    for missing in given:
+        with pytest.raises(MissingVariable) as failed:
+            template.render({key: value for key, value in given.items() if key != missing})
+        assert failed.value.variable == missing
+    by_default = Template(subject="x", html=f"<p>{{{{ {name}|default('none') }}}} {{{{ b }}}}</p>", text=None)
+    assert (by_default.required_variables, by_default.render({"b": 1}).html) == ({"b"}, "<p>none 1</p>")
+
+
+@pytest.mark.promise("content-layout")
+@pytest.mark.parametrize("name", ["e", "escape", "first", "join", "last", "length", "max", "round", "sum", "urlencode"])
+def test_whatever_is_done_with_a_variable_it_must_be_given(name: str) -> None:
+    template = Template(subject="x", html=f"<p>{{{{ other.part }}}} {{{{ a|{name} }}}}</p>", text=None)
+    assert template.required_variables == {"a", "other"}
+    with pytest.raises(TemplateFailed):
+        template.render({"other": {"part": "x"}})
+
+
+@pytest.mark.promise("content-layout")
+def test_a_variable_that_is_only_asked_after_may_be_missing_beside_one_with_parts() -> None:
+    source = "<p>{{ customer.name }}{% if vip is defined %}!{% endif %}{% if is_new %}{{ gift }}{% endif %}</p>"
+    template = Template(subject="x", html=source, text=None)
+    assert template.required_variables == {"customer", "is_new"}
 
 
 @pytest.mark.promise("content-layout")

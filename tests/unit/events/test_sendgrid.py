@@ -15,7 +15,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
 from mailwright.events import sendgrid
-from mailwright.events.sendgrid import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
+from mailwright.events.sendgrid_signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
 from mailwright.events.trust import EventRefused, Forged, Malformed, Stale
 from tests.standins.sendgrid import SendGridStandIn
 

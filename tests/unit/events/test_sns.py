@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock, instant_of
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, ManualClock, instant_of
 from mailwright.events import sns
 from mailwright.events.fetch import Fetch
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Kind, Sns
+from mailwright.events.sns_certificate import SnsCertificate
 from mailwright.events.trust import EventRefused, Foreign, Forged, Malformed, NotNow, Stale
 from mailwright.providers.http import Cut, Http, Reply
 from tests.standins.http import Answer, HttpStandIn, Step
@@ -95,24 +96,24 @@ def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
 async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
     envelope = sns.parse(file.read_bytes())
     (certificate,) = FIXTURES.glob("real_cert__*.pem")
-    real = _loaded(certificate)
-    sns.check_names(real)
-    sns.check_signature(envelope, real, envelope.at)
+    real = SnsCertificate(certificate.read_bytes())
+    real.check_names()
+    _check(envelope, real, envelope.at)
     body = json.loads(file.read_text())
     for name in ("Message", "MessageId", "Timestamp", "TopicArn"):
         forged = sns.parse(body_of({**body, name: _other(name, body[name])}))
         with pytest.raises(Forged):
-            sns.check_signature(forged, real, envelope.at)
+            _check(forged, real, envelope.at)
     with pytest.raises(Forged, match="not valid at this time"):
-        sns.check_signature(envelope, real, instant_of(datetime(2022, 8, 18, tzinfo=UTC)))
+        _check(envelope, real, instant_of(datetime(2022, 8, 18, tzinfo=UTC)))
 
 
 def _other(name: str, value: str) -> str:
     return value.replace("2022", "2023") if name == "Timestamp" else value + "x"
 
 
-def _loaded(file: Path) -> Any:
-    return sns._load(file.read_bytes())
+def _check(envelope: sns.Envelope, certificate: SnsCertificate, now: Instant) -> None:
+    certificate.check_signature(envelope.signature, envelope.signed_text, version=envelope.version, now=now)
 
 
 # All types and versions.

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailwright.content.dkim import DkimKey, DkimSigner
+from mailwright.content.dkim import DkimSigner
+from mailwright.content.dkim_key import DkimKey
 from mailwright.content.headers import HeaderRefused
 from mailwright.content.layout import Addressed, Frame, Layout
 from mailwright.content.mime import Attachment, Letter, Mailbox, Unsubscribe, compose

@@ -1,15 +1,18 @@
 """What the command line asks of the stand-ins, they do."""
 
+import asyncio
+import re
 from unittest.mock import patch
 
 import orjson
 import pytest
 
+from mailwright.domain.bounce import BounceKind
 from mailwright.domain.report import Verdict
 from mailwright.domain.results import ResultKind
 from mailwright.domain.states import EventType
 from mailwright.events.sendgrid import read
-from tests.standins import sendgrid, sns
+from tests.standins import sendgrid, smtp, sns
 from tests.standins.__main__ import main
 from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request
@@ -17,6 +20,8 @@ from tests.standins.ses import SEND, SesStandIn
 from tests.unit.providers.sendgrid_builders import a_mail as a_sendgrid_mail
 from tests.unit.providers.sendgrid_builders import sendgrid_to
 from tests.unit.providers.ses_builders import a_mail, ses_to
+from tests.unit.providers.smtp_builders import a_mail as an_smtp_mail
+from tests.unit.providers.smtp_builders import smtp_to
 
 
 class Inlet(HttpStandIn):
@@ -50,6 +55,22 @@ async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> Non
         [request] = inlet.requests
     [_, bounce] = read(request.body, 1_800_000_000_000).reports
     assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, Verdict.HARD_BOUNCE)
+
+
+async def test_an_smtp_server_knows_no_reader_as_often_as_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
+    serving = asyncio.create_task(smtp.serve("127.0.0.1", 0, Asked(fail=550, times=1)))
+    said = ""
+    while (found := re.search(r"MAILWRIGHT_SMTP_URL='(\S+)'", said)) is None and not serving.done():
+        await asyncio.sleep(0)
+        said += capsys.readouterr().out
+    assert found is not None
+    async with smtp_to(found[1]) as provider:
+        results = [await provider.send(an_smtp_mail()) for _ in range(2)]
+    assert [(result.kind, result.bounce) for result in results] == [
+        (ResultKind.FAILED, BounceKind.HARD),
+        (ResultKind.SENT, None),
+    ]
+    serving.cancel()
 
 
 async def test_sns_tells_of_the_mail_that_it_is_asked_to_tell_of(

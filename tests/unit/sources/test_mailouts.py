@@ -1,8 +1,9 @@
 """Mailouts without a database: addresses as people type them, the footer, and words that are no template."""
 
 import pytest
+import structlog
 
-from mailwright.app.mailouts import setup_of, verify_mailouts
+from mailwright.app.mailouts import rest_after, setup_of, verify_mailouts
 from mailwright.content.template import Template
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.unsubscribe import UnsubscribeTokens, unsubscribe_link
@@ -27,8 +28,10 @@ def test_spellings_of_one_test_address_are_one() -> None:
 
 
 @pytest.mark.promise("mailout-test-emails")
-def test_what_is_no_address_is_left_out() -> None:
-    assert parse_test_emails("nonsense, a@, @b, ada@example.com, x y@z") == ["ada@example.com"]
+def test_what_is_no_address_is_left_out_and_logged() -> None:
+    with structlog.testing.capture_logs() as lines:
+        assert parse_test_emails("nonsense, a@, @b, ada@example.com, x y@z") == ["ada@example.com"]
+    assert [(line["event"], line["log_level"]) for line in lines] == [("mailout_address_invalid", "warning")] * 5
     assert parse_test_emails(" ,; ") == []
 
 
@@ -83,6 +86,43 @@ def test_the_rate_and_the_batch_have_the_usual_values_and_the_interval_follows()
 
 
 @pytest.mark.promise("mailout-settings")
+def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {
+        "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
+        "UNSUBSCRIBE_SECRET": "s" * 32,
+        "ORG_NAME": "Example Org",
+        "ORG_ADDRESS": "1 Example Street",
+        "TEST_EMAILS": "ada@example.com",
+        "SEND_RATE_PER_SEC": "2",
+        "BATCH_SIZE": "7",
+        "FROM_EMAIL": "news@example.com",
+        "FROM_NAME": "Example News",
+        "NOTION_TOKEN": "secret",
+        "NOTION_DB_MAILOUTS": "1" * 32,
+        "NOTION_DB_ERRORS": "2" * 32,
+        "SUPABASE_URL": "https://abc.supabase.co",
+        "SUPABASE_SERVICE_ROLE_KEY": "sb_secret_x",
+    }
+    for name, value in usual.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    verify_mailouts(settings)
+    setup = setup_of(settings, 1)
+    assert setup.footer == Footer("Example Org", "1 Example Street")
+    assert (setup.from_email, setup.from_name, setup.test_emails) == (
+        "news@example.com",
+        "Example News",
+        "ada@example.com",
+    )
+    assert (setup.interval_ms, setup.batch_size) == (500, 7)
+    assert (setup.mailouts_database, setup.errors_database) == ("1" * 32, "2" * 32)
+    assert (settings.unsubscribe_url, settings.supabase_url) == (usual["UNSUBSCRIBE_BASE_URL"], usual["SUPABASE_URL"])
+    secrets = (settings.unsubscribe_secret, settings.notion_token, settings.supabase_service_role_key)
+    named = ("UNSUBSCRIBE_SECRET", "NOTION_TOKEN", "SUPABASE_SERVICE_ROLE_KEY")
+    assert [secret and secret.get_secret_value() for secret in secrets] == [usual[name] for name in named]
+
+
+@pytest.mark.promise("mailout-settings")
 def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {
         "NOTION_API_TOKEN": "secret",
@@ -115,3 +155,8 @@ def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_wi
     names = [problem.partition(":")[0] for problem in invalid.value.problems]
     assert names == ["FROM_EMAIL", "NOTION_DB_MAILOUTS", "NOTION_STATUSES", "SUPABASE_SERVICE_ROLE_KEY"]
     assert "sb_publishable_visible" not in str(invalid.value)
+
+
+@pytest.mark.promise("mailout-idle")
+def test_looking_for_something_to_do_never_takes_more_than_a_twentieth_of_the_time() -> None:
+    assert [rest_after(seconds) for seconds in (0.001, 0.5, 60)] == [1, 10, 300]

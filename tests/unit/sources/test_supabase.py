@@ -200,7 +200,8 @@ async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: 
         await supabase.log("page", lines)
     assert await supabase.logged("page", [line.email for line in lines]) == set()
     await supabase.log("page", lines)
-    assert await supabase.logged("page", [line.email for line in lines]) == {line.email for line in lines}
+    there = await supabase.logged("page", [line.email for line in lines])
+    assert there == {(line.email, line.status) for line in lines}
     assert server.rows("send_logs")[1]["error_message"] == "550 no"
 
 
@@ -212,15 +213,17 @@ async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_i
     lines = [LogLine(f"{'long' * 12}{number:04}@{'example' * 8}.com", "sent", None) for number in range(200)]
     await supabase.log("page", lines[1:])
     server.requests.clear()
-    assert await supabase.logged("page", [line.email for line in lines]) == {line.email for line in lines[1:]}
+    assert await supabase.logged("page", [line.email for line in lines]) == {(line.email, "sent") for line in lines[1:]}
     assert len(server.requests) > 1
     assert max(len(request.query) for request in server.requests) < 5_000
 
 
 @pytest.mark.promise("supabase-logs")
-async def test_without_the_table_nothing_is_logged(http: Http) -> None:
-    async with SupabaseStandIn(has_send_logs=False) as server:
-        assert await asking(server, http).logged("page", ["ada@example.com"]) is None
+async def test_whether_there_is_a_log_is_asked_in_one_request(server: SupabaseStandIn, http: Http) -> None:
+    assert await asking(server, http).has_logs()
+    async with SupabaseStandIn(has_send_logs=False) as other:
+        assert not await asking(other, http).has_logs()
+        assert len(other.requests) == 1
 
 
 # The stand-in, asked by a client that others wrote.

@@ -1,5 +1,8 @@
-SELECT s.email
+SELECT p.email
 FROM rows(:people: email text) AS p
-CROSS JOIN suppressions AS s
-WHERE s.tenant_id = :tenant_id AND s.email = p.email AND s.list_key = 'general' AND s.source = CAST(:erasure AS text)
-  AND NOT EXISTS (SELECT 1 FROM contacts AS c WHERE c.tenant_id = s.tenant_id AND c.email = s.email)
+-- Each is looked for by itself: a planner that knows nothing of a young table would rather compare everyone with everyone.
+WHERE (
+  SELECT s.id FROM suppressions AS s
+  WHERE s.tenant_id = :tenant_id AND s.email = p.email AND s.list_key = 'general' AND s.source = CAST(:erasure AS text)
+) IS NOT NULL
+  AND (SELECT c.id FROM contacts AS c WHERE c.tenant_id = :tenant_id AND c.email = p.email) IS NULL

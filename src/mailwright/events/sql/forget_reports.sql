@@ -1,9 +1,13 @@
--- What nobody will ask for again: not a soft bounce that still counts. A doubt is over long before its proof is old.
+-- What nobody will ask for again: not a soft bounce that still counts, nor the proof of a mail whose end is not written.
 DELETE FROM reports
 WHERE id IN (
   SELECT r.id FROM reports AS r
   WHERE r.received_at < :received_before
     AND (r.verdict <> 'soft_bounce' OR r.at < :counted_since)
+    AND NOT (r.is_proof AND EXISTS (
+      SELECT 1 FROM deliveries AS d
+      WHERE d.message_key = r.message_key AND d.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
+    ))
   ORDER BY r.received_at
   LIMIT :most
 )

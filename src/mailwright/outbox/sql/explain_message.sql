@@ -8,9 +8,10 @@ SELECT
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
   c.campaign_id, c.name AS campaign,
   (
-    SELECT r.verdict FROM reports AS r
-    WHERE r.message_key = m.id AND r.email = m.to_email AND r.verdict IN ('hard_bounce', 'soft_bounce', 'complaint')
-    ORDER BY CASE r.verdict WHEN 'soft_bounce' THEN 1 ELSE 0 END, r.at DESC
+    SELECT CASE r.verdict WHEN 'nothing' THEN r.type ELSE r.verdict END FROM reports AS r
+    WHERE r.message_key = m.id AND r.email = m.to_email
+      AND (r.type = 'bounce' OR r.verdict IN ('hard_bounce', 'soft_bounce', 'complaint'))
+    ORDER BY CASE r.verdict WHEN 'nothing' THEN 2 WHEN 'soft_bounce' THEN 1 ELSE 0 END, r.at DESC
     LIMIT 1
   ) AS came_back,
   EXISTS (

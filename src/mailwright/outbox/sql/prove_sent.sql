@@ -1,5 +1,6 @@
 -- A provider's own report proves that it has the mail: that ends a doubt, also one that was closed as unknown, and any
 -- later attempt that waits or has failed, even if a worker holds it already: without its token it cannot be begun.
+-- What was in doubt, failed and waits from the beginning by somebody's word is still the same mail.
 UPDATE deliveries
 SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL, claims = 0, claim_token = NULL,
     locked_by = NULL, locked_at = NULL, error_code = NULL, error_category = NULL, error_reason = NULL,
@@ -8,5 +9,5 @@ SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NU
 FROM rows(:proofs: message_key bigint, provider_message_id text) AS p
 WHERE deliveries.message_key = p.message_key
   AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
-    OR (status IN ('RETRY_SCHEDULED', 'FAILED') AND (doubted_at IS NOT NULL OR resends > 0)))
+    OR (status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED') AND (doubted_at IS NOT NULL OR resends > 0)))
 RETURNING deliveries.message_key

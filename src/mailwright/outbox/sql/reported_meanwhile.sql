@@ -1,9 +1,6 @@
--- Those of these mails that are to be sent again, or have failed, although a report that came since the last attempt
--- began proves that their provider had them.
+-- Those of these mails that are to be sent again, or have failed, although a report proves that their provider had them.
 SELECT d.message_key, d.tenant_id
 FROM rows(:wanted: message_key bigint) AS w
 JOIN deliveries AS d ON d.message_key = w.message_key
-WHERE d.status IN ('RETRY_SCHEDULED', 'FAILED')
-  AND EXISTS (
-    SELECT 1 FROM reports AS r WHERE r.message_key = d.message_key AND r.is_proof AND r.received_at >= d.attempted_at
-  )
+WHERE d.status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED')
+  AND EXISTS (SELECT 1 FROM reports AS r WHERE r.message_key = d.message_key AND r.is_proof)

@@ -304,6 +304,15 @@ class ListRequest(Wire):
     requires_confirmation: bool = False
 
 
+class ListChange(Wire):
+    """What is not given stays as it is; an empty description takes it away."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)] | None = None
+    description: Annotated[str, Field(max_length=1_000), AfterValidator(_line)] | None = None
+    is_public: bool | None = None
+    requires_confirmation: bool | None = None
+
+
 class MembershipRequest(Wire):
     """Whoever joins or leaves a list."""
 

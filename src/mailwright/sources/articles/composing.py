@@ -6,7 +6,7 @@ from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.store import TemplateStore, latest_by_locale
 from mailwright.domain.locales import EVERYONE
 from mailwright.sources.articles.assembly import Article

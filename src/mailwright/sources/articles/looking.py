@@ -28,7 +28,7 @@ from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.store import of_article
 from mailwright.storage.database import Database
 
-_LOOKED_AT = 5_000
+_LOOKED_AT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +111,20 @@ class Looking:
         return Preview(person, article, rendered, tuple(judged))
 
     async def coverage(self, tenant_id: int, article_key: str, given: Mapping[str, str]) -> Coverage:
-        """Asked of everyone, one page of readers after another: only the number of each variant is kept."""
+        """Asked of everyone, one portion of readers after another: only the number of each variant is kept."""
         now = self._clock.now()
         edition = Edition(published(await self._slices(tenant_id, article_key), now))
         counts: Counter[Choice] = Counter()
         after = ""
         async with self._database.read() as tx:
             asked = await readers.asked_for(tx, tenant_id, article_key, given)
-            while found := await readers.page(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT):
-                counts.update(edition.choose(each.divisions) for each in found if asked.holds_for(each))
-                after = found[-1].email
+            while True:
+                found, after = await readers.alike(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT)
+                if not found:
+                    break
+                for each in found:
+                    if asked.holds_for(each):
+                        counts[edition.choose(each.divisions)] += each.number
         skipped = counts.pop((), 0)
         read = {place for choice in counts for place in choice}
         return Coverage(

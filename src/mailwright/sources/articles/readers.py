@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from mailwright.audience import lists, people
 from mailwright.audience.lists import GENERAL
@@ -18,7 +18,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles import divisions
 from mailwright.storage.database import Transaction
-from mailwright.storage.expressions import folded, json_flag, json_text, position
+from mailwright.storage.expressions import folded, json_flag, json_text, json_value, position
 from mailwright.storage.tables import contacts
 
 OCD_IDS: Final = "ocd_ids"
@@ -42,6 +42,15 @@ class Reader:
     divisions: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class Alike:
+    """So many readers who differ in nothing that an article or a filter asks about."""
+
+    attributes: Mapping[str, Any]
+    divisions: tuple[str, ...]
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One word of a filter, in the forms in which it is looked for."""
@@ -50,7 +59,7 @@ class Condition:
     value: str  # in small letters
     endings: tuple[str, ...]  # of ids that say the same
 
-    def holds_for(self, reader: Reader) -> bool:
+    def holds_for(self, reader: Reader | Alike) -> bool:
         if self.name == OCD_ID:
             return self.value in reader.divisions
         attribute = reader.attributes.get(self.name)
@@ -80,7 +89,7 @@ class Asked:
     list_key: str
     conditions: tuple[Condition, ...] = ()
 
-    def holds_for(self, reader: Reader) -> bool:
+    def holds_for(self, reader: Reader | Alike) -> bool:
         return all(condition.holds_for(reader) for condition in self.conditions)
 
 
@@ -110,14 +119,41 @@ async def asked_for(tx: Transaction, tenant_id: int, article_key: str, given: Ma
 
 async def page(tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, after: str, limit: int) -> list[Reader]:
     """The next of those who may be written to. Not all of them need answer: ask `holds_for`."""
-    wanted = and_(
+    columns = (contacts.c.id, contacts.c.email, contacts.c.name, contacts.c.attributes)
+    wanted = _wanted(tenant_id, asked, now, after)
+    rows: Any = await tx.execute(select(*columns).where(wanted).order_by(contacts.c.email).limit(limit))
+    return [_reader(key, email, name, orjson.loads(attributes)) for key, email, name, attributes in rows]
+
+
+async def alike(
+    tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, after: str, limit: int
+) -> tuple[list[Alike], str]:
+    """The same of the next so many, told by the database as far as they are alike: where many live in few places, few
+    lines tell of them all. The last address of them is where to go on; it is empty where nobody was left."""
+    names = sorted({OCD_IDS, *(each.name for each in asked.conditions if each.name != OCD_ID)})
+    wanted = _wanted(tenant_id, asked, now, after)
+    some = (
+        select(contacts.c.email, contacts.c.attributes).where(wanted).order_by(contacts.c.email).limit(limit).subquery()
+    )
+    told = [json_value(some.c.attributes, name).label(f"value_{place}") for place, name in enumerate(names)]
+    values = select(some.c.email, *told).subquery()
+    own = [values.c[each.name] for each in told]
+    # Which address is the last, only the database knows: it has an order of its own.
+    last = func.max(func.max(values.c.email)).over()
+    rows: Any = await tx.execute(select(func.count(), last, *own).group_by(*own))
+    found = []
+    for number, _, *texts in rows:
+        attributes = {name: orjson.loads(text) for name, text in zip(names, texts, strict=True) if text is not None}
+        found.append(Alike(attributes, divisions_of(attributes), number))
+    return found, rows[0][1] if rows else ""
+
+
+def _wanted(tenant_id: int, asked: Asked, now: Instant, after: str) -> ColumnElement[bool]:
+    return and_(
         audience(tenant_id, () if asked.list_key == GENERAL else (asked.list_key,), None, now),
         contacts.c.email > after,
         *(condition.may_hold() for condition in asked.conditions),
     )
-    columns = (contacts.c.id, contacts.c.email, contacts.c.name, contacts.c.attributes)
-    rows: Any = await tx.execute(select(*columns).where(wanted).order_by(contacts.c.email).limit(limit))
-    return [_reader(key, email, name, orjson.loads(attributes)) for key, email, name, attributes in rows]
 
 
 def _reader(contact_key: int, email: str, name: str | None, attributes: dict[str, Any]) -> Reader:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.store import TemplateStore
 from mailwright.content.template import Template, TemplateFailed
 from mailwright.domain.clock import Clock, Instant

@@ -221,7 +221,8 @@ class Campaigns:
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # What held it may hold it no longer; if it does, the next claim finds out.
                 await defer.let_go(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, WAITS_FOR_WINNER))
-            await self._note(tx, acting, Action.EDIT_LIMITS, campaign, limits=limits.model_dump(mode="json"))
+            told = limits.model_dump(mode="json", exclude_defaults=True)
+            await self._note(tx, acting, Action.EDIT_LIMITS, campaign, limits=told)
             return replace(campaign, definition=definition)
 
     async def choose_winner(self, acting: Acting, campaign_id: str, version: str) -> Campaign:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.headers import unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant

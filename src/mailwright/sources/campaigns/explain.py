@@ -3,7 +3,7 @@
 The reason and its end are read where they were written; nobody computes another. Only whose rule it was is looked up.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +74,16 @@ class Facts:
 
 
 async def explain_campaign(
-    database: Database, clock: Clock, defaults: Defaults, campaign_id: str, *, tenant_id: int | None
+    database: Database,
+    clock: Clock,
+    defaults: Defaults,
+    campaign_id: str,
+    *,
+    tenant_id: int | None,
+    foreseen: Sequence[Course] | None = None,
 ) -> CampaignExplanation:
-    """Another tenant's campaign is not found, like one that never was. None is an operator, who sees all tenants'."""
+    """Another tenant's campaign is not found, like one that never was. None is an operator, who sees all tenants'.
+    Whoever has a forecast already gives its courses: it is not made twice."""
     if not is_uuid(campaign_id):
         raise NotFound
     now = clock.now()
@@ -91,8 +98,9 @@ async def explain_campaign(
         holder = await _holder(tx, levels, row.defer_reason, now) if row.deferred_until is not None else None
     course = None
     if is_in_line:
-        told = await forecast(database, clock, defaults, tenant_id=row.tenant_id)
-        course = next((each for each in told.courses if each.campaign_id == campaign_id), None)
+        if foreseen is None:
+            foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).courses
+        course = next((each for each in foreseen if each.campaign_id == campaign_id), None)
     workers = await present(database, now)
     return explanation(Facts(row, counts, now, workers, goes_after, holder, course, waiting.get(row.lane)))
 

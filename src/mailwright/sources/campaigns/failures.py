@@ -5,6 +5,7 @@ from sqlalchemy import delete
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
+from mailwright.outbox.operate import FORGET_PROOFS
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
@@ -22,6 +23,7 @@ async def requeue(tx: Transaction, lane: int, now: Instant) -> int:
     count = 0
     while rows := await tx.run(REQUEUE_LANE, lane=lane, now=now, limit=PORTION):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
+        await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
         await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, again) for row in rows])
         count += len(rows)
     return count

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select, true
 
 from mailwright.audience.segments import audience, lacks
 from mailwright.content.preflight import Facts, Finding, Level, preflight
@@ -25,6 +25,8 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
 NO_FACTS = Facts()
+# Databases bound how many columns one question may have.
+_ASKED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,14 @@ class Draft:
     name: str
     texts: Mapping[str, Text]
     share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A variable that a text needs of each of its readers: of everyone, where it is in no locale."""
+
+    variable: str
+    locale: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +132,22 @@ async def examine(
         people = _people(tenant_id, definition, filter_, now, unasked)
         problems += unasked
         drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
-        planned = int((await tx.execute(select(func.count()).select_from(contacts).where(people)))[0][0])
+        texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
+        needed = (Need(name, locale) for text, locale in texts.items() for name in _needed(text, definition.variables))
+        needs = list(dict.fromkeys(needed))
+        planned, lacking = await _count(tx, people, needs)
         if not unasked:
             problems += _too_few(definition, planned)
-        for text, locale in {text: locale for draft in drafts for locale, text in draft.texts.items()}.items():
+        for text in texts:
             found = preflight(subject=text.subject, html=text.html, text=text.text, facts=facts)
             problems += [_problem(each) for each in found if each.level is Level.BLOCKS]
             warnings.update(dict.fromkeys(each for each in found if each.level is Level.WARNS))
+        if planned:
+            problems += [_lacked(need, missing, planned) for need, missing in lacking.items() if missing]
+        else:
             # Where nobody is in the audience, what none of the tenant's people has is missing all the same.
-            asked = people if planned else audience(tenant_id, (), None, now)
-            readers = asked & _reads(locale) if locale else asked
-            problems += await _missing_variables(tx, text, definition.variables, people=readers, planned=planned)
+            anyone = audience(tenant_id, (), None, now)
+            problems += [_unknown(need) for need in needs if not await _somebody_has(tx, anyone, need)]
     return Examined(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
 
 
@@ -328,27 +343,45 @@ def _reads(locale: str) -> ColumnElement[bool]:
     return or_(theirs == locale.lower(), theirs.like(f"{locale.lower()}-%"))
 
 
-async def _missing_variables(
-    tx: Transaction, text: Text, given: Mapping[str, Any], *, people: ColumnElement[bool], planned: int
-) -> list[Problem]:
-    """A variable that nobody gives must be an attribute that everyone in the audience has."""
+def _needed(text: Text, given: Mapping[str, Any]) -> list[str]:
+    """Variables that nobody gives: each must be an attribute that everyone in the audience has."""
     try:
         template = Template(subject=text.subject, html=text.html, text=text.text)
     except TemplateFailed:
         return []  # told already
-    problems = []
-    for variable in sorted(template.required_variables - STANDARD.keys() - given.keys()):
-        if not planned:
-            has_it = select(contacts.c.id).where(people, ~lacks(variable)).limit(1)
-            if not await tx.execute(has_it):
-                message = f"{{{{ {variable} }}}} is used, and nobody has such an attribute; {_default_for(variable)}"
-                problems.append(Problem("variables", "MISSING_VARIABLE", message))
-            continue
-        rows = await tx.execute(select(func.count()).select_from(contacts).where(people, lacks(variable)))
-        if missing := int(rows[0][0]):
-            message = f"{{{{ {variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"
-            problems.append(Problem("variables", "MISSING_VARIABLE", f"{message}; {_default_for(variable)}"))
-    return problems
+    return sorted(template.required_variables - STANDARD.keys() - given.keys())
+
+
+async def _count(tx: Transaction, people: ColumnElement[bool], needs: list[Need]) -> tuple[int, dict[Need, int]]:
+    """How many they are, and how many of them lack what. They are many: all of it is asked in one walk, or in few."""
+    planned = 0
+    lacking: dict[Need, int] = {}
+    for start in range(0, max(len(needs), 1), _ASKED_AT_ONCE):
+        asked = needs[start : start + _ASKED_AT_ONCE]
+        lacks_it = [func.count(case((_readers(need) & lacks(need.variable), 1))) for need in asked]
+        [row] = await tx.execute(select(func.count(), *lacks_it).select_from(contacts).where(people))
+        planned, *missing = map(int, row)
+        lacking |= zip(asked, missing, strict=True)
+    return planned, lacking
+
+
+async def _somebody_has(tx: Transaction, people: ColumnElement[bool], need: Need) -> bool:
+    has_it = select(contacts.c.id).where(people, _readers(need), ~lacks(need.variable)).limit(1)
+    return bool(await tx.execute(has_it))
+
+
+def _readers(need: Need) -> ColumnElement[bool]:
+    return _reads(need.locale) if need.locale else true()
+
+
+def _lacked(need: Need, missing: int, planned: int) -> Problem:
+    message = f"{{{{ {need.variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"
+    return Problem("variables", "MISSING_VARIABLE", f"{message}; {_default_for(need.variable)}")
+
+
+def _unknown(need: Need) -> Problem:
+    message = f"{{{{ {need.variable} }}}} is used, and nobody has such an attribute; {_default_for(need.variable)}"
+    return Problem("variables", "MISSING_VARIABLE", message)
 
 
 def _default_for(variable: str) -> str:

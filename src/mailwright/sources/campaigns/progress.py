@@ -1,6 +1,6 @@
 """Progress: how far a campaign is, straight from the queue. Nobody computes a reason of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,15 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries
 
 LANE_COUNTS = statement(__package__, "lane_counts")
+COUNTS_OF_LANES = statement(__package__, "counts_of_lanes")
 SENT_LATELY = statement(__package__, "sent_lately")
 
 # How far back a campaign's own rate looks, and how many of its mails at the most.
 LATELY: Instant = 10 * SECOND
 MOST_LOOKED_AT = 20_000
+
+# Where a mail can be that was not sent.
+_ELSEWHERE = ("waiting", "sending", "failed", "withdrawn", "in_doubt", "closed_unknown", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,14 @@ async def places_of(tx: Transaction, campaign_keys: Sequence[int], now: Instant)
 
 async def counts(tx: Transaction, place: Place) -> Counts:
     [row] = await tx.run(LANE_COUNTS, lane=place.lane)
-    elsewhere = sum(row)
-    return Counts(place.planned, place.recipients, **row._mapping, sent=place.recipients - elsewhere)
+    return _counts(place, row._mapping)
+
+
+async def counts_of(tx: Transaction, some: Sequence[Place]) -> list[Counts]:
+    """Of several at once, in their order."""
+    rows = await tx.run(COUNTS_OF_LANES, lanes=[(place.lane,) for place in some]) if some else ()
+    found = {row.lane: {name: row._mapping[name] for name in _ELSEWHERE} for row in rows}
+    return [_counts(place, found[place.lane]) for place in some]
 
 
 async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Poll:
@@ -132,6 +142,11 @@ async def own_rate(tx: Transaction, place: Place, now: Instant) -> float:
     """Mails per second that the campaign itself has sent of late, whatever else the workers send."""
     [row] = await tx.run(SENT_LATELY, lane=place.lane, since=now - LATELY, now=now, most=MOST_LOOKED_AT)
     return float(row.mails) * SECOND / LATELY
+
+
+def _counts(place: Place, elsewhere: Mapping[Any, int]) -> Counts:
+    """Whatever is nowhere else was sent."""
+    return Counts(place.planned, place.recipients, **elsewhere, sent=place.recipients - sum(elsewhere.values()))
 
 
 def _known_end(place: Place) -> Instant | None:

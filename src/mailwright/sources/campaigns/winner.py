@@ -1,27 +1,18 @@
 """Experiments: which version did better, and what follows. Decided once, by the figures or by a person."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from sqlalchemy import and_, func, select
 
 from mailwright.domain.campaign import Action
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
-from mailwright.domain.states import EventType, Status
 from mailwright.outbox import defer, journal
+from mailwright.outbox.tallies import Answers, answers_by_template
 from mailwright.sources.campaigns.entries import Entry, Version, change_entry
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import deliveries, events, messages
 
 # Who decides where no person does.
 FIGURES = "figures"
-
-# What counts as a reader's answer. Whoever clicked has opened it, even if no picture told.
-ANSWERS = {
-    "opens": (EventType.OPENED.value, EventType.CLICKED.value),
-    "clicks": (EventType.CLICKED.value,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +30,8 @@ class Standing:
 
 async def standings(tx: Transaction, entry: Entry, winner_by: str) -> list[Standing]:
     """In the order of the versions. A reader counts once, however often they opened or clicked."""
-    answered = select(events.c.id).where(events.c.message_key == messages.c.id, events.c.type.in_(ANSWERS[winner_by]))
-    sent = and_(messages.c.campaign_key == entry.campaign_key, deliveries.c.status == Status.SENT)
-    joined = messages.join(deliveries, deliveries.c.message_key == messages.c.id)
-    by_template = select(messages.c.template_key, func.count().label("mails")).select_from(joined).where(sent)
-    counted = by_template.group_by(messages.c.template_key)
-    all_of_them = {row.template_key: row.mails for row in await tx.execute(counted)}
-    of_those = {row.template_key: row.mails for row in await tx.execute(counted.where(answered.exists()))}
-    return [
-        Standing(version.name, _sum(version, all_of_them), _sum(version, of_those))
-        for version in entry.content.versions
-    ]
+    found = await answers_by_template(tx, entry.campaign_key)
+    return [_standing(version, found, winner_by) for version in entry.content.versions]
 
 
 def best(found: Sequence[Standing]) -> Standing:
@@ -88,5 +70,8 @@ async def decide(tx: Transaction, entry: Entry, now: Instant, *, actor: str, nam
     return chosen
 
 
-def _sum(version: Version, mails: dict[int, int]) -> int:
-    return sum(mails.get(key, 0) for key in set(version.templates.values()))
+def _standing(version: Version, found: Mapping[int, Answers], winner_by: str) -> Standing:
+    """Over all of its locales. Whoever clicked has opened it, even if no picture told."""
+    mine = [found[key] for key in set(version.templates.values()) if key in found]
+    answered = (each.opened if winner_by == "opens" else each.clicked for each in mine)
+    return Standing(version.name, sum(each.sent for each in mine), sum(answered))

@@ -5,6 +5,7 @@ from html import escape
 from mailwright.content.way_out import UNSUBSCRIBE
 from mailwright.sources.mailouts.literal import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import no_footer
+from mailwright.sources.mailouts.rendering.looks import MUTED
 from mailwright.sources.mailouts.setup import Footer
 
 _LINK = f"{{{{ {UNSUBSCRIBE} }}}}"
@@ -15,5 +16,7 @@ def footers(footer: Footer) -> tuple[str, str]:
     if footer.missing:
         raise no_footer(footer.missing)
     who = f"{footer.org_name} — {footer.org_address}"
-    html = f'<hr>\n<p>{literal_html(escape(who))}</p>\n<p><a href="{_LINK}">Unsubscribe</a></p>'
+    style = f'class="mw-muted" style="margin:0 0 8px;color:{MUTED};font-size:13px;line-height:1.5"'
+    link = f'<a class="mw-muted" href="{_LINK}" style="color:{MUTED}">Unsubscribe</a>'
+    html = f"<hr>\n<p {style}>{literal_html(escape(who))}</p>\n<p {style}>{link}</p>"
     return html, f"\n--\n{literal_text(who)}\nUnsubscribe: {_LINK}"

@@ -17,7 +17,7 @@ from mailwright.sources.mailouts.notion import (
     NotionUnavailable,
     read_mailout,
 )
-from mailwright.sources.mailouts.preparing import Preparing, Rehearsal
+from mailwright.sources.mailouts.preparing import Preparing, Rehearsal, Written
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.reporting import Reporting
 from mailwright.sources.mailouts.runs import Held, LostHold, Run, Runs, RunStatus
@@ -64,6 +64,10 @@ class Mailouts:
                 return run  # somebody else is at it
             run = await self._worked(held, self._prepare, is_raised=True)
         return run
+
+    async def read(self, page: str) -> Written:
+        """What readers would get, whoever they are."""
+        return (await self._preparing.read(page))[1]
 
     async def rehearse(self, page: str) -> Rehearsal:
         return await self._preparing.rehearse(page)
@@ -120,6 +124,9 @@ class Mailouts:
             await held.let_go(due_at)
         except LostHold:
             return held.run
+        except asyncio.CancelledError:
+            await held.give_back()  # whoever is started next goes on at once
+            raise
         except NotDurable:
             raise
         except TimeoutError:

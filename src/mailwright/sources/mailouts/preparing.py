@@ -118,11 +118,14 @@ class Preparing:
             return await self._refuse(held, MailoutRefused(refused.code, str(refused)))
         return held.run
 
-    async def rehearse(self, page_id: str) -> Rehearsal:
-        """The same questions and the same content, with nothing stored but copies of pictures."""
+    async def read(self, page_id: str) -> tuple[Mailout, Written]:
+        """The same questions and the same content as in a run, with nothing stored but copies of pictures."""
         page = await self._page(page_id)
         self._object(page)
-        written = await self._write(page)
+        return page, await self._write(page)
+
+    async def rehearse(self, page_id: str) -> Rehearsal:
+        page, written = await self.read(page_id)
         if page.is_test:
             people = dict(once_each((each, None) for each in self._test_emails()))
         else:
@@ -199,13 +202,15 @@ class Preparing:
 
     async def _write(self, page: Mailout) -> Written:
         blocks = await content_of(self._notion, page.page_id)
-        rendered = render(blocks, await self._pictures.copied(self._setup.tenant_id, blocks))
+        copies = await self._pictures.copied(self._setup.tenant_id, blocks)
+        rendered = render(blocks, copies)
         if rendered.is_empty:
             raise empty_body()
+        unseen = () if self._setup.is_reached_by_readers or not copies else (_out_of_reach(page),)
         html_footer, text_footer = footers(self._setup.footer)
         html = literal_html(framed(page.subject, rendered.html, _FOOTER)).replace(_FOOTER, html_footer)
         text = f"{literal_text(rendered.text)}\n{text_footer}"
-        return Written(literal_text(page.subject), html, text, rendered.unsupported)
+        return Written(literal_text(page.subject), html, text, (*rendered.unsupported, *unseen))
 
     # The readers.
 
@@ -214,12 +219,13 @@ class Preparing:
         run = held.run
         mine = mailout_recipients.c.mailout_key == run.key
         async with self._database.write() as tx:
+            await held.renew(tx)
             await tx.execute(delete(mailout_recipients).where(mine))
         if run.is_test:
-            await self._stage(run, [(email, None) for email in self._test_emails()])
+            await self._stage(held, [(email, None) for email in self._test_emails()])
         else:
             async for page in self._readers.pages(run.tenant_id):
-                await self._stage(run, page)
+                await self._stage(held, page)
         now = self._clock.now()
         async with self._database.write() as tx:
             planned = int((await tx.execute(select(func.count()).select_from(mailout_recipients).where(mine)))[0][0])
@@ -230,11 +236,12 @@ class Preparing:
                 tx, status=RunStatus.QUEUEING, campaign_key=key, planned=planned, due_at=now, failures=0
             )
 
-    async def _stage(self, run: Run, people: list[tuple[str, str | None]]) -> None:
+    async def _stage(self, held: Held, people: list[tuple[str, str | None]]) -> None:
         rows = [{"email": email, "from_name": name} for email, name in once_each(people).items()]
-        if rows:
-            async with self._database.write() as tx:
-                await tx.count(STAGE_RECIPIENTS, people=rows, mailout_key=run.key)
+        async with self._database.write() as tx:
+            await held.renew(tx)  # else whoever lost the run would add to the list of whoever has it
+            if rows:
+                await tx.count(STAGE_RECIPIENTS, people=rows, mailout_key=held.run.key)
 
     def _entering(self, run: Run, planned: int) -> Entering:
         subject, template_key = run.subject or "", run.template_key or 0
@@ -283,6 +290,11 @@ class Preparing:
         if self._setup.reply_to is not None:
             payload["replyTo"] = self._setup.reply_to
         return payload
+
+
+def _out_of_reach(page: Mailout) -> Unsupported:
+    reason = "readers will not see its pictures: set MAILWRIGHT_BASE_URL to where they reach us"
+    return Unsupported(page.page_id, "page", reason, "content_image_unreachable")
 
 
 def preview(written: Written) -> Template:

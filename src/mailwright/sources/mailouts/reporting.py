@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, instant_of, isoformat
 from mailwright.ops.logs import logger
-from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, Page
+from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, Page, plain
 from mailwright.sources.mailouts.queue import Queue, Tally
 from mailwright.sources.mailouts.runs import Held, Run, RunError, RunStatus, note_errors
 from mailwright.sources.mailouts.setup import Setup
@@ -34,7 +34,8 @@ LOOK_EVERY: Final = 2 * SECOND
 # Rows for Notion in one turn: at its three a second, other mailouts wait no longer than this takes.
 ERRORS_AT_ONCE: Final = 20
 FAILURES_AT_ONCE: Final = 1_000
-LINES_AT_ONCE: Final = 200
+LINES_AT_ONCE: Final = 1_000
+PORTIONS_AT_ONCE: Final = 10
 # How often figures are looked at again, by the time since the last mail: most that is reported comes soon.
 LOOK_BACK: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
 
@@ -155,10 +156,12 @@ class Reporting:
         return cells
 
     async def _source_of(self, run: Run) -> DataSource | None:
-        if self._setup.mailouts_database is not None:
-            return await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
+        """The table that the page is in, whichever that is: it says what can be written."""
         page = await self._notion.page(run.page_id)
-        return None if page.data_source_id is None else await self._notion.data_source(page.data_source_id)
+        if page.data_source_id is not None:
+            return await self._notion.table(page.data_source_id)
+        database = self._setup.mailouts_database
+        return None if database is None else await self._notion.data_source(database, setting="NOTION_DB_MAILOUTS")
 
     # Errors, a row each.
 
@@ -221,43 +224,45 @@ class Reporting:
         }
 
     async def _is_there(self, source: DataSource, cells: Mapping[str, Cell], at: Instant) -> bool:
-        """By its title, and by its time where the table has one; Notion keeps no seconds."""
+        """By its title, and by its time and its message where the table has them; Notion keeps no seconds."""
         names = self._setup.error_names
         title = next((name for name, kind in source.types.items() if kind == "title"), names.name)
         where = {"property": title, "title": {"equals": cells.get(title) or ""}}
         async for page in self._notion.query(source, where=where):
-            there_at = _time_in(page, names.timestamp)
-            if there_at is None or there_at // MINUTE == at // MINUTE:
+            there_at, said = _time_in(page, names.timestamp), _text_in(page, names.error_message)
+            is_then = there_at is None or there_at // MINUTE == at // MINUTE
+            if is_then and (said is None or said.split() == str(cells[names.error_message]).split()):
                 return True
         return False
 
     # Lines of `send_logs`, in Supabase.
 
     async def _tell_logs(self, held: Held) -> bool:
-        """True where there are more."""
-        run = held.run
+        """True where there may be more."""
+        run, after = held.run, ""
         if self._supabase is None or run.campaign_key is None:
             return False
-        async with self._database.read() as tx:
-            rows = await tx.run(UNLOGGED, campaign_key=run.campaign_key, limit=LINES_AT_ONCE)
-        if not rows:
-            return False
-        there = await self._supabase.logged(run.page_id, [row.to_email for row in rows])
-        if there is None:
-            return False  # there is no such table, and nobody misses it
-        doubtful = [row for row in rows if row.is_certain is not None and not row.is_certain]
-        known = {row.message_key for row in doubtful if row.to_email in there}
-        await self._note_logged(held, [row for row in rows if row.message_key in known], is_certain=True)
-        await self._log(held, self._supabase, [row for row in rows if row.message_key not in known])
-        return len(rows) == LINES_AT_ONCE
+        for _ in range(PORTIONS_AT_ONCE):
+            async with self._database.read() as tx:
+                rows = await tx.run(UNLOGGED, campaign_key=run.campaign_key, after=after, limit=LINES_AT_ONCE)
+            if not rows or (not after and not await self._supabase.has_logs()):
+                return False
+            await self._tell_lines(held, self._supabase, rows)
+            after = rows[-1].to_email
+        return True
 
-    async def _log(self, held: Held, supabase: Supabase, rows: Sequence[Any]) -> None:
-        if not rows:
-            return
-        # Noted before it is told: should we die in between, it is looked for first.
-        await self._note_logged(held, rows, is_certain=False)
-        await supabase.log(held.run.page_id, [_line(row) for row in rows])
-        await self._note_logged(held, rows, is_certain=True)
+    async def _tell_lines(self, held: Held, supabase: Supabase, rows: Sequence[Any]) -> None:
+        """Those that may be there already are looked for first."""
+        doubtful = [row for row in rows if row.is_certain is not None and not row.is_certain]
+        there = await supabase.logged(held.run.page_id, [row.to_email for row in doubtful])
+        known = {row.message_key for row in doubtful if (row.to_email, _word(row.status)) in there}
+        await self._note_logged(held, [row for row in rows if row.message_key in known], is_certain=True)
+        untold = [row for row in rows if row.message_key not in known]
+        if untold:
+            # Noted before it is told: should we die in between, it is looked for.
+            await self._note_logged(held, untold, is_certain=False)
+            await supabase.log(held.run.page_id, [_line(row) for row in untold])
+            await self._note_logged(held, untold, is_certain=True)
 
     async def _note_logged(self, held: Held, rows: Sequence[Any], *, is_certain: bool) -> None:
         lines = [{"message_key": row.message_key, "status": _word(row.status)} for row in rows]
@@ -291,6 +296,11 @@ def _line(row: Any) -> LogLine:
 
 def _word(status: str) -> str:
     return "sent" if status == "SENT" else "failed"
+
+
+def _text_in(page: Page, name: str) -> str | None:
+    pieces = page.properties.get(name, {}).get("rich_text")
+    return None if pieces is None else plain(pieces)
 
 
 def _time_in(page: Page, name: str) -> Instant | None:

@@ -28,6 +28,7 @@ HELD_FOR: Final = 2 * MINUTE
 SHORTEST_PAUSE: Final = 2 * SECOND
 LONGEST_PAUSE: Final = 5 * MINUTE
 LONGEST_REASON: Final = 500
+_FREE: Final = {"held_by": None, "held_until": 0}
 
 
 class RunStatus(StrEnum):
@@ -210,8 +211,8 @@ class Held:
             yield
         finally:
             renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
+            # Gathered, so that what ends it is not taken for an end of ours, nor an end of ours for its own.
+            await asyncio.gather(renewing, return_exceptions=True)
 
     async def change(self, tx: Transaction, **values: Any) -> Run:
         mine = (mailouts.c.id == self.run.key) & (mailouts.c.held_by == self._name)
@@ -255,8 +256,13 @@ class Held:
     async def let_go(self, due_at: Instant | None) -> None:
         with suppress(LostHold):
             async with self._database.write() as tx:
-                free = {"held_by": None, "held_until": 0}
-                await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **free)
+                await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **_FREE)
+
+    async def give_back(self) -> None:
+        """As it is now: what was begun is done again."""
+        with suppress(LostHold, NotDurable):
+            async with self._database.write() as tx:
+                await self.change(tx, **_FREE)
 
     async def postpone(self, code: str, reason: str, *, at_least: Instant | None = None) -> Instant:
         """After a failure, mostly of somebody else; answers until when."""
@@ -265,7 +271,7 @@ class Held:
         with suppress(LostHold):
             async with self._database.write() as tx:
                 told = {"failures": self.run.failures + 1, "delay_code": code, "delay_reason": reason[:LONGEST_REASON]}
-                await self.change(tx, due_at=until, held_by=None, held_until=0, **told)
+                await self.change(tx, due_at=until, **_FREE, **told)
         return until
 
     async def _renew(self) -> None:

@@ -6,7 +6,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.store import Draft, StoredTemplate, TemplateStore, latest_by_locale
 from mailwright.content.template import TemplateFailed
 from mailwright.content.variables import STANDARD

@@ -213,10 +213,11 @@ async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> Edi
 async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
     try:
         given = filter_of(text)
-        return {
-            "coverage": await parts.looking.coverage(visitor.tenant_id, article_key, given),
-            "errors": Errors(),
-        }
+        question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
+        coverage = await parts.kept.answer(
+            question, lambda: parts.looking.coverage(visitor.tenant_id, article_key, given)
+        )
+        return {"coverage": coverage, "errors": Errors()}
     except InvalidInput as error:
         return {"coverage": None, "errors": about_filter(error)}
 

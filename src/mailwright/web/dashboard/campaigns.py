@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.audience import segments
 from mailwright.content.preflight import Facts
 from mailwright.domain.campaign import POSSIBLE, WAITS_FOR_WINNER, Action, CampaignStatus, QueueStatus
-from mailwright.domain.clock import HOUR
+from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.outbox import journal
 from mailwright.outbox.workers import sending_rate
@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed import failed, in_doubt
 from mailwright.sources.campaigns.figures import SHOWN, Figures, figures
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.freeze import Refused, examine
+from mailwright.sources.campaigns.freeze import Examined, Refused, examine
 from mailwright.sources.campaigns.progress import Counts, Place
 from mailwright.sources.campaigns.trial import Trial, looked_at
 from mailwright.sources.campaigns.winner import Standing
@@ -31,6 +31,7 @@ from mailwright.web import campaign_answers as answers
 from mailwright.web.campaign_requests import CampaignRequest, parse
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.axis import round_number
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import (
     fields_from,
@@ -53,6 +54,7 @@ RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
 # Whoever watches a campaign until its end sees it on the page; later the report is enough.
 _DEEDS_SHOWN: Final = 20
+_MOST_MARKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,10 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: 
 async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """When it ends and what would change that: a simulation, asked for once the page is there."""
     database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
-    why = await explain_campaign(database, clock, parts.defaults, campaign_id, tenant_id=tenant_id)
     found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
+    why = await explain_campaign(
+        database, clock, parts.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.courses
+    )
     course = next((each for each in found.courses if each.campaign_id == campaign_id), None)
     values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
     return fragment(request, visitor, "campaigns/outlook.html", **values)
@@ -178,14 +182,18 @@ async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id:
 async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """What starting would say, asked for once the page is there: the audience is counted for it."""
     campaign = await _found(parts, visitor, campaign_id)
-    examined = await examine(
-        parts.database,
-        parts.templates,
-        campaign.definition,
-        tenant_id=visitor.tenant_id,
-        now=parts.clock.now(),
-        facts=Facts(postal_address=parts.postal_address),
-    )
+
+    async def ask() -> Examined:
+        return await examine(
+            parts.database,
+            parts.templates,
+            campaign.definition,
+            tenant_id=visitor.tenant_id,
+            now=parts.clock.now(),
+            facts=Facts(postal_address=parts.postal_address),
+        )
+
+    examined = await parts.kept.answer(("preflight", campaign.key), ask)
     values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
     return fragment(request, visitor, "campaigns/preflight.html", **values)
 
@@ -257,6 +265,8 @@ async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaig
         "line": line,
         "figures": found,
         "series": [each.value for each in SHOWN],
+        "top": round_number(found.largest),
+        "marks": _marks(found),
         "has_days": _has_days(found),
         "experiment": await _experiment(parts, line),
     }
@@ -452,9 +462,10 @@ def _tabs(line: Line) -> list[tuple[str, str]]:
 async def _lines(parts: ApiParts, found: list[Campaign]) -> list[Line]:
     async with parts.database.read() as tx:
         keys = [campaign.key for campaign in found]
-        places = {place.campaign_id: place for place in await progress.places_of(tx, keys, parts.clock.now())}
-        counted = {name: await progress.counts(tx, place) for name, place in places.items()}
-    return [Line(each, places.get(each.campaign_id), counted.get(each.campaign_id)) for each in found]
+        places = await progress.places_of(tx, keys, parts.clock.now())
+        counted = await progress.counts_of(tx, places)
+    known = {place.campaign_id: (place, counts) for place, counts in zip(places, counted, strict=True)}
+    return [Line(each, *known.get(each.campaign_id, (None, None))) for each in found]
 
 
 async def _line(parts: ApiParts, campaign: Campaign) -> Line:
@@ -491,6 +502,16 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
 
 def _has_days(found: Figures) -> bool:
     return found.length >= 24 * HOUR or len(found.steps) * found.length > 24 * HOUR
+
+
+def _marks(found: Figures) -> list[Instant]:
+    """Moments to name along the axis, the first and the last among them."""
+    if not found.steps:
+        return []
+    number = len(found.steps)
+    parts = min(_MOST_MARKS, number)
+    begins_at = [found.steps[number * part // parts].begins_at for part in range(parts)]
+    return [*begins_at, found.steps[-1].begins_at + found.length]
 
 
 async def _found(parts: ApiParts, visitor: Visitor, campaign_id: str) -> Campaign:

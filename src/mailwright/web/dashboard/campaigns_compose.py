@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts, lists, segments
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.preflight import Facts, Finding, preflight
 from mailwright.content.template import Rendered
 from mailwright.content.variables import STANDARD

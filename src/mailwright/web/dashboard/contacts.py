@@ -124,7 +124,8 @@ async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> 
         standing = Standing(parts.database, parts.clock)
         await standing.subscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     else:
-        await (await parts.opting_in()).join(visitor.tenant_id, email, form["list"], source=visitor.actor)
+        opting_in, actor = await parts.opting_in(), visitor.actor
+        await opting_in.join(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
     return done(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
 
 

@@ -82,8 +82,8 @@ async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) 
         parts.clock,
         visitor.tenant_id,
         list_key,
-        name=wanted.name,
-        description=wanted.description,
+        name=wanted.name or list_key,
+        description=wanted.description or "",
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
         actor=visitor.actor,
@@ -101,7 +101,8 @@ async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -
             actor = visitor.actor
             await standing.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
         else:
-            await (await parts.opting_in()).join(visitor.tenant_id, form["email"], list_key, source=visitor.actor)
+            opting_in, actor = await parts.opting_in(), visitor.actor
+            await opting_in.join(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     except MailwrightError as error:
         return await _show(request, parts, visitor, found, form, errors_of(error))
     is_asked = found.requires_confirmation and not form["confirmed"]

@@ -1,23 +1,21 @@
 """Mailouts: pages of Notion on their way to readers, what Notion was told of them, and what is still to be told."""
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import CampaignQueue, MailoutDesk, setup_of
-from mailwright.content.template import Template
+from mailwright.app.mailouts import MailoutDesk, setup_of, tallies_of
 from mailwright.content.variables import STANDARD
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionError
-from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.preparing import preview
 from mailwright.sources.mailouts.refusals import MailoutRefused
-from mailwright.sources.mailouts.runs import Run, RunStatus
+from mailwright.sources.mailouts.runs import RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseError
 from mailwright.web.campaign_answers import report_csv
 from mailwright.web.dashboard import previews
@@ -68,8 +66,13 @@ async def rehearse(request: Request, parts: Parts, visitor: Editing) -> Response
         seen = await (await _opened(parts, visitor)).rehearse(form["page"])
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
-    values: dict[str, Any] = {"seen": seen, "asked": form["page"], "some": list(seen.recipients)[:_SOME_RECIPIENTS]}
-    values |= {"has_dark": previews.has_dark_style(seen.written.html)}
+    values: dict[str, Any] = {
+        "seen": seen,
+        "asked": form["page"],
+        "some": list(seen.recipients)[:_SOME_RECIPIENTS],
+        "rendered": preview(seen.written).render(STANDARD),
+        "has_dark": previews.has_dark_style(seen.written.html),
+    }
     return await page(request, visitor, "mailouts/rehearsal.html", **values)
 
 
@@ -82,11 +85,10 @@ async def show_mail(
 ) -> Response:
     """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
     try:
-        written = (await (await _opened(parts, visitor)).rehearse(asked)).written
+        written = await (await _opened(parts, visitor)).read(asked)
     except _NOT_SENT as error:
         return framed(previews.notice(str(error)))
-    mail = Template(subject=written.subject, html=written.html, text=written.text).render(STANDARD)
-    return framed(previews.shown(mail, is_dark=scheme == "dark"))
+    return framed(previews.shown(preview(written).render(STANDARD), is_dark=scheme == "dark"))
 
 
 @router.post("/~send")
@@ -106,12 +108,8 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
 async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     errors = await parts.mailout_runs.errors_of(run)
-    values: dict[str, Any] = {
-        "run": run,
-        "tally": (await _tallies(parts, [run])).get(run.campaign_key or 0),
-        "errors": errors,
-    }
-    return await page(request, visitor, "mailouts/show.html", **values)
+    tally = (await tallies_of(parts.database, parts.clock, [run])).get(run.key)
+    return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, errors=errors)
 
 
 @router.get("/{mailout_id}/report.csv")
@@ -133,9 +131,9 @@ async def _list_page(
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
-    is_ours, tallies = await _is_ours(parts, visitor), await _tallies(parts, found)
+    is_ours, tallies = await _is_ours(parts, visitor), await tallies_of(parts.database, parts.clock, found)
     values: dict[str, Any] = {
-        "runs": [(run, tallies.get(run.campaign_key or 0)) for run in found],
+        "runs": [(run, tallies.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
         "is_first": cursor is None,
         "asked": asked,
@@ -159,13 +157,6 @@ async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
         return True
     name = parts.mailouts.settings.mailout_tenant
     return (await tenants.find(parts.database, name)).id == visitor.tenant_id
-
-
-async def _tallies(parts: ApiParts, runs: Sequence[Run]) -> dict[int, Tally]:
-    """By their campaigns; none of what is not in line yet."""
-    keys = [run.campaign_key for run in runs if run.campaign_key is not None]
-    async with parts.database.read() as tx:
-        return await CampaignQueue().tallies(tx, keys, parts.clock.now())
 
 
 def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:

@@ -12,10 +12,11 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.glance import MOST_COUNTED, Glance, glance
 from mailwright.outbox.workers import present
-from mailwright.sources.campaigns.forecast import Forecast, forecast
-from mailwright.sources.campaigns.progress import Counts, Place, counts, places
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.progress import Counts, Place, counts_of, places
 from mailwright.sources.campaigns.simulation import Course, in_short
 from mailwright.web.bodies import json_response
+from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.entry import Viewing, Visitor, visitor_of
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, rendered
 from mailwright.web.dashboard.stream import stream
@@ -39,9 +40,9 @@ RANGES: Final = {
     "day": Range("Day", DAY, 15 * MINUTE, "quarter of an hour"),
     "month": Range("30 days", 30 * DAY, 6 * HOUR, "six hours"),
 }
-# Ticks of the forecast's axis: the first length into which everything fits.
-_HORIZONS: Final = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 8 * DAY, 16 * DAY, 32 * DAY, 64 * DAY)
-_TICKS: Final = 4
+_FORESEEN: Final = 64 * DAY
+# What takes no time beside the rest is drawn all the same.
+_NARROWEST: Final = 4.0
 _MOST_CAMPAIGNS: Final = 12
 
 RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
@@ -53,6 +54,15 @@ class InLine:
 
     place: Place
     counts: Counts
+
+    @property
+    def unwritten(self) -> int:
+        """Readers who have no mail yet: it is written when their turn comes."""
+        return 0 if self.place.is_walked else max(self.counts.planned - self.counts.recipients, 0)
+
+    @property
+    def waiting(self) -> int:
+        return self.counts.waiting + self.counts.sending + self.unwritten
 
     @property
     def needs_somebody(self) -> bool:
@@ -99,11 +109,11 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQu
 @router.get("/overview/forecast")
 async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Asked for after the page is there: it is computed anew each time, and nobody waits for it."""
-    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=64 * DAY)
-    length = _horizon(found)
-    lines = [_line(course, found.computed_at, length) for course in found.courses[:_MOST_CAMPAIGNS]]
-    ticks = [found.computed_at + length * number // _TICKS for number in range(_TICKS)]
-    values = {"found": found, "lines": lines, "ticks": ticks, "left_out": len(found.courses) - len(lines)}
+    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORESEEN)
+    shown = found.courses[:_MOST_CAMPAIGNS]
+    axis = axis_for(found.computed_at, (course.finishes_at or found.looked_until for course in shown))
+    lines = [_line(course, axis) for course in shown]
+    values = {"found": found, "lines": lines, "axis": axis, "left_out": len(found.courses) - len(lines)}
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
@@ -147,8 +157,8 @@ async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -
 
 async def _in_line(parts: ApiParts, tenant_id: int, now: Instant) -> list[InLine]:
     async with parts.database.read() as tx:
-        line = await places(tx, now, tenant_id=tenant_id)
-        return [InLine(place, await counts(tx, place)) for place in line[:_MOST_CAMPAIGNS]]
+        line = (await places(tx, now, tenant_id=tenant_id))[:_MOST_CAMPAIGNS]
+        return [InLine(place, found) for place, found in zip(line, await counts_of(tx, line), strict=True)]
 
 
 async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]:
@@ -169,20 +179,13 @@ async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]
     }
 
 
-def _horizon(found: Forecast) -> Instant:
-    ends = [course.finishes_at or found.looked_until for course in found.courses[:_MOST_CAMPAIGNS]]
-    length = max((end - found.computed_at for end in ends), default=0)
-    return next((each for each in _HORIZONS if each >= length), _HORIZONS[-1])
-
-
-def _line(course: Course, begins: Instant, length: Instant) -> Line:
+def _line(course: Course, axis: Axis) -> Line:
     stretches = []
     for span in in_short(course.spans):
-        start, end = max(span.begins_at, begins), min(span.ends_at, begins + length)
+        start, end = max(span.begins_at, axis.begins_at), min(span.ends_at, axis.ends_at)
         if end > start:
             kind = "goes" if span.reason is None else "slows" if span.sent else "waits"
-            x, width = 1000 * (start - begins) / length, 1000 * (end - start) / length
-            stretches.append(
-                Stretch(round(x, 2), round(max(width, 2), 2), kind, span.reason, span.begins_at, span.ends_at)
-            )
+            width = round(max(axis.at(end) - axis.at(start), _NARROWEST), 2)
+            x = min(axis.at(start), WIDTH - width)
+            stretches.append(Stretch(x, width, kind, span.reason, span.begins_at, span.ends_at))
     return Line(course, tuple(stretches))

@@ -18,6 +18,7 @@ from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.segments_forms import JOINS, KINDS, Built, act, built_from, built_of, filter_of, missing
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.segments import people_in
 
 router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=False)
 
@@ -108,8 +109,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: st
 async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: str) -> Response:
     """Asked for once the page is there: everyone is asked."""
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
-    async with parts.database.read() as tx:
-        number = await segments.count(tx, visitor.tenant_id, found.filter, parts.clock.now())
+    number = await people_in(parts, visitor.tenant_id, found)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 

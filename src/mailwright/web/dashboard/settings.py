@@ -15,7 +15,7 @@ from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.journal import deeds, note
-from mailwright.outbox.workers import present
+from mailwright.outbox.workers import sightings
 from mailwright.web.dashboard.entry import Administering, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
@@ -248,13 +248,9 @@ async def _limits_page(
 
 @router.get("/providers")
 async def show_providers(request: Request, parts: Parts, visitor: Administering) -> Response:
-    now = parts.clock.now()
     known = {each.provider: each for each in await quotas.known(parts.database)}
-    seen: dict[str, list[Any]] = {}
-    for presence in await present(parts.database, now):
-        seen.setdefault(presence.provider, []).append(presence)
-    names = [*parts.defaults.providers, *(name for name in seen if name not in parts.defaults.providers)]
-    return await _page(request, visitor, "providers", None, names=names, seen=seen, quotas=known)
+    seen = await sightings(parts.database, parts.clock.now(), parts.defaults.providers)
+    return await _page(request, visitor, "providers", None, seen=seen, quotas=known)
 
 
 @router.get("/domain")

@@ -232,6 +232,12 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
 
 
 @pass_context
+def _clock(context: Context, instant: Instant) -> str:
+    """The words alone, for where no element can stand."""
+    return words.clock_words(instant, context["now"], context["zone"])
+
+
+@pass_context
 def _in_zone(context: Context, sentence: str) -> Markup:
     """A sentence that was made for the console, with its moments in the viewer's zone."""
     now, zone = context["now"], context["zone"]
@@ -283,6 +289,7 @@ _TEMPLATES.filters |= {
     "browser": words.browser_words,
     "labelled": _labelled,
     "in_zone": _in_zone,
+    "clock": _clock,
 }
 _TEMPLATES.globals |= {
     "asset": asset,

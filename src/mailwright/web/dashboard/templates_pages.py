@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mailwright.access.keys import Caller
 from mailwright.audience import contacts
-from mailwright.content.authoring import Format
+from mailwright.content.formats import Format
 from mailwright.content.preflight import Facts, preflight
 from mailwright.content.store import RESERVED, StoredTemplate, difference
 from mailwright.content.template import Rendered, TemplateFailed

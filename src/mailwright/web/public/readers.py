@@ -146,6 +146,14 @@ class ReaderRoute(APIRoute):
         return handle_for_readers
 
 
+async def nothing_here(request: Request, _error: Exception) -> Response:
+    """An address that no route knows: whoever sits at a browser is told so in a page."""
+    status = HTTPStatus.NOT_FOUND
+    if "text/html" not in request.headers.get("accept", "").lower():
+        return problem(status, status.name, status.description)
+    return _told(request, "absent", status, status.name, status.description)
+
+
 def _told(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
     if wants_json(request):
         return problem(status, code, detail)

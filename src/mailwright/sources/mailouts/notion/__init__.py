@@ -17,6 +17,7 @@ from mailwright.sources.mailouts.notion.properties import (
     Mailout,
     MailoutNames,
     Written,
+    plain,
     read_mailout,
     written,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Written",
     "content_of",
     "notion_id",
+    "plain",
     "read_mailout",
     "written",
 ]

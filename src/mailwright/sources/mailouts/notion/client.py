@@ -114,19 +114,13 @@ class Notion:
             raise _which_source(database_id, sources, setting)
         return await self._described(notion_id(str(sources[0].get("id"))), about)
 
-    async def query(
-        self,
-        source: DataSource,
-        *,
-        where: Mapping[str, Any] | None = None,
-        sorts: Sequence[Mapping[str, Any]] = (),
-    ) -> AsyncIterator[Page]:
-        """Every row that fits, page by page; `where` is a filter and `sorts` an order in Notion's own form."""
-        body: dict[str, Any] = {"page_size": PAGE_SIZE}
-        if where is not None:
-            body["filter"] = where
-        if sorts:
-            body["sorts"] = list(sorts)
+    async def table(self, source_id: str) -> DataSource:
+        """The table that a row names as its own."""
+        return await self._described(notion_id(source_id), "the table of the page")
+
+    async def query(self, source: DataSource, *, where: Mapping[str, Any]) -> AsyncIterator[Page]:
+        """Every row that fits, page by page; `where` is a filter in Notion's own form."""
+        body = {"page_size": PAGE_SIZE, "filter": where}
         about = f"the table {source.name!r}"
         async for found in self._pages(_Call("POST", f"/data_sources/{source.id}/query", about, body)):
             if found.get("object", "page") == "page":
@@ -308,15 +302,13 @@ def _retry_after(reply: Reply) -> Instant | None:
 
 
 def _page(answer: Mapping[str, Any]) -> Page:
-    url, parent = answer.get("url"), _mapping(answer, "parent")
-    source_id, edited_at = parent.get("data_source_id"), answer.get("last_edited_time")
+    source_id, edited_at = _mapping(answer, "parent").get("data_source_id"), answer.get("last_edited_time")
     return Page(
         id=notion_id(str(answer.get("id"))),
         properties={
             str(name): each for name, each in _mapping(answer, "properties").items() if isinstance(each, Mapping)
         },
         is_in_trash=bool(answer.get("in_trash") or answer.get("archived")),
-        url=url if isinstance(url, str) else None,
         data_source_id=source_id if isinstance(source_id, str) else None,
         edited_at=edited_at if isinstance(edited_at, str) else None,
     )

@@ -12,7 +12,6 @@ class Page:
     id: str
     properties: Mapping[str, Mapping[str, Any]]
     is_in_trash: bool = False
-    url: str | None = None
     data_source_id: str | None = None  # of the table that it is a row of
     edited_at: str | None = None  # to the minute, also where only its content was changed, and by whomever
 

@@ -2,16 +2,15 @@
 
 from html import escape
 
-from mailwright.sources.mailouts.rendering.looks import FONT, INK, NARROW, PAPER, by_night
+from mailwright.sources.mailouts.rendering.looks import FONT, INK, LINE, NARROW, PAPER, by_night
 
 # Of the words; some sixty to a hundred letters are a line that eyes can follow.
 WIDTH = 640
 EDGE = 24
 
 
-def framed(subject: str, html: str, footer: str = "", *, language: str | None = None) -> str:
+def framed(subject: str, html: str, footer: str) -> str:
     """A whole document. The footer comes after the content, inside the same page."""
-    spoken = f' lang="{escape(language)}"' if language else ""
     body = f"margin:0;padding:0;background-color:{PAPER};color:{INK}"
     page = (
         f"max-width:{WIDTH}px;padding:32px {EDGE}px;text-align:left;background-color:{PAPER};color:{INK};"
@@ -20,7 +19,7 @@ def framed(subject: str, html: str, footer: str = "", *, language: str | None = 
     # Outlook knows no largest width: it gets a table of that width around the page.
     outlook = f'<!--[if mso]><table role="presentation" align="center" width="{WIDTH + 2 * EDGE}"><tr><td><![endif]-->'
     return f"""<!doctype html>
-<html{spoken}>
+<html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -29,6 +28,7 @@ def framed(subject: str, html: str, footer: str = "", *, language: str | None = 
 <title>{escape(subject)}</title>
 <style>
 :root{{color-scheme:light dark}}
+hr{{border:0;border-top:1px solid {LINE};height:0;margin:32px 0 16px}}
 @media (max-width:600px){{{NARROW}}}
 @media (prefers-color-scheme:dark){{
 {by_night()}

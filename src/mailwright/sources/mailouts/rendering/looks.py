@@ -49,7 +49,7 @@ def by_night() -> str:
     rules = [
         f".mw-body,.mw-page{{background-color:{PAPER_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
         f".mw-muted{{color:{MUTED_BY_NIGHT}!important}}",
-        f".mw-line{{border-color:{LINE_BY_NIGHT}!important}}",
+        f".mw-line,hr{{border-color:{LINE_BY_NIGHT}!important}}",
         f".mw-shade{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",
         f".mw-link{{color:{LINK_BY_NIGHT}!important}}",
         f".mw-paper-default{{background-color:{SHADE_BY_NIGHT}!important;color:{INK_BY_NIGHT}!important}}",

@@ -21,6 +21,7 @@ from mailwright.sources.mailouts.supabase.keys import is_token, objection_to_key
 
 SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
+COLUMNS: Final = ("email", "status", "from_name", "bounce_type", "bounce_subtype", "status_updated_at")
 
 # Supabase hands out no more at once, whatever is asked for, and does not say so.
 PAGE_ROWS: Final = 1_000
@@ -103,6 +104,10 @@ class Supabase:
                 code="SUPABASE_KEY_SEES_NOTHING",
             )
 
+    async def probe_columns(self) -> None:
+        """Raises where subscribers lack a column that is read, or that is written of whoever bounces or leaves."""
+        await self._ask(_Call("GET", f"/{SUBSCRIBERS}?select={','.join(COLUMNS)}&limit=1", SUBSCRIBERS))
+
     async def active(self) -> AsyncIterator[list[Subscriber]]:
         """All who are active, page after page. Each begins after the last address of the one before: whoever leaves
         meanwhile moves nobody else."""
@@ -141,18 +146,23 @@ class Supabase:
             )
         )
 
-    async def logged(self, mailout_id: str, emails: Sequence[str]) -> set[str] | None:
-        """Whom `send_logs` tells of already; None where there is no such table."""
-        there: set[str] = set()
+    async def has_logs(self) -> bool:
+        """Whether somebody made the table `send_logs`."""
+        try:
+            await self._ask(_Call("GET", f"/{SEND_LOGS}?select=email&limit=1", SEND_LOGS))
+        except SupabaseRefused as refused:
+            if refused.code == "SUPABASE_NO_TABLE":
+                return False
+            raise
+        return True
+
+    async def logged(self, mailout_id: str, emails: Sequence[str]) -> set[tuple[str, str]]:
+        """Whom of these `send_logs` tells of already, and with which status."""
+        there: set[tuple[str, str]] = set()
         for chosen in _lists(emails):
-            query = f"select=email&mailout_id=eq.{_value(mailout_id)}&email=in.({chosen})"
-            try:
-                rows = await self._ask(_Call("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
-            except SupabaseRefused as refused:
-                if refused.code == "SUPABASE_NO_TABLE":
-                    return None
-                raise
-            there |= {str(row.get("email")) for row in rows}
+            query = f"select=email,status&mailout_id=eq.{_value(mailout_id)}&email=in.({chosen})"
+            rows = await self._ask(_Call("GET", f"/{SEND_LOGS}?{query}", SEND_LOGS))
+            there |= {(str(row.get("email")), str(row.get("status"))) for row in rows}
         return there
 
     async def log(self, mailout_id: str, lines: Sequence[LogLine]) -> None:

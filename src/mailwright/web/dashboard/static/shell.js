@@ -133,3 +133,9 @@ function say(text, tone) {
 }
 document.addEventListener("complain", (event) => say(event.detail.value ?? String(event.detail), "bad"));
 document.addEventListener("htmx:sendError", () => say("The server is out of reach. Try again in a moment.", "bad"));
+
+// Where tabs are wider than the screen, the one that is open is in sight, with its neighbours.
+for (const open of document.querySelectorAll(".tabs [aria-current]")) {
+  const tabs = open.closest(".tabs");
+  tabs.scrollLeft = open.offsetLeft - (tabs.clientWidth - open.offsetWidth) / 2;
+}

@@ -1,0 +1,73 @@
+"""Keys of DKIM: read from PEM, they sign, and say what to publish. Only whoever has one imports `cryptography`."""
+
+import re
+from base64 import b64encode
+from dataclasses import dataclass
+from hashlib import sha256
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from mailwright.domain import address
+from mailwright.domain.errors import ConfigurationInvalid
+
+MIN_RSA_BITS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class DkimKey:
+    domain: str
+    selector: str
+    key: RSAPrivateKey | Ed25519PrivateKey
+
+    @classmethod
+    def load(cls, pem: str, domain: str, selector: str) -> "DkimKey":
+        """A private key in PEM, without a password. Whatever is wrong with it is said here, not at the first mail."""
+        try:
+            domain = address.parse(f"postmaster@{domain}")[1]
+        except address.InvalidAddress as error:
+            raise ConfigurationInvalid(f"DKIM: {domain!r} is not a domain: {error}") from error
+        if not _SELECTOR.fullmatch(selector):
+            raise ConfigurationInvalid(f"DKIM: {selector!r} is not a selector: letters, digits, hyphens and dots only")
+        return cls(domain, selector, _private_key(pem))
+
+    @property
+    def algorithm(self) -> str:
+        return "rsa-sha256" if isinstance(self.key, RSAPrivateKey) else "ed25519-sha256"
+
+    def signature(self, digested: bytes) -> bytes:
+        if isinstance(self.key, RSAPrivateKey):
+            return self.key.sign(digested, padding.PKCS1v15(), hashes.SHA256())
+        # RFC 8463: the hash is what Ed25519 signs.
+        return self.key.sign(sha256(digested).digest())
+
+    def record(self) -> str:
+        """The TXT record to publish at `selector._domainkey.domain`."""
+        public = self.key.public_key()
+        if isinstance(self.key, RSAPrivateKey):
+            kind = "rsa"
+            data = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        else:
+            kind = "ed25519"
+            data = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+        return f"v=DKIM1; k={kind}; p={b64encode(data).decode()}"
+
+
+_SELECTOR = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+
+
+def _private_key(pem: str) -> RSAPrivateKey | Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigurationInvalid("DKIM: the key is not a private key in PEM without a password") from error
+    if isinstance(key, Ed25519PrivateKey):
+        return key
+    if not isinstance(key, RSAPrivateKey):
+        raise ConfigurationInvalid("DKIM: the key must be an RSA or an Ed25519 key")
+    if key.key_size < MIN_RSA_BITS:
+        raise ConfigurationInvalid(f"DKIM: the RSA key has {key.key_size} bits, at least {MIN_RSA_BITS} are needed")
+    return key

@@ -1,0 +1,55 @@
+"""The certificates that SNS signs with, and what they prove. Imported with the first: `cryptography` is large."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.x509.oid import NameOID
+
+from mailwright.domain.clock import Instant
+from mailwright.events.trust import Forged
+
+SMALLEST_KEY_BITS = 2_048
+
+# Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
+# is vouched for by the TLS connection that it came over.
+ISSUERS = frozenset({"Amazon"})
+_SUBJECT = re.compile(r"sns(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
+
+_HASHES: Mapping[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303 - theirs to choose
+
+
+class SnsCertificate:
+    def __init__(self, content: bytes) -> None:
+        try:
+            self._certificate = x509.load_pem_x509_certificate(content)
+        except ValueError as error:
+            raise Forged("SigningCertURL does not lead to a certificate.") from error
+
+    def check_names(self) -> None:
+        subject = _names(self._certificate.subject, NameOID.COMMON_NAME)
+        issuer = _names(self._certificate.issuer, NameOID.ORGANIZATION_NAME)
+        if not any(_SUBJECT.fullmatch(name) for name in subject) or not ISSUERS.intersection(issuer):
+            raise Forged("The certificate is not one that Amazon made out to SNS.")
+
+    def check_signature(self, signature: bytes, text: bytes, *, version: str, now: Instant) -> None:
+        """`version`: one of `sns.SIGNATURE_VERSIONS`."""
+        moment = datetime.fromtimestamp(now / 1000, UTC)
+        if not self._certificate.not_valid_before_utc <= moment <= self._certificate.not_valid_after_utc:
+            raise Forged("The certificate is not valid at this time.")
+        key = self._certificate.public_key()
+        if not isinstance(key, RSAPublicKey) or key.key_size < SMALLEST_KEY_BITS:
+            raise Forged("The certificate's key is not one that SNS uses.")
+        try:
+            key.verify(signature, text, PKCS1v15(), _HASHES[version])
+        except InvalidSignature as error:
+            raise Forged from error
+
+
+def _names(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
+    return [str(attribute.value) for attribute in name.get_attributes_for_oid(oid)]

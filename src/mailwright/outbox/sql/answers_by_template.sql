@@ -1,0 +1,29 @@
+-- How each template of a campaign did: what is added up, and what has happened since. One statement, and so one moment:
+-- whoever adds up meanwhile would be counted twice. `:after` is where that was a moment ago, which a planner can see.
+SELECT counted.template_key, CAST(sum(counted.sent) AS bigint) AS sent, CAST(sum(counted.opened) AS bigint) AS opened,
+  CAST(sum(counted.clicked) AS bigint) AS clicked
+FROM (
+  SELECT template_key, sent, opened, clicked FROM version_tallies WHERE campaign_key = :campaign_key
+  UNION ALL
+  SELECT COALESCE(m.template_key, 0),
+    CASE WHEN e.type = 'SENT' THEN 1 ELSE 0 END,
+    CASE
+      WHEN e.type = 'SENT' THEN 0
+      WHEN EXISTS (
+        SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type IN ('open', 'click') AND b.id < e.id
+      ) THEN 0
+      ELSE 1
+    END,
+    CASE
+      WHEN e.type <> 'click' THEN 0
+      WHEN EXISTS (SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'click' AND b.id < e.id) THEN 0
+      ELSE 1
+    END
+  FROM events AS e
+  CROSS JOIN messages AS m
+  WHERE e.id > :after
+    AND e.id > (SELECT COALESCE(max(CAST(value AS bigint)), 0) FROM installation WHERE name = 'campaigns_tallied_up_to')
+    AND e.type IN ('SENT', 'open', 'click')
+    AND m.id = e.message_key AND m.campaign_key + 0 = :campaign_key
+) AS counted
+GROUP BY counted.template_key

@@ -1,0 +1,21 @@
+-- Where the messages of several campaigns stand, each as lane_counts.sql tells it of one: a page of campaigns asks once.
+SELECT l.lane,
+  (SELECT count(*) FROM deliveries
+   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = l.lane) AS waiting,
+  (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL AND lane = l.lane) AS sending,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
+     AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS failed,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
+     AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')) AS withdrawn,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'IN_DOUBT'
+  ) AS in_doubt,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'CLOSED_UNKNOWN'
+  ) AS closed_unknown,
+  (SELECT count(*) FROM deliveries
+   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'CANCELLED'
+  ) AS cancelled
+FROM rows(:lanes: lane bigint) AS l

@@ -1,0 +1,87 @@
+"""The short way to PostgreSQL: prepared statements on bare connections. Only whoever has one imports its driver."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+from sqlalchemy.engine import URL
+
+from mailwright.storage.hot import Errors, Work, row_class_of
+from mailwright.storage.statements import Statement
+
+T = TypeVar("T")
+
+# Every statement here finds a few rows by their keys. While a table is small, or its statistics are old, PostgreSQL
+# would rather read all of it for each batch: with ten thousand messages a mark took 84 µs of its time instead of 10.
+_BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    """Leaves nothing behind that would have to be reset: no session variable, no cursor, no listener."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+class HotPostgresql:
+    """A small pool of bare connections; each keeps its statements prepared."""
+
+    mistakes: Errors = (asyncpg.IntegrityConstraintViolationError, asyncpg.SyntaxOrAccessError, asyncpg.DataError)
+    failures: Errors = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+    def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
+        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        settings = {**connect_arguments["server_settings"], **_BY_KEY}
+        self._arguments = {**connect_arguments, "server_settings": settings}
+        self._size = size
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    async def transact(self, work: Work[T]) -> T:
+        pool = self._pool or await self._open()
+        # As long as connecting may take: callers are told, instead of queueing behind a server that has stalled.
+        async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():
+            return await work(_PostgresqlRunner(connection))
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _open(self) -> asyncpg.Pool:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._dsn,
+                    min_size=0,
+                    max_size=self._size,
+                    connection_class=_Connection,
+                    **self._arguments,
+                )
+            return self._pool
+
+
+class _PostgresqlRunner:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def run(self, statement: Statement, **parameters: Any) -> Sequence[Any]:
+        text, values = statement.bind("postgresql", parameters)
+        rows = await self._connection.fetch(text, *values)
+        if not rows:
+            return ()
+        row_class = _row_classes.get(statement)
+        if row_class is None:
+            row_class = _row_classes[statement] = row_class_of([*rows[0].keys()])
+        return [row_class._make(row) for row in rows]
+
+    async def count(self, statement: Statement, **parameters: Any) -> int:
+        text, values = statement.bind("postgresql", parameters)
+        # With parameters asyncpg prepares it, as it does for `fetch`; the answer is a tag such as `UPDATE 64`.
+        tag: str = await self._connection.execute(text, *values)
+        return int(tag.rpartition(" ")[2])
+
+
+_row_classes: dict[Statement, Any] = {}  # of the statements that were run on PostgreSQL

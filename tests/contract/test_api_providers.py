@@ -1,0 +1,75 @@
+"""Providers over HTTP and on their page, on both engines: whether each takes mail, and what it told of its limits."""
+
+import pytest
+
+from mailwright.access.roles import Role
+from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.permits import Limits
+from mailwright.outbox import quotas
+from mailwright.outbox.limits import Defaults
+from mailwright.outbox.quotas import STALE_AFTER, Told
+from mailwright.outbox.workers import Presence, Roster
+from mailwright.storage.database import Database
+from tests.api import an_api
+
+PASSWORD = "a password of the administrator"
+ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
+
+
+async def tell(database: Database, clock: ManualClock) -> None:
+    before = await quotas.standing(database, ["ses"])
+    told = Told("ses", remaining=40_000, limit_per_day=50_000, rate_per_second=14)
+    assert await quotas.record(database, clock, [told], before)
+
+
+@pytest.mark.promise("api-providers")
+async def test_administrators_are_told_how_each_provider_stands(database: Database, clock: ManualClock) -> None:
+    defaults = Defaults(Limits(), {"ses": None, "smtp": None, "sendgrid": None})
+    async with an_api(database, clock, admin_password=PASSWORD, defaults=defaults) as api:
+        await tell(database, clock)
+        until = clock.now() + MINUTE
+        shut = Presence("smtp", unavailable_until=until, unavailable_reason="SMTP_AUTH_FAILED")
+        await Roster(database, clock, "worker-1").report(Presence("ses"), shut)
+        await Roster(database, clock, "worker-2").report(Presence("ses"))
+        answer = await api.anonymous.get("/v1/providers", headers=ADMINISTRATOR)
+        ses, smtp, sendgrid = answer.json()["providers"]
+        assert (ses["provider"], ses["status"], ses["workers"]) == ("ses", "ok", 2)
+        assert (ses["quota"]["remaining"], ses["quota"]["ratePerSecond"], ses["quota"]["isRateKept"]) == (
+            40_000,
+            14,
+            True,
+        )
+        assert (smtp["status"], smtp["unavailableReason"], smtp["quota"]) == ("left_alone", "SMTP_AUTH_FAILED", None)
+        assert (sendgrid["status"], sendgrid["workers"]) == ("unused", 0)
+        for headers in ({}, {"Authorization": f"Bearer {api.key}"}):
+            assert (await api.anonymous.get("/v1/providers", headers=headers)).status_code == 401
+
+
+@pytest.mark.promise("told-rate-shown")
+async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock, admin_password=PASSWORD, defaults=Defaults(Limits(), {"ses": None})) as api:
+        await tell(database, clock)
+        for _ in range(STALE_AFTER):
+            await quotas.note_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
+        [ses] = (await api.anonymous.get("/v1/providers", headers=ADMINISTRATOR)).json()["providers"]
+        quota = ses["quota"]
+        assert (quota["ratePerSecond"], quota["isRateKept"], quota["missed"]) == (14, False, STALE_AFTER)
+        assert quota["failure"] == "NETWORK_ERROR: no connection in time"
+
+
+@pytest.mark.promise("told-rate-shown")
+async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
+    database: Database, clock: ManualClock
+) -> None:
+    async with an_api(database, clock, defaults=Defaults(Limits(), {"ses": None})) as api:
+        await api.parts.users.create("ada", "correct horse battery", Role.ADMIN, actor="test")
+        form = {"login": "ada", "password": "correct horse battery"}
+        browser = api.anonymous
+        browser.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
+        assert (await browser.post("/sign-in", data=form)).status_code == 303
+        await tell(database, clock)
+        assert ">14</td>" in (await browser.get("/settings/providers")).text
+        for _ in range(STALE_AFTER):
+            await quotas.note_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
+        page = (await browser.get("/settings/providers")).text
+        assert "<s>14</s><small>not kept any more: it did not tell 3 times</small>" in page

@@ -1,0 +1,27 @@
+"""An SMTP server for rehearsals: it takes every mail and prints to whom it was, or refuses it as it is told to."""
+
+import asyncio
+
+from tests.standins.asked import Asked
+from tests.standins.smtp_sink import SmtpSink, Step
+
+# A server that does not know a reader says so with a code of its own.
+REASONS = {550: "5.1.1 there is no such user"}
+
+
+async def serve(host: str, port: int, asked: Asked) -> None:
+    async with SmtpSink(host=host, port=port) as sink:
+        if asked.fail is not None:
+            sink.answer(Step.RCPT, f"{asked.fail} {REASONS.get(asked.fail, 'not now')}", times=asked.times)
+        print(f"An SMTP server listens at {sink.host}:{sink.port}. For `mailwright serve`, set:")
+        print(f"  export MAILWRIGHT_PROVIDER=smtp MAILWRIGHT_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none'")
+        print(
+            f"or, beside the stand-in for smtp.bz, SMTPBZ_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none'",
+            flush=True,
+        )
+        told = 0
+        while True:
+            await asyncio.sleep(0.1)
+            for mail in sink.messages[told:]:
+                print(f"a mail to {', '.join(mail.recipients)}, {len(mail.content)} bytes", flush=True)
+            told = len(sink.messages)

@@ -1,0 +1,85 @@
+"""What `check` says of mailouts: tables that cannot hold what is told, readers whom nobody sees, what is not set."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mailwright.app.findings import Finding
+from mailwright.app.mailout_checks import check_mailouts
+from mailwright.ops.settings import load
+from tests.mailouts import SETTINGS
+from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS
+from tests.standins.notion import NotionStandIn
+from tests.standins.supabase import PUBLISHABLE_KEY, SECRET_KEY, SupabaseStandIn
+
+pytestmark = pytest.mark.promise("cli-check-mailouts")
+
+
+@dataclass
+class Stage:
+    notion: NotionStandIn
+    supabase: SupabaseStandIn
+    settings: dict[str, Any]
+
+    async def findings(self, **changes: Any) -> list[Finding]:
+        settings = load(**{**self.settings, **changes})
+        return [finding async for finding in check_mailouts(settings)]
+
+    async def verdicts(self, **changes: Any) -> list[tuple[str, str]]:
+        return [(finding.name, finding.verdict) for finding in await self.findings(**changes)]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with NotionStandIn() as notion, SupabaseStandIn() as supabase:
+        supabase.add("subscribers", email="ada@example.com")
+        settings = {
+            **SETTINGS,
+            "unsubscribe_secret": "s" * 32,
+            "notion_url": notion.url,
+            "notion_db_mailouts": notion.add_database("Mailouts", MAILOUT_COLUMNS),
+            "notion_db_errors": notion.add_database("Errors", ERROR_COLUMNS),
+            "supabase_url": supabase.url,
+            "supabase_service_role_key": SECRET_KEY,
+        }
+        yield Stage(notion, supabase, settings)
+        assert not [*notion.violations, *supabase.violations]
+
+
+async def test_what_is_as_it_must_be_is_said_to_be(stage: Stage) -> None:
+    assert await stage.verdicts() == [("notion", "ok"), ("notion", "ok"), ("supabase", "ok")]
+
+
+async def test_nothing_is_said_where_there_is_no_notion(stage: Stage) -> None:
+    assert await stage.findings(notion_token=None) == []
+
+
+async def test_columns_and_options_that_a_table_lacks_are_named(stage: Stage) -> None:
+    columns = {**MAILOUT_COLUMNS, "Status": ("status", ("Draft", "Send")), "Sent Count": "rich_text"}
+    del columns["Test"]
+    [found, *_] = await stage.findings(notion_db_mailouts=stage.notion.add_database("Poor", columns))
+    assert found.verdict == "warning"
+    for lack in ("has no option 'Failed'", "has no property 'Test'"):
+        assert lack in found.summary
+    assert "'Send'" not in found.summary
+
+
+async def test_tables_that_are_not_shared_and_readers_whom_the_key_does_not_see_are_problems(stage: Stage) -> None:
+    stage.notion.hide(stage.settings["notion_db_errors"])
+    found = await stage.findings(supabase_service_role_key=PUBLISHABLE_KEY)
+    assert [finding.verdict for finding in found] == ["ok", "problem", "problem"]
+    assert "Connections" in found[1].summary
+    assert "service_role" in found[2].summary
+
+
+async def test_subscribers_without_a_column_that_is_written_are_a_problem(stage: Stage) -> None:
+    stage.supabase.columns["subscribers"] = {"email": None, "status": "active", "from_name": None}
+    assert "bounce_type" in (await stage.findings())[-1].summary
+
+
+async def test_a_footer_that_is_missing_and_pictures_that_nobody_reaches_are_told(stage: Stage) -> None:
+    first, second, *_ = await stage.findings(org_name=None, unsubscribe_base_url="https://news.example.com/leave")
+    assert (first.verdict, first.advice) == ("problem", "set ORG_NAME")
+    assert (second.verdict, "MAILWRIGHT_BASE_URL" in (second.advice or "")) == ("warning", True)

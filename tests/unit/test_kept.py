@@ -1,0 +1,78 @@
+"""Kept answers: asked once for all who come within a while, and forgotten as soon as something was changed here."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mailwright.web.kept import ForgetsAfterChanges, Kept
+
+
+class Counting:
+    """What it is asked is answered with the number of times that it was asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def __call__(self) -> int:
+        self.times += 1
+        answer = self.times
+        await self.may_answer.wait()
+        return answer
+
+
+@pytest.mark.promise("kept-answers")
+async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
+    kept, ask = Kept(), Counting()
+    ask.may_answer.clear()
+    asking = [asyncio.create_task(kept.answer("how many", ask)) for _ in range(3)]
+    await asyncio.sleep(0)
+    asking[0].cancel()  # whoever leaves takes nothing from the others
+    ask.may_answer.set()
+    assert await asyncio.gather(*asking[1:]) == [1, 1]
+    assert await kept.answer("how many", ask) == 1
+    assert await kept.answer("how many others", ask) == 2
+    assert await Kept(seconds=0).answer("how many", ask) == 3
+
+
+@pytest.mark.promise("kept-answers")
+async def test_what_failed_is_asked_again() -> None:
+    kept, ask = Kept(), Counting()
+
+    async def fail() -> int:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await kept.answer("how many", fail)
+    assert await kept.answer("how many", ask) == 1
+
+
+@pytest.mark.promise("kept-answers")
+@pytest.mark.parametrize(
+    ("method", "path", "is_forgotten"),
+    [
+        ("POST", "/contacts", True),
+        ("PATCH", "/v1/lists/news", True),
+        ("POST", "/unsubscribe", True),
+        ("GET", "/contacts", False),
+        ("POST", "/v1/email/batch", False),
+        ("POST", "/ses-events", False),
+    ],
+)
+async def test_after_a_change_everything_is_asked_anew(method: str, path: str, is_forgotten: bool) -> None:
+    kept, ask = Kept(), Counting()
+    known = await kept.answer("how many", ask)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        # Somebody counts what is about to be changed.
+        assert await kept.answer("how many", ask) == known
+        await send({"type": "http.response.start"})
+
+    async def send(message: Any) -> None:
+        """Whoever has the answer looks again at once."""
+        assert (await kept.answer("how many", ask) != known) == is_forgotten
+
+    around = ForgetsAfterChanges(application, kept)
+    await around({"type": "http", "method": method, "path": path}, None, send)  # type: ignore[arg-type]

@@ -1,0 +1,28 @@
+"""Whoever leaves in the middle of asking is no failure of ours."""
+
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+from structlog.testing import capture_logs
+
+from mailwright.web.problems import LastResort
+
+
+@pytest.mark.promise("dashboard-live")
+@pytest.mark.parametrize(("error", "complaints"), [(ClientDisconnect(), []), (LookupError(), ["request_failed"])])
+async def test_whoever_leaves_while_asking_leaves_no_complaint_in_the_log(
+    error: Exception, complaints: list[str]
+) -> None:
+    answered: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        raise error
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    with capture_logs() as logged:
+        await LastResort(application)({"type": "http", "method": "POST", "path": "/"}, None, send)  # type: ignore[arg-type]
+    assert [each["event"] for each in logged] == complaints
+    assert bool(answered) == bool(complaints)
