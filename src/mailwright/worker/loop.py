@@ -400,7 +400,8 @@ class Worker:
         del self._in_flight[ready.claimed.message_key]
         self._stand_back(ready.claimed)
 
-    def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> None:
+    def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> bool:
+        """Whether its provider has it already; a task has it in the next turn of the loop."""
         claimed = ready.claimed
         self._stood_back.pop(claimed.lane, None)
         locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
@@ -411,9 +412,10 @@ class Worker:
                 ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
             except Exception as error:
                 self._answered(ready, self._raised(ready, error))
-            return
+            return True
         ready.sending = answer = asyncio.ensure_future(member.provider.send(ready.outgoing))
         answer.add_done_callback(partial(self._returned, ready))
+        return False
 
     def _returned(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
         if answer.cancelled():

@@ -174,8 +174,9 @@ class Pacing:
             self._ahead.subtract(pace.name for pace in _paced(each.ready).paces)
             self.ended(claimed)
 
-    def begin(self, ready: Ready, start: Callable[[], None], too_late: Callable[[], None]) -> None:
-        """Calls one of them: at its moment, never before, or when its moment is over."""
+    def begin(self, ready: Ready, start: Callable[[], bool], too_late: Callable[[], None]) -> None:
+        """Calls one of them: at its moment, never before, or when its moment is over. `start` answers whether the mail
+        has begun when it returns; otherwise it does in the next turn of the loop."""
         each = self._marked[ready.claimed.message_key]
         loop = asyncio.get_running_loop()
 
@@ -190,8 +191,10 @@ class Pacing:
                 too_late()
             else:
                 self._begun(each, now)
-                start()
-                loop.call_soon(self._note_beginning, each)
+                if start():
+                    self._note_beginning(each)
+                else:
+                    loop.call_soon(self._note_beginning, each)
 
         look()
 
@@ -276,7 +279,7 @@ class Pacing:
                 self._kept[pace.name] = Known(known.left_at, known.left_at // 2 + max(0, late_us))
 
     def _note_beginning(self, each: _Booked) -> None:
-        """What was started runs before this: the next interval counts from when it really did."""
+        """The next interval counts from when the mail really began, and that was before this."""
         now = perf_counter()
         for pace in _paced(each.ready).paces:
             if pace.is_exact:
