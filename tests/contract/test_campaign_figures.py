@@ -3,11 +3,12 @@
 import pytest
 from sqlalchemy import insert, select, update
 
+from mailwright.content.store import TemplateStore
 from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.failed import failed, in_doubt
 from mailwright.sources.campaigns.figures import MOST_STEPS, figures
-from mailwright.sources.campaigns.trial import Trial, looked_at
+from mailwright.sources.campaigns.trial import Trial, looked_at, trial_mails
 from mailwright.storage.tables import deliveries, events, messages
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import Desk, a_definition, address_of, join
@@ -65,6 +66,16 @@ async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench)
     assert shown[""].subject == "For Ann"
     html = shown[""].html or ""
     assert html.index("On pro") < html.index("News") < html.index("Unsubscribe")
+
+
+@pytest.mark.promise("campaign-test-sends")
+async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench) -> None:
+    store = TemplateStore(bench.database, bench.clock, postal_address="2 Harbour Lane, Porto")
+    content = {"subject": "News", "body": "<p>News</p><p>{{ postal_address }}</p>"}
+    trial = Trial("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
+    [mail] = await trial_mails(bench.database, store, trial, bench.clock.now())
+    assert "2 Harbour Lane, Porto" in mail.payload["html"]
+    assert "2 Harbour Lane, Porto" in mail.payload["text"]
 
 
 async def _sent(desk: Desk, readers: int) -> int:

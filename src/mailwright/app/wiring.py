@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutDesk, verify_mailouts
+from mailwright.app.templates import make_templates
 from mailwright.audience.standing import SoftBounces
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
-from mailwright.content.images import ImageStore
 from mailwright.content.store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
@@ -88,7 +88,7 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     wake = Wake(valkey)
     ground = DatabaseLedger(database, clock)
     reports = make_reports(settings, database, clock)
-    templates = TemplateStore(database, clock, ImageStore(database, clock, settings.images), settings.public_url)
+    templates = make_templates(settings, database, clock)
     engine = Engine(
         settings=settings,
         clock=clock,

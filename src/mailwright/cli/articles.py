@@ -6,11 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.images import ImageStore
-from mailwright.content.store import TemplateStore
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox import tenants
 from mailwright.outbox.journal import CONSOLE
@@ -252,8 +251,7 @@ def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: st
 
 
 def _made(part: type[Part], at: Installation) -> Part:
-    images = ImageStore(at.database, at.clock, at.settings.images)
-    return part(at.database, at.clock, TemplateStore(at.database, at.clock, images, at.settings.public_url))
+    return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
 def _conditions(given: Sequence[str] | None) -> dict[str, str]:

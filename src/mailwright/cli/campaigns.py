@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 from rich.text import Text
 
+from mailwright.app.templates import make_templates
 from mailwright.cli import campaigns_written as written
 from mailwright.cli.campaigns_shown import View, limits, picture, status, waiting
 from mailwright.cli.campaigns_written import (
@@ -28,7 +29,6 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
 from mailwright.content.formats import Format
-from mailwright.content.images import ImageStore
 from mailwright.content.preflight import Facts, Finding, links_of
 from mailwright.content.store import TemplateStore
 from mailwright.domain.errors import NotFound
@@ -503,8 +503,7 @@ def _campaigns(at: Installation) -> Campaigns:
 
 
 def _templates(at: Installation) -> TemplateStore:
-    images = ImageStore(at.database, at.clock, at.settings.images)
-    return TemplateStore(at.database, at.clock, images, at.settings.public_url)
+    return make_templates(at.settings, at.database, at.clock)
 
 
 async def _found(at: Installation, campaign_id: str) -> Campaign:

@@ -11,12 +11,11 @@ import typer
 from rich.text import Text
 
 from mailwright.app.mailouts import MailoutDesk, tallies_of, verify_mailouts
+from mailwright.app.templates import make_templates
 from mailwright.cli.endings import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.images import ImageStore
-from mailwright.content.store import TemplateStore
 from mailwright.content.variables import STANDARD
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.journal import CONSOLE
@@ -196,9 +195,7 @@ async def _opened(at: Installation) -> AsyncIterator[Mailouts]:
 
 
 def _desk(at: Installation) -> MailoutDesk:
-    images = ImageStore(at.database, at.clock, at.settings.images)
-    templates = TemplateStore(at.database, at.clock, images, at.settings.public_url)
-    return MailoutDesk(at.settings, at.database, at.clock, templates)
+    return MailoutDesk(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
 async def _send(mailouts: Mailouts, page: str) -> Run:

@@ -11,15 +11,15 @@ from rich.text import Text
 from mailwright.app.findings import Verdict
 from mailwright.app.links import dead_links
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.templates import make_templates
 from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.content.formats import Format
-from mailwright.content.images import ImageStore
 from mailwright.content.preflight import Facts, Finding, Level, links_of, preflight
 from mailwright.content.store import Draft, StoredTemplate, TemplateStore, difference
-from mailwright.content.variables import Variable
+from mailwright.content.variables import Variable, standard
 from mailwright.domain.locales import EVERYONE
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
@@ -167,8 +167,8 @@ def preview(
 ) -> None:
     """Show what a reader would get: the subject and the text, and the HTML in a file."""
     given = {name: _value(value) for name, _, value in (each.partition("=") for each in values or ())}
-    stored, _ = run(lambda at: _which(at, tenant, template_id, locale, version))
-    rendered = stored.render(given)
+    stored, settings = run(lambda at: _which(at, tenant, template_id, locale, version))
+    rendered = stored.render(given, standard(settings.postal_address))
     if html is not None:
         html.write_text(rendered.html or "", encoding="utf-8")
     if as_json:
@@ -227,8 +227,7 @@ async def _which(
 
 
 def _store(at: Installation) -> TemplateStore:
-    images = ImageStore(at.database, at.clock, at.settings.images)
-    return TemplateStore(at.database, at.clock, images, at.settings.public_url)
+    return make_templates(at.settings, at.database, at.clock)
 
 
 def _print_versions(found: list[StoredTemplate], *, as_json: bool, nothing: str) -> None:

@@ -14,7 +14,7 @@ from mailwright.content.headers import Mailbox
 from mailwright.content.images import ImageStore
 from mailwright.content.layout import Frame, Layout
 from mailwright.content.template import Rendered, Template, TemplateFailed
-from mailwright.content.variables import STANDARD, Variable, check_declared, expected, missing
+from mailwright.content.variables import STANDARD, Variable, check_declared, expected, missing, standard
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -73,11 +73,11 @@ class StoredTemplate:
         """What was declared, or what is used where nothing was."""
         return self.variables or expected(self.compiled())
 
-    def render(self, values: Mapping[str, Any]) -> Rendered:
+    def render(self, values: Mapping[str, Any], standard: Mapping[str, str] = STANDARD) -> Rendered:
         """What a reader would get; samples stand in for what is not given. Everything that is missing is told."""
         template = self.compiled()
         samples = {each.name: each.sample for each in self.variables if each.sample is not None}
-        given = {**STANDARD, **samples, **values}
+        given = {**standard, **samples, **values}
         if lacking := missing(template, given):
             raise TemplateFailed(f"the template needs {', '.join(lacking)}: give values, or declare samples")
         return template.render(given)
@@ -88,12 +88,18 @@ class StoredTemplate:
 
 class TemplateStore:
     def __init__(
-        self, database: Database, clock: Clock, images: ImageStore | None = None, public_url: str = ""
+        self,
+        database: Database,
+        clock: Clock,
+        images: ImageStore | None = None,
+        public_url: str = "",
+        postal_address: str | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._images = images
         self._public_url = public_url
+        self.standard = standard(postal_address)
         self._known: dict[int, StoredTemplate] = {}
         self._letters = 0  # of all that is known
         self._asked_for: deque[Collection[int]] = deque(maxlen=LATELY)

@@ -17,6 +17,11 @@ STANDARD: Mapping[str, str] = {
 }
 
 
+def standard(postal_address: str | None) -> dict[str, str]:
+    """The same where a mail is only looked at or tried out: our own address is known by then."""
+    return {**STANDARD, "postal_address": postal_address or STANDARD["postal_address"]}
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     name: str

@@ -109,7 +109,7 @@ async def preview(request: Request, templateId: str, parts: Parts, caller: Calli
     wanted = parse(PreviewRequest, await read_json(request))
     stored = await _which(parts, caller.tenant_id, templateId, wanted)
     with _told("variables"):
-        rendered = stored.render(wanted.variables or {})
+        rendered = stored.render(wanted.variables or {}, parts.templates.standard)
     return json_response(answers.preview(stored, rendered))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from mailwright.audience import contacts
 from mailwright.content.store import TemplateStore
 from mailwright.content.template import Rendered, Template
-from mailwright.content.variables import STANDARD
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.sources.articles import divisions, readers
@@ -106,7 +105,8 @@ class Looking:
         article = assemble(chosen)
         composed = await compose(self._templates, tenant_id, article)
         own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
-        values = {**STANDARD, "name": person.name or "", **own, "email": person.email or STANDARD["email"]}
+        standard = self._templates.standard
+        values = {**standard, "name": person.name or "", **own, "email": person.email or standard["email"]}
         rendered = Template(subject=composed.subject, html=composed.html, text=None).render(values)
         return Preview(person, article, rendered, tuple(judged))
 

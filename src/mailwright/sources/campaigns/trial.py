@@ -1,6 +1,6 @@
 """Trying out: a campaign's mail to a few addresses, as a reader would get it. Nobody's count changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,6 @@ from sqlalchemy import select
 
 from mailwright.content.store import TemplateStore
 from mailwright.content.template import Rendered, Template
-from mailwright.content.variables import STANDARD
 from mailwright.content.way_out import has_way_out, with_way_out
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
@@ -53,7 +52,7 @@ async def looked_at(database: Database, store: TemplateStore, trial: Trial) -> d
     if not drafts:
         raise Refused(problems)
     reader = await _reader(database, trial)
-    return {draft.name: _rendered(draft, trial.definition, reader) for draft in drafts}
+    return {draft.name: _rendered(draft, trial.definition, reader, store.standard) for draft in drafts}
 
 
 def _addresses(given: Sequence[str]) -> list[str]:
@@ -79,11 +78,11 @@ async def _reader(database: Database, trial: Trial) -> Reader:
     return Reader(row.locale, {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)})
 
 
-def _rendered(draft: Draft, definition: Definition, reader: Reader) -> Rendered:
+def _rendered(draft: Draft, definition: Definition, reader: Reader, standard: Mapping[str, str]) -> Rendered:
     text = locales.best(draft.texts, reader.locale)
     html = text.html if has_way_out(text.html) else with_way_out(text.html, reader.locale or "")
     template = Template(subject=text.subject, html=html, text=text.text)
-    given = {**STANDARD, **definition.variables, **reader.values}
+    given = {**standard, **definition.variables, **reader.values}
     samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
     return template.render({**samples, **given})
 

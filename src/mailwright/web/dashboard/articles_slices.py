@@ -10,7 +10,6 @@ from starlette.responses import Response
 from mailwright.audience import contacts
 from mailwright.content.preflight import Facts, preflight
 from mailwright.content.template import Rendered, Template, TemplateFailed
-from mailwright.content.variables import STANDARD
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.articles import writing
@@ -119,7 +118,8 @@ async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: F
     article = assemble([_slice(shown, viewer_zone(request))])
     composed = await compose(parts.templates, visitor.tenant_id, article)
     own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
-    values = {**STANDARD, "name": person.name or "", **own, "email": person.email or STANDARD["email"]}
+    standard = parts.templates.standard
+    values = {**standard, "name": person.name or "", **own, "email": person.email or standard["email"]}
     return Template(subject=composed.subject, html=composed.html, text=None).render(values)
 
 

@@ -123,7 +123,7 @@ async def show_mail(
 ) -> Response:
     stored = await _which(parts, visitor, template_id, version)
     try:
-        rendered = stored.render(_samples(stored))
+        rendered = stored.render(_samples(stored), parts.templates.standard)
     except MailwrightError as error:
         return framed(previews.notice(str(error)))
     return framed(previews.shown(rendered, is_dark=scheme == "dark"))
@@ -190,7 +190,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, template_id:
     stored = await _which(parts, visitor, template_id, version)
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
-        rendered = stored.render(_samples(stored))
+        rendered = stored.render(_samples(stored), parts.templates.standard)
         mail = {"subject": MARK + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
         await parts.mail.send(Asking(caller, request_id_of(request)), body)
@@ -262,7 +262,7 @@ async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered
     )
     check_declared(stored.compiled(), draft.variables)
     reader = await _reader(parts, tenant_id, form["as_contact"])
-    return stored.render({**_samples(stored), **reader})
+    return stored.render({**_samples(stored), **reader}, parts.templates.standard)
 
 
 async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, Any]:
@@ -320,7 +320,7 @@ async def _page(
         "errors": errors_of(error) if error is not None else Errors(),
     }
     try:
-        values["mail"] = stored.render(_samples(stored))
+        values["mail"] = stored.render(_samples(stored), parts.templates.standard)
     except MailwrightError as failure:
         values["problem"] = str(failure)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK

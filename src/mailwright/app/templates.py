@@ -1,0 +1,12 @@
+"""Templates of an installation, with its images and what its mails say of it."""
+
+from mailwright.content.images import ImageStore
+from mailwright.content.store import TemplateStore
+from mailwright.domain.clock import Clock
+from mailwright.ops.settings import Settings
+from mailwright.storage.database import Database
+
+
+def make_templates(settings: Settings, database: Database, clock: Clock) -> TemplateStore:
+    images = ImageStore(database, clock, settings.images)
+    return TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
