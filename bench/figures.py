@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench import articles, campaigns, filling, mailwright, notifications, pacing, pages
+from bench import articles, campaigns, filling, importing, mailwright, notifications, pacing, pages
 from bench.accept import accepted_per_second
 from bench.children import NotMeasured
 from bench.contenders import CONTENDERS, Results
@@ -63,6 +63,8 @@ OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
 ACCEPTED_PER_SECOND = {1: 1_500, 1_000: 20_000}
 MATERIALISED_PER_SECOND = 50_000
+IMPORTED_PER_SECOND = 50_000
+IMPORT_MEGABYTES = 200
 ASSEMBLED_SECONDS = 10
 MEAN_DEVIATION = 0.01
 # SQLite's caches, however many people there are.
@@ -200,6 +202,23 @@ def campaign_start(order: Order) -> Iterator[Figure]:
     yield _figure(order, "campaign-start", what, goal, found)
 
 
+def large_import(order: Order) -> Iterator[Figure]:
+    rows = order.count * 50  # a million by default
+
+    def found() -> Found:
+        rounds = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: a file of {rows:,} people, round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                rounds.append(importing.measured(url, rows)[0])
+        rate, most = median(each.per_second for each in rounds), median(each.megabytes for each in rounds)
+        met = rate >= IMPORTED_PER_SECOND and most <= IMPORT_MEGABYTES and all(each.added == rows for each in rounds)
+        return Found(f"{rate:,.0f}/s, {most:.0f} MB at the most", met=met)
+
+    what = f"SQLite: importing a file of {rows:,} new people, with a report of each row"
+    yield _figure(order, "import", what, f"≥ {IMPORTED_PER_SECOND:,}/s, ≤ {IMPORT_MEGABYTES} MB", found)
+
+
 def article_assembly(order: Order) -> Iterator[Figure]:
     readers = order.count * 5  # 100,000 by default
 
@@ -275,6 +294,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "accept": api_accept,
     "memory": memory,
     "campaign-start": campaign_start,
+    "import": large_import,
     "article-assembly": article_assembly,
     "notifications": fan_out,
     "pacing": even_pace,
@@ -290,6 +310,7 @@ NAMES = (
     "accept",
     "memory",
     "campaign-start",
+    "import",
     "article-assembly",
     "notifications",
     "pacing",

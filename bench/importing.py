@@ -1,13 +1,17 @@
-"""`python -m bench.importing [rows] [database]`: how fast a file of contacts is imported, and in how much memory.
+"""Importing a file of contacts: how fast, and in how much memory. Run as a process of its own.
 
-On SQLite, unless the address of an empty PostgreSQL is given. CPU seconds are this process's own.
+`python -m bench.importing DATABASE [ROWS]` imports into an empty database twice: everyone is new, then known.
 """
 
+import argparse
 import asyncio
+import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mailwright.audience import lists
@@ -23,13 +27,24 @@ SHUFFLE = 7_368_787
 DOMAINS = ("gmail.com", "yahoo.com", "example.org", "mail.example.com")
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    with tempfile.TemporaryDirectory(prefix="mwimport") as folder:
-        path = Path(folder) / "people.csv"
-        write(path, rows)
-        url = sys.argv[2] if len(sys.argv) > 2 else f"sqlite:///{path.with_suffix('.db')}"
-        asyncio.run(measure(url, path, rows))
+@dataclass(frozen=True, slots=True)
+class Imported:
+    rows: int
+    added: int
+    unchanged: int
+    seconds: float
+    cpu_seconds: float  # of this process
+    megabytes: float  # at the most, what SQLite maps of its file included
+
+    @property
+    def per_second(self) -> float:
+        return self.rows / self.seconds
+
+
+def measured(url: str, rows: int) -> list[Imported]:
+    words = [sys.executable, "-m", "bench.importing", url, str(rows)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return [Imported(**each) for each in json.loads(done.stdout)]
 
 
 def write(path: Path, rows: int) -> None:
@@ -40,24 +55,34 @@ def write(path: Path, rows: int) -> None:
             file.write(f"{email},Ada{number % 997},Lovelace{number % 1009},Lisbon,{'pro' if number % 3 else 'free'}\n")
 
 
-async def measure(url: str, path: Path, rows: int) -> None:
+async def twice(url: str, path: Path, rows: int) -> list[Imported]:
     database, clock = Database(url), SystemClock()
     await upgrade(database)
     await lists.create(database, clock, 1, "news")
-    for name in ("everyone new", "everyone known"):
-        imports = Imports(database, clock)
-        before, busy = time.perf_counter(), time.process_time()
-        begun = await imports.begin(1, path, Purpose("news"))
-        async for done in imports.run(begun, path, path.with_suffix(".report.csv")):
-            last = done
-        seconds, busy = time.perf_counter() - before, time.process_time() - busy
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        print(
-            f"{name}: {rows / seconds:,.0f} rows/s, {rows / busy:,.0f} per CPU second, {last.added} added, "
-            f"{last.unchanged} unchanged, {memory} MB",
-            flush=True,
-        )
+    found = [await once(Imports(database, clock), path, rows) for _ in range(2)]
     await database.close()
+    return found
+
+
+async def once(imports: Imports, path: Path, rows: int) -> Imported:
+    before, busy = time.perf_counter(), time.process_time()
+    begun = await imports.begin(1, path, Purpose("news"))
+    async for done in imports.run(begun, path, path.with_suffix(".report.csv")):
+        last = done
+    seconds, busy = time.perf_counter() - before, time.process_time() - busy
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Imported(rows, last.added, last.unchanged, seconds, busy, memory)
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(prog="python -m bench.importing", description=__doc__)
+    reader.add_argument("database", help="the address of an empty database")
+    reader.add_argument("rows", type=int, nargs="?", default=ROWS)
+    asked = reader.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mwimport") as folder:
+        path = Path(folder) / "people.csv"
+        write(path, asked.rows)
+        json.dump([asdict(each) for each in asyncio.run(twice(asked.database, path, asked.rows))], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,22 @@ async def test_a_campaign_goes_from_a_file_to_a_report(here: Commands) -> None:
 
 
 @pytest.mark.promise("cli-campaign")
+async def test_subjects_are_shown_as_their_readers_see_them(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    await here.ok("campaign", "start", campaign_id)
+    await here.ok("worker", "--drain")
+    [grace] = (await here.ok("message", "list", "--to", "grace@example.com", "--json")).json
+    for command in (
+        ("message", "list", "--to", "grace@example.com"),
+        ("message", "show", grace["outboxId"]),
+        ("contacts", "show", "grace@example.com"),
+        ("contacts", "history", "grace@example.com"),
+    ):
+        shown = (await here.ok(*command, COLUMNS="200")).out
+        assert ("For Grace" in shown, "{{" in shown) == (True, False), command
+
+
+@pytest.mark.promise("cli-campaign")
 async def test_a_refusal_names_every_reason_and_scripts_can_trust_the_exit_code(here: Commands) -> None:
     campaign_id = (await here.ok(*CREATE, "--list", "nobody", "--list", "news")).out.strip()
     for command in ("preflight", "start"):

@@ -1,5 +1,6 @@
 """Commands that answer and end: what they print, what they change, and the exit codes that scripts rely on."""
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -245,6 +246,8 @@ async def test_lists_are_joined_and_left_and_a_person_is_shown_with_all_of_it(
     assert (await here.run("lists", "create", "news")).code == 1
     assert [entry["listKey"] for entry in (await here.ok("lists", "list", "--json")).json] == ["news"]
     await here.ok("lists", "subscribe", "news", "Ada@Example.com")
+    listed = (await here.ok("lists", "list")).out
+    assert ("Joining" in listed, re.search(r"at once +1 ", listed) is not None) == (True, True)
     outbox_id = await accepted(its_database, to="ada@example.com")
     await here.ok("lists", "unsubscribe", "news", "ada@example.com")
     refused = await here.run("lists", "subscribe", "other", "ada@example.com")
@@ -338,6 +341,24 @@ async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
     assert failed.out.count("✗ problem") == 2
 
 
+@pytest.mark.promise("cli-check")
+async def test_check_tells_whether_a_route_has_anybody_left(here: Commands) -> None:
+    broken = {
+        "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none",
+        "MAILWRIGHT_SENDGRID_URL": "http://127.0.0.1:1",
+        "SENDGRID_API_KEY": "SG.no.secret",
+    }
+
+    async def advice(route: str) -> list[str | None]:
+        checked = (await here.run("check", "--json", MAILWRIGHT_ROUTE=route, **broken)).json
+        return [each["advice"] for each in checked["findings"] if each["name"] == "provider"]
+
+    alone = "no provider of the route takes mail: it waits until one of them is put right"
+    assert await advice("smtp, sendgrid") == [alone, alone]
+    others = "mail goes through the others of the route until this is put right"
+    assert await advice("smtp, mailbox") == [others, None]
+
+
 @pytest.mark.promise("cli-database-form")
 async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Commands) -> None:
     assert (await nowhere.run("db", "status")).code == 3
@@ -369,9 +390,10 @@ async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> N
 @pytest.mark.promise("cli-database-unavailable")
 async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/mail"
-    for arguments in (("audit",), ("serve",), ("worker", "--drain")):
+    for arguments in (("audit",), ("message", "list"), ("serve",), ("worker", "--drain")):
         ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url)
         assert ended.code == 3, ended
+        assert "The database cannot be reached (" in ended.err
         assert "MAILWRIGHT_DATABASE_URL" in ended.err
         assert "secret" not in ended.err
         assert "Traceback" not in ended.err
@@ -491,5 +513,8 @@ async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhe
     audit = (await nowhere.ok("audit", "--json", MAILWRIGHT_DATABASE_URL="sqlite:///var/demo/mailwright.db")).json
     assert audit["sent"] == len(mails) >= 9
     assert audit["ok"]
-    kept = await nowhere.ok("demo", "--once", "--keep", "--port", "0")
+    started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
+    kept = await started.ok("demo", "--once", "--keep", "--port", "0")
     assert "60 accepted = " in kept.out
+    [foresee] = [line.removeprefix("Foresee") for line in kept.out.splitlines() if line.startswith("Foresee")]
+    assert "begins" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(foresee)).out

@@ -31,7 +31,7 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
     for words in (
         "To 230",
         "To 40",
-        "waits: rate_per_hour",
+        "waits: hourly limit",
         "waits: paused",
         "sends",
         "does not begin within the time looked at",

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     page = desk.page()
     rehearsed = await desk.commands.ok("mailout", "send", page, "--dry-run", "--json", "--html", "mail.html")
     assert [each["email"] for each in rehearsed.json["recipients"]] == ["ada@example.com", "bob@example.com"]
-    assert "Hello, readers." in (tmp_path / "mail.html").read_text(encoding="utf-8")
+    mail = unescape((tmp_path / "mail.html").read_text(encoding="utf-8"))
+    assert "Hello, readers." in mail
+    assert 'href="https://news.example.com/unsubscribe"' in mail
     assert (await desk.commands.ok("mailout", "list", "--json")).json == []
     run_id = (
         await desk.commands.ok("mailout", "send", f"https://www.notion.so/March-{page.replace('-', '')}")
@@ -98,6 +101,17 @@ async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk
     shown = (await desk.commands.ok("mailout", "status", run_id, **here)).out
     assert "✗ send éva@example.com: " in shown
     assert f"`mailwright mailout report {run_id}` tells who they are." in shown
+
+
+@pytest.mark.promise("mailout-cli")
+async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) -> None:
+    run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
+    asked = (("mailout", "status", run_id), ("mailout", "list"))
+    for arguments in asked:
+        assert "No worker is running, so nothing is sent" in (await desk.commands.ok(*arguments)).out
+    await desk.commands.ok("worker", "--drain")
+    for arguments in asked:
+        assert "No worker" not in (await desk.commands.ok(*arguments)).out
 
 
 @pytest.mark.promise("mailout-delay")

@@ -84,6 +84,27 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
         assert await service.ended() == 0
 
 
+@pytest.mark.promise("cli-served-address")
+async def test_links_of_other_processes_lead_to_where_the_server_listens(commands: Commands, tmp_path: Path) -> None:
+    async with commands.service("serve", "--port", "0", "--no-worker") as service:
+        address = (await service.logged("api_started"))["address"]
+        await commands.ok("lists", "create", "readers")
+        await commands.ok("lists", "subscribe", "readers", "ada@example.com")
+        (tmp_path / "letter.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
+        campaign = ("--name", "Letter", "--subject", "Hello", "--markdown", "letter.md", "--list", "readers")
+        made = (await commands.ok("campaign", "create", *campaign)).out.strip()
+        await commands.ok("campaign", "start", made)
+        await commands.ok("worker", "--drain")
+        assert (await commands.ok("archive", "publish", made)).out.startswith(f"{address}/archive/")
+        told = {"MAILWRIGHT_BASE_URL": "https://mail.example.com"}
+        [issue] = (await commands.ok("archive", "list", "readers", "--json", **told)).json
+        assert issue["urls"][0].startswith("https://mail.example.com/archive/")
+        service.signal(signal.SIGTERM)
+        assert await service.ended() == 0
+    [mail] = (tmp_path / "var/mailbox/new").iterdir()
+    assert f"List-Unsubscribe: <{address}/unsubscribe" in mail.read_text()
+
+
 @pytest.mark.promise("cli-worker-drain")
 async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, database: Database) -> None:
     await accept(database, 20)
@@ -146,4 +167,5 @@ async def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
         ended = await Commands(tmp_path, program=STARTED).run("serve", "--port", str(taken.getsockname()[1]))
     assert ended.code == 2
     assert "address already in use" in ended.err
+    assert not (tmp_path / "mailwright.db").exists()
     assert "--port" in ended.err

@@ -94,6 +94,7 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     expect(ada.locator(".preflight")).to_contain_text("15 people would get it now")
     campaign_id = ada.url.rpartition("/")[2]
     ada.get_by_role("button", name="Start").click()
+    expect(ada.locator("#confirm-text")).to_contain_text("It goes to 15 people on news, as fast as the tenant’s")
     confirm(ada)
     expect(ada.locator("#head")).to_contain_text("sent", timeout=10_000)
     expect(ada.locator("#progress")).to_contain_text("100 %", timeout=10_000)
@@ -134,9 +135,15 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
     expect(panel.get_by_role("link", name="Put it right").first).to_have_attribute(
         "href", re.compile(rf"/campaigns/{campaign_id}/edit#")
     )
+    expect(ada.get_by_role("button", name="Start")).to_be_disabled()
+    # Whoever is faster than the panel is refused by the server.
+    preflight = f"**/campaigns/{campaign_id}/preflight"
+    ada.route(preflight, lambda route: route.abort())
+    ada.reload()
     ada.get_by_role("button", name="Start").click()
     confirm(ada)
     expect(ada.get_by_role("alert").first).to_contain_text("not started")
+    ada.unroute(preflight)
     assert found(dashboard, "Refused").status == "DRAFT"
 
 
@@ -149,8 +156,15 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     ada.get_by_role("link", name=HELD).click()
     ada.get_by_role("button", name="Pause").click()
     expect(ada.locator("#head .status")).to_have_text("paused")
+    expect(ada.locator(".outlook")).to_contain_text("once somebody resumes it")
     ada.get_by_role("button", name="Resume").click()
     expect(ada.locator("#head .status")).to_have_text("held")
+    # What was said of a deed goes when the state does.
+    ada.get_by_role("button", name="Pause").click()
+    expect(ada.locator("#flash")).not_to_be_empty()
+    dashboard.do(lambda: dashboard.parts.campaigns.resume(ADA, campaign_id))
+    expect(ada.locator("#head .status")).to_have_text("held")
+    expect(ada.locator("#flash")).to_be_empty()
     ada.get_by_role("link", name="Mail and limits").click()
     ada.get_by_label("Hours", exact=False).first.fill("18:00-09:00")
     ada.get_by_role("button", name="Change the limits").click()

@@ -11,17 +11,20 @@ from typing import Any
 
 import pyotp
 import pytest
+from sqlalchemy import insert, select
 
 from mailwright.access.roles import Role
 from mailwright.app.notifying import desk_opener
+from mailwright.audience import lists
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.report import Report, Verdict
-from mailwright.domain.states import EventType
+from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outgoing.endpoints import Wanted
+from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.live import Live
 from tests.articles import the_slices, write_slices
-from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message, an_intake
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, an_intake
 from tests.campaigns import Desk, a_list, address_of, join
 from tests.conftest import Engine
 from tests.mailouts import a_mailout_bench
@@ -34,8 +37,9 @@ HOOK = "https://shop.example.com/hooks/mail"
 
 
 @pytest.fixture
-def parts(bench: Bench, clock: ManualClock) -> ApiParts:
-    return ApiParts(bench.database, clock, an_intake(bench.database, clock), HOME)
+def parts(bench: Bench, clock: ManualClock, tmp_path: Path) -> ApiParts:
+    intake = an_intake(bench.database, clock)
+    return ApiParts(bench.database, clock, intake, HOME, imports_folder=tmp_path / "imports")
 
 
 @pytest.fixture
@@ -90,6 +94,37 @@ async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(a
     await ada.press("Cancel it")
     assert await desk.status(campaign_id) == "CANCELLED"
     assert "Cancel it" not in ada.buttons()
+
+
+@pytest.mark.promise("dashboard-campaign-preflight")
+async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: Visit, desk: Desk) -> None:
+    await join(desk.database, [address_of(0), address_of(1)])
+    limits = {"ratePerHour": 500, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"}
+    campaign_id = await desk.create(limits=limits)
+    await ada.open(f"/campaigns/{campaign_id}")
+    assert "Limits 500 an hour, 09:00-18:00, Europe/Lisbon" in ada.words()
+    await ada.open(f"/campaigns/{campaign_id}/preflight")
+    question = "It goes to 2 people on news; its limits: 500 an hour, 09:00-18:00, Europe/Lisbon."
+    assert question in ada.text
+    assert " disabled" not in ada.text
+    empty = await desk.create(lists=["nobody"])
+    await ada.open(f"/campaigns/{empty}/preflight")
+    assert " disabled" in ada.text
+
+
+@pytest.mark.promise("dashboard-campaign-deeds")
+async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: Desk) -> None:
+    campaign_id = await desk.start(3, limits={"ratePerHour": 1})
+    await desk.bench.drain(ScriptedProvider())
+    await ada.open(f"/campaigns/{campaign_id}/outlook")
+    assert f'href="/campaigns/{campaign_id}/content#limits"' in ada.text
+    assert "Still to send" not in ada.text
+    await ada.open(f"/campaigns/{campaign_id}")
+    await ada.press("Pause")
+    await ada.open(f"/campaigns/{campaign_id}/outlook")
+    assert "<dd>once somebody resumes it</dd>" in ada.text
+    assert "<dt>What would change it</dt><dd>Resume</dd>" in ada.text
+    assert "Other limits" not in ada.text
 
 
 @pytest.mark.promise("dashboard-campaign-deeds")
@@ -157,7 +192,56 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     assert "lost@example.com" not in (await ada.open("/suppressions")).words()
 
 
+@pytest.mark.promise("dashboard-doubts")
+async def test_a_doubt_that_nobody_can_find_out_about_is_closed_as_unknown(ada: Visit, bench: Bench) -> None:
+    [outbox_id] = await bench.accept(a_message(on_doubt=OnDoubt.HOLD))
+    await bench.drain(ScriptedProvider(UNKNOWN))
+    await ada.open(f"/messages/{outbox_id}")
+    assert "counts neither as sent nor as failed. This cannot be taken back." in ada.words()
+    await ada.press("Close as unknown")
+    assert ada.said == "It is closed as unknown."
+    assert "Close as unknown" not in ada.buttons()
+
+
+@pytest.mark.promise("dashboard-dead-letters")
+async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench: Bench) -> None:
+    await bench.accept(a_message())
+    await bench.drain(ScriptedProvider(REFUSAL))
+    await ada.open("/messages?status=FAILED")
+    assert "wait for somebody’s decision" not in ada.words()
+    async with bench.database.write() as tx:
+        [failed] = await tx.execute(select(messages.c.id))
+        letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550", "attempts": 5, "created_at": 0}
+        await tx.execute(insert(dead_letters).values(message_key=failed.id, **letter))
+    await ada.open("/messages?status=FAILED")
+    assert "wait for somebody’s decision" in ada.words()
+    await ada.open("/")
+    assert "1 dead letter waits for you" in ada.words()
+
+
 # People.
+
+
+@pytest.mark.promise("dashboard-imports")
+async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada: Visit, parts: ApiParts) -> None:
+    await lists.create(parts.database, parts.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
+    await ada.open("/imports")
+    [form] = [form for form in ada.forms() if form.action == "/imports/file"]
+    file = {"file": ("people.csv", b"email,city\nada@example.com,Bern\n")}
+    sent = form.filled({"list": "news", "file": None})
+    ada.answer = await ada.client.post("/imports/file", data=sent, files=file, follow_redirects=True)
+    assert ada.answer.status_code == 200
+    assert "ada@example.com" in ada.words()
+    await ada.press("Look again")
+    await ada.press("Import it", 422)
+    assert "confirm before they get mail" in ada.said
+    assert "ada@example.com" in ada.words()
+    await ada.press("Look again", confirmed="yes")
+    assert "whose mail they have agreed to get" in ada.words()
+    await ada.press("Import it")
+    await parts.import_desk.finish()
+    await ada.open(f"{ada.path}/report.csv")
+    assert "ada@example.com,added" in ada.text
 
 
 @pytest.mark.promise("dashboard-lists")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from httpx import Response
 
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
@@ -23,13 +24,17 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 async def refusal(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> tuple[int, str]:
     """What a body comes to, whether or not there is anything at the address."""
+    answer = await answered(api, method, path, operation, **sent)
+    return answer.status_code, answer.json()["code"]
+
+
+async def answered(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> Response:
     is_administrators = operation["security"] != [{"apiKey": []}]
     sent["headers"] = {
         **sent.get("headers", {}),
         "Authorization": f"Bearer {PASSWORD if is_administrators else api.key}",
     }
-    answer = await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
-    return answer.status_code, answer.json()["code"]
+    return await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
 
 
 @pytest.mark.promise("api-bodies-alike")
@@ -51,6 +56,9 @@ async def test_every_route_tells_bad_json_from_a_field_that_breaks_the_schema(ap
         for content in (b"[]", b"null", b'"text"'):
             assert await refusal(*where, content=content, headers=JSON) == (422, "INVALID_REQUEST"), (method, path)
         unknown = {**body, "noSuchField": 1}
-        assert await refusal(*where, json=unknown) == (422, "INVALID_REQUEST"), (method, path)
+        answer = await answered(*where, json=unknown)
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), (method, path)
+        found = {each["code"]: (each["field"], each["message"]) for each in answer.json()["errors"]}
+        assert found["UNKNOWN_FIELD"] == ("noSuchField", "is not a field of this request"), (method, path, found)
     assert asked >= 30
     assert await api.stored() == before

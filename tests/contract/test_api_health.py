@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import NoReturn
 
 import asyncpg
 import httpx
@@ -11,6 +12,7 @@ import pytest
 import uvicorn
 
 from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.errors import NotDurable
 from mailwright.outbox import records
 from mailwright.outbox.queue import FRESH
 from mailwright.outbox.workers import Presence, Roster
@@ -123,6 +125,19 @@ async def test_not_ready_without_a_database(clock: ManualClock, database: Databa
         assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "unreachable"})
         assert (await api.anonymous.get("/metrics")).status_code == 200
         await api.parts.database.close()
+
+
+@pytest.mark.promise("api-never-accepts-in-vain")
+async def test_whoever_only_looks_is_told_that_the_database_cannot_be_reached(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_database: Database) -> NoReturn:
+        raise NotDurable("at db.internal")
+
+    monkeypatch.setattr(Database, "read", away)
+    looked = await api.client.get("/v1/email")
+    assert (looked.status_code, looked.json()["code"]) == (503, "NOT_DURABLE")
+    assert looked.json()["detail"] == "The database cannot be reached now. Try again soon."
 
 
 @pytest.mark.promise("health-ready")

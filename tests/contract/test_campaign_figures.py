@@ -69,13 +69,17 @@ async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench)
 
 
 @pytest.mark.promise("campaign-test-sends")
-async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench) -> None:
-    store = TemplateStore(bench.database, bench.clock, postal_address="2 Harbour Lane, Porto")
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [("2 Harbour Lane, Porto", "2 Harbour Lane, Porto"), (None, "[postal address: not set]")],
+)
+async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench, setting: str | None, shown: str) -> None:
+    store = TemplateStore(bench.database, bench.clock, postal_address=setting)
     content = {"subject": "News", "body": "<p>News</p><p>{{ postal_address }}</p>"}
     trial = Trial("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
     [mail] = await trial_mails(bench.database, store, trial, bench.clock.now())
-    assert "2 Harbour Lane, Porto" in mail.payload["html"]
-    assert "2 Harbour Lane, Porto" in mail.payload["text"]
+    assert shown in mail.payload["html"]
+    assert shown in mail.payload["text"]
 
 
 async def _sent(desk: Desk, readers: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from pydantic import ValidationError
 
 from mailwright.app.serving import address_of, listen
 from mailwright.client import AsyncClient, Client, Invalid, NotFound, Unauthorized, models
@@ -121,6 +122,12 @@ async def test_errors_are_classes_with_codes_and_fields(client: AsyncClient, ser
     assert refused.value.code == "UNAUTHORIZED"
 
 
+@pytest.mark.promise("client-errors")
+def test_a_field_that_the_api_does_not_know_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValidationError, match="colour"):
+        models.SendRequest(to="ada@example.com", subject="Hello", text="Hello", colour="red")  # type: ignore[call-arg]
+
+
 @pytest.mark.promise("client-real")
 async def test_a_program_that_waits_has_the_same_methods(served: Served) -> None:
     def work() -> tuple[str, int]:
@@ -132,11 +139,15 @@ async def test_a_program_that_waits_has_the_same_methods(served: Served) -> None
 
 
 @pytest.mark.promise("client-page")
-async def test_the_examples_of_the_page_run(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_examples_of_the_page_run(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
     waits, does_not = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {"URL": served.url, "KEY": served.key}
-    await asyncio.to_thread(exec, compile(waits, "docs/client.md", "exec"), names)
+    monkeypatch.setenv("KEY", served.key)
+    names: dict[str, Any] = {}
+    here = waits.replace("http://127.0.0.1:8025", served.url)
+    await asyncio.to_thread(exec, compile(here, "docs/client.md", "exec"), names)
     assert capsys.readouterr().out.startswith("PENDING []")
     exec(compile(does_not, "docs/client.md", "exec"), names)
     assert len(await names["welcome"]("grace@example.com")) == 36

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from sqlalchemy import select
 
-from mailwright.audience import contacts, lists, suppressions
+from mailwright.audience import contacts, lists, personal, suppressions
 from mailwright.audience.opting_in import ASK_AGAIN_AFTER, Links, OptingIn
 from mailwright.audience.segments import audience
 from mailwright.audience.standing import Standing
@@ -38,6 +38,10 @@ async def readers(database: Database, clock: ManualClock, list_key: str = "news"
         return [row.email for row in await tx.execute(query)]
 
 
+async def happened(database: Database) -> list[str]:
+    return [each.what for each in await personal.history(database, 1, ADA)]
+
+
 async def asked(database: Database) -> list[Any]:
     async with database.read() as tx:
         rows = await tx.execute(select(messages).order_by(messages.c.id))
@@ -50,6 +54,7 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
 ) -> None:
     assert await opting_in.join(1, "Ada@Example.com", "news", source="form")
     assert await readers(database, clock) == []
+    assert "was asked to confirm" in await happened(database)
     [mail] = await asked(database)
     payload = orjson.loads(mail.payload)
     assert (mail.to_email, mail.list_key, mail.is_bulk) == (ADA, None, False)
@@ -60,6 +65,7 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
     assert TOKENS.to_confirm().parse(token[1]) == (ADA, "news")
     clock.advance(5)
     assert await opting_in.confirm(1, ADA, "news")
+    assert (await happened(database))[:2] == ["joined a list", "confirmed"]
     assert await readers(database, clock) == [ADA]
     # Whoever is on it is asked nothing more, and an old link puts nobody back who has left since.
     assert not await opting_in.join(1, ADA, "news", source="form")
@@ -149,6 +155,9 @@ async def test_only_the_button_of_the_page_confirms(
         assert (page.status_code, "Inscrição confirmada" in page.text) == (200, True)
         assert ADA not in page.text
         assert await readers(database, clock) == [ADA]
+        for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
+            again = await api.anonymous.get(link, headers={"Accept-Language": language})
+            assert (words in again.text, "<button" in again.text) == (True, False)
         await Standing(database, clock).bounce(1, ADA, source="ses")
         told = await api.anonymous.post(link, headers={"Accept": "application/json"})
         assert told.status_code == 409

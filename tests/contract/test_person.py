@@ -70,6 +70,12 @@ async def test_everything_that_is_known_is_shown(database: Database, clock: Manu
     whats = [each.what for each in await personal.history(database, 1, ADA)]
     for what in ("became a contact", "joined a list", "left a list", "mail sent", "mail received"):
         assert what in whats
+    steps = [
+        what
+        for what in reversed(whats)
+        if what in ("became a contact", "mail received", "mail sent attempt", "mail sent")
+    ]
+    assert steps == ["became a contact", "mail received", "mail sent attempt", "mail sent"]  # all in one millisecond
     for tenant, email in ((2, ADA), (1, "nobody@example.com")):
         with pytest.raises(NotFound):
             await personal.everything(database, tenant, email)

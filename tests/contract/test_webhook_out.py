@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.app.links import public_only
+from mailwright.app.outgoing import INSIDE
 from mailwright.app.serving import Shutdown, work
 from mailwright.audience import contacts, lists
 from mailwright.audience.erasing import erase
@@ -558,12 +559,13 @@ async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: De
 @pytest.mark.promise("webhook-guarded")
 async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only()))
+    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(otherwise=INSIDE)))
     await desk.deliveries.test(endpoint, actor="test")
     await guarded.tell_all()
     await guarded.close()
     [kept_back] = await desk.log(endpoint)
     assert (kept_back.status, desk.receiver.connections) == (PENDING, 0)
+    assert kept_back.log[0]["error"] == INSIDE
 
 
 @pytest.mark.promise("webhook-guarded")
@@ -608,6 +610,37 @@ async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
         await endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test")
     assert refused.value.field == "url"
     assert await endpoints.list_all(DEFAULT_TENANT) == []
+
+
+@pytest.mark.promise("webhook-address")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1:8341/x",
+        "https://10.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:192.168.0.1]/",
+        "https://127.1/",
+        "https://0x7f000001/",
+        "https://localhost/",
+        "https://LOCALHOST./",
+        "https://hooks.localhost/",
+    ],
+)
+async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_written_down(
+    database: Database, clock: ManualClock, url: str
+) -> None:
+    endpoints = Endpoints(database, clock)
+    endpoint, _ = await endpoints.create(DEFAULT_TENANT, Wanted("https://8.8.8.8/hook"), actor="test")
+    for refused in (
+        endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test"),
+        endpoints.edit(endpoint.webhook_id, Wanted(url), tenant_id=DEFAULT_TENANT, actor="test"),
+    ):
+        with pytest.raises(InvalidInput, match="MAILWRIGHT_WEBHOOK_PRIVATE"):
+            await refused
+    assert [each.url for each in await endpoints.list_all(DEFAULT_TENANT)] == ["https://8.8.8.8/hook"]
+    allowing = Endpoints(database, clock, allows_private=True)
+    await allowing.create(DEFAULT_TENANT, Wanted(url), actor="test")
 
 
 @pytest.mark.promise("webhook-address")

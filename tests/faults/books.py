@@ -41,6 +41,8 @@ async def compare(stage: Stage, figures: Figures, *, failed: int = 0) -> None:
     figures.none("left open", [key for key, row in rows.items() if row.status in OPEN])
     found = [key for key, row in rows.items() if row.status == Status.FAILED]
     figures.expect("failed", len(found), f"{failed}", when=len(found) == failed)
+    if found:
+        figures.note("failed because of", dict(Counter(rows[key].error_code for key in found)))
     figures.note("resent after a doubt", sum(row.resends for row in rows.values()))
     figures.note("of these twice at the sink", sum(1 for key, times in received.items() if times > 1))
     figures.note(

@@ -1,18 +1,20 @@
 """Stand-ins for a rehearsal: `python -m tests.standins ses --port 8026` runs one until Ctrl-C.
 
-`ses --fail 503 --times 3` refuses the first three mails; `sendgrid --events-to URL` posts signed events of the mails
-that it takes; `sns --outbox-id ID --email ADDRESS --type bounce` tells of one mail.
+`ses --fail 503 --times 3` refuses the first three requests; `sendgrid --events-to URL` posts signed events of the mails
+that it takes; `sns --outbox-id ID --email ADDRESS --type bounce` tells of one mail. `postgresql` and `valkey` are real
+ones, from their wheels: what they hold is gone when they end.
 """
 
 import argparse
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 
 from tests.standins.asked import Asked
 
 # Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
-NAMES = ("ses", "sendgrid", "smtp", "smtpbz", "sns", "supabase", "notion")
+NAMES = ("ses", "sendgrid", "smtp", "smtpbz", "sns", "supabase", "notion", "postgresql", "valkey")
 
 Serve = Callable[[str, int, Asked], Coroutine[None, None, None]]
 
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.standins", description=__doc__)
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="any free one if not given")
+    parser.add_argument("--port", type=int, default=0, help="any free one if not given; postgresql has none")
     parser.add_argument("--fail", type=int, metavar="STATUS", help="ses, sendgrid, smtp, smtpbz: answer this")
     parser.add_argument("--times", type=int, metavar="N", help="so often; always if not given")
     parser.add_argument("--events-to", metavar="URL", help="sendgrid: where to post events of the mails that it takes")
@@ -39,4 +41,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: servers that were started are ended
     main()

@@ -3,7 +3,7 @@
 import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.standins.http import Answer, HttpStandIn
@@ -20,9 +20,10 @@ class Asked:
     seed: str | None = None  # a file of what is there from the start
 
 
-def misbehave(stand_in: HttpStandIn, asked: Asked, path: str) -> None:
+def misbehave(stand_in: HttpStandIn, asked: Asked, path: str, refused: Callable[[int], Answer] = Answer) -> None:
+    """`refused` makes of a status what the one that is stood in for would say with it."""
     if asked.fail is not None:
-        stand_in.answer(Answer(asked.fail), times=asked.times, path=path)
+        stand_in.answer(refused(asked.fail), times=asked.times, path=path)
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str]) -> str:

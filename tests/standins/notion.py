@@ -26,6 +26,8 @@ from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 TOKEN = "ntn_stand-in-not-a-secret"
 VERSIONS = ("2025-09-03", "2026-03-11")
 MADE = "2027-01-15T08:00:00.000Z"
+# Tables of a rehearsal that a setting names.
+SETTINGS = {"Mailouts": "NOTION_DB_MAILOUTS", "Errors": "NOTION_DB_ERRORS"}
 
 MOST_PER_PAGE = 100
 MOST_ROWS = 10_000
@@ -184,16 +186,18 @@ class NotionStandIn(HttpStandIn):
             if row.table_id in self._databases[database]:
                 row.values.pop(name, None)
 
-    def load(self, seed: Mapping[str, Any]) -> None:
-        """Databases and pages from a file: `{"databases": {name: columns}, "pages": [{database, cells, blocks}]}`."""
+    def load(self, seed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Databases and pages from a file: `{"databases": {name: columns}, "pages": [{database, cells, blocks}]}`; the
+        id of each, with the setting or the word for it."""
         made = {name: self.add_database(name, columns) for name, columns in seed.get("databases", {}).items()}
+        for name, database in made.items():
+            yield SETTINGS.get(name, f"a table {name}"), database
         for page in seed.get("pages", []):
-            self.add_page(
-                made.get(page.get("database")),
-                page.get("cells"),
-                blocks=page.get("blocks", ()),
-                page_id=page.get("id"),
+            cells = page.get("cells") or {}
+            added = self.add_page(
+                made.get(page.get("database")), cells, blocks=page.get("blocks", ()), page_id=page.get("id")
             )
+            yield f"a page {next(iter(cells.values()), '')}".rstrip(), added
 
     # What a test looks at.
 
@@ -681,15 +685,16 @@ def _order(value: Any) -> str:
 
 
 def sample(api: NotionStandIn) -> Iterator[tuple[str, str]]:
-    """A mailout that is ready, one for a test, and the tables; each with the setting or the word for it."""
+    """The tables, and a page for each way to send one; each with the setting or the word for it."""
     mailouts = api.add_database("Mailouts", MAILOUT_COLUMNS)
-    errors = api.add_database("Errors", ERROR_COLUMNS)
-    cells = {"Name": "March", "Subject": "What the harbour did in March", "Status": "Ready"}
-    yield "NOTION_DB_MAILOUTS", mailouts
-    yield "NOTION_DB_ERRORS", errors
-    yield "a page to send", api.add_page(mailouts, cells, blocks=a_newsletter(api.add_file()))
+    yield SETTINGS["Mailouts"], mailouts
+    yield SETTINGS["Errors"], api.add_database("Errors", ERROR_COLUMNS)
+    march = {"Name": "March", "Subject": "What the harbour did in March", "Status": "Draft"}
+    yield "a page to send", api.add_page(mailouts, march, blocks=a_newsletter(api.add_file()))
     trial = {"Name": "Trial", "Subject": "A trial", "Status": "Draft", "Test": True}
     yield "a page for a test", api.add_page(mailouts, trial, blocks=[said("paragraph", "Is this thing on?")])
+    april = {"Name": "April", "Subject": "What the harbour will do in April", "Status": "Ready"}
+    yield "a page for `watch`", api.add_page(mailouts, april, blocks=[said("paragraph", "It will open at six.")])
 
 
 async def serve(host: str, port: int, asked: Asked) -> None:
@@ -697,12 +702,9 @@ async def serve(host: str, port: int, asked: Asked) -> None:
         if asked.fail is not None:
             api.answer(error(asked.fail, "service_unavailable", "As asked."), times=asked.times)
         print(f"Notion stands in at {api.url}. Set:")
-        print(f"  MAILWRIGHT_NOTION_URL={api.url}")
-        print(f"  NOTION_TOKEN={TOKEN}")
-        if asked.seed is not None:
-            api.load(json.loads(Path(asked.seed).read_text(encoding="utf-8")))
-        else:
-            for name, value in sample(api):
-                print(f"  {name}={value}" if name.isupper() else f"There is {name}: {value}")
+        print(f"  export MAILWRIGHT_NOTION_URL={api.url} NOTION_TOKEN={TOKEN}")
+        seed = None if asked.seed is None else json.loads(Path(asked.seed).read_text(encoding="utf-8"))
+        for name, value in sample(api) if seed is None else api.load(seed):
+            print(f"  export {name}={value}" if name in SETTINGS.values() else f"There is {name}: {value}")
         print(flush=True)
         await asyncio.Event().wait()

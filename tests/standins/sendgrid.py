@@ -14,6 +14,7 @@ import time
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Mapping, Sequence
+from http.client import responses
 from itertools import count
 from typing import Any
 
@@ -92,6 +93,11 @@ TRACKING = {
 def refusal(status: int, message: str, field: str | None = None, **headers: str) -> Answer:
     """An error in SendGrid's form."""
     return json_answer(status, {"errors": [{"message": message, "field": field, "help": None}]}, **headers)
+
+
+def refused(status: int) -> Answer:
+    """What SendGrid itself would say with this status; a gateway before it says nothing."""
+    return Answer(status) if status in (502, 504) else refusal(status, responses.get(status, "error").lower())
 
 
 class SendGridStandIn(HttpStandIn):
@@ -336,7 +342,7 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[Complaint]:
 
 async def serve(host: str, port: int, asked: Asked) -> None:
     async with SendGridStandIn(host=host, port=port) as sendgrid:
-        misbehave(sendgrid, asked, SEND)
+        misbehave(sendgrid, asked, SEND, refused)
         print(f"SendGrid stands in at {sendgrid.url}. For `mailwright serve`, set:")
         print("  export MAILWRIGHT_PROVIDER=sendgrid MAILWRIGHT_FROM=news@example.com")
         print(f"  export MAILWRIGHT_SENDGRID_URL={sendgrid.url}")

@@ -83,6 +83,21 @@ def refusal(name: str, status: int, message: str) -> Answer:
     return json_answer(status, {"message": message}, x_amzn_ErrorType=name)
 
 
+# An error for each status that SES itself answers with. What else there is comes from a gateway before it, and is bare.
+ERRORS = {
+    400: ("BadRequestException", "The request is not as it must be."),
+    403: ("AccessDeniedException", "User is not authorized to perform: ses:SendEmail"),
+    404: ("NotFoundException", "Configuration set <events> does not exist."),
+    429: ("TooManyRequestsException", "Maximum sending rate exceeded."),
+    500: ("InternalServiceErrorException", "The request processing has failed because of an unknown error."),
+    503: ("ServiceUnavailable", "The request has failed due to a temporary failure of the server."),
+}
+
+
+def refused(status: int) -> Answer:
+    return refusal(ERRORS[status][0], status, ERRORS[status][1]) if status in ERRORS else Answer(status)
+
+
 @dataclass(slots=True)
 class SesAccount:
     """What the account is like; a test changes it at any time."""
@@ -266,7 +281,7 @@ async def serve(host: str, port: int, asked: Asked) -> None:
         print(f"{mail.message_id}  {', '.join(mail.recipients)}  {len(mail.content):,} bytes", flush=True)
 
     async with SesStandIn(host=host, port=port, announce=announce) as ses:
-        misbehave(ses, asked, SEND)
+        misbehave(ses, asked, SEND, refused)
         print(f"SES stands in at {ses.url}. For `mailwright serve`, set:")
         print("  export MAILWRIGHT_PROVIDER=ses MAILWRIGHT_FROM=news@example.com")
         print(f"  export MAILWRIGHT_SES_URL={ses.url} AWS_REGION={REGION}")

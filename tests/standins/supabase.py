@@ -233,6 +233,5 @@ async def serve(host: str, port: int, asked: Asked) -> None:
             supabase.add("subscribers", email=f"reader{number:02}@example.com", from_name="Ada" if number % 5 else None)
         misbehave(supabase, asked, f"{BASE}/subscribers")
         print(f"Supabase stands in at {supabase.url} with {len(supabase.rows('subscribers'))} subscribers. Set:")
-        print(f"  SUPABASE_URL={supabase.url}")
-        print(f"  SUPABASE_SERVICE_ROLE_KEY={SECRET_KEY}", flush=True)
+        print(f"  export SUPABASE_URL={supabase.url} SUPABASE_SERVICE_ROLE_KEY={SECRET_KEY}", flush=True)
         await asyncio.Event().wait()

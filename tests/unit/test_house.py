@@ -159,6 +159,17 @@ def test_the_tree_speaks_of_nothing_outside_itself() -> None:
     assert not found, "\n".join(found)
 
 
+def test_every_event_of_the_log_is_one_word() -> None:
+    """Whoever looks for an event in a log types its name."""
+    events = [
+        (file.name, event)
+        for file in PACKAGE.rglob("*.py")
+        for event in re.findall(r'\blog\.(?:debug|info|warning|error)\(\s*"([^"]*)"', file.read_text(encoding="utf-8"))
+    ]
+    assert len(events) > 30
+    assert [(file, event) for file, event in events if not re.fullmatch(r"[a-z0-9_]+", event)] == []
+
+
 # The commands.
 
 

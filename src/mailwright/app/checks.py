@@ -1,6 +1,6 @@
 """Checks: what works in this installation and what does not, each with what to do about it. No mail is sent."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from sqlalchemy import delete, insert
@@ -14,13 +14,14 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.ids import uuid7
 from mailwright.ops.settings import Settings
 from mailwright.outbox.workers import present
+from mailwright.providers.protocol import Probe
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision
 from mailwright.storage.tables import counters
 
 
 async def check(settings: Settings) -> AsyncIterator[Finding]:
-    """One part after the other; each finding is handed out as soon as it is known."""
+    """One part after the other; findings are handed out as they become known."""
     clock = SystemClock()
     yield ok("settings", "all valid")
     async for finding in _storage(settings, clock):
@@ -111,13 +112,19 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
     except MailwrightError as error:
         yield problem("provider", str(error), "correct it")
         return
-    advice = "mail waits until this is put right"
-    if len(route.members) > 1:
-        advice = "mail goes through the others of the route until this is put right"
     try:
-        for member in route.members:
-            probe = await member.provider.check()
-            summary = f"{member.name}: {probe.summary}"
-            yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
+        probes = [(member.name, await member.provider.check()) for member in route.members]
     finally:
         await route.close()
+    advice = _advice([probe for _, probe in probes])
+    for name, probe in probes:
+        summary = f"{name}: {probe.summary}"
+        yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
+
+
+def _advice(probes: Sequence[Probe]) -> str:
+    if any(probe.is_ok for probe in probes):
+        return "mail goes through the others of the route until this is put right"
+    if len(probes) > 1:
+        return "no provider of the route takes mail: it waits until one of them is put right"
+    return "mail waits until this is put right"

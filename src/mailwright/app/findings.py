@@ -1,7 +1,8 @@
 """Findings: what a check found out about one part, in a line for people, and what to do about it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -26,8 +27,8 @@ class Finding:
     advice: str | None = None
     publish: TxtRecord | None = None
 
-    def as_dict(self) -> dict[str, str | None]:
-        return {"name": self.name, "verdict": self.verdict, "summary": self.summary, "advice": self.advice}
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def ok(name: str, summary: str) -> Finding:

@@ -8,7 +8,8 @@ from urllib.parse import urljoin, urlsplit
 from aiohappyeyeballs import AddrInfoType
 
 from mailwright.content.preflight import Finding, finding, host_of
-from mailwright.providers.http import Cut, Http, Reply, Resolve, addresses_of
+from mailwright.domain.network import is_public
+from mailwright.providers.http import Cut, Http, NotAllowed, Reply, Resolve, addresses_of
 
 TIMEOUT_SECONDS = 5.0
 MOST_LINKS = 100
@@ -16,35 +17,26 @@ MOST_REDIRECTS = 5
 AT_ONCE = 8
 PORTS = (None, 80, 443)
 REDIRECTS = (301, 302, 303, 307, 308)
+INSIDE = "it leads into a private network"
 # A page that asks who we are, or takes us for a robot, is there.
 NOT_DEAD = (401, 403, 405, 406, 429, 503, 999)
 
 Ask = Callable[[str], Awaitable[Reply | Cut]]
 
 
-class OurOwnNetwork(OSError):
-    """This name leads to an address that is not public."""
+def public_only(resolve: Resolve = addresses_of, *, otherwise: str = INSIDE) -> Resolve:
+    """Judges the address that is then connected to, so that a name cannot mean one at the check and another after.
 
-
-def public_only(resolve: Resolve = addresses_of) -> Resolve:
-    """Judges the address that is then connected to, so that a name cannot mean one at the check and another after."""
+    `otherwise` is what whoever asked is told of a private one.
+    """
 
     async def judged(host: str, port: int) -> Sequence[AddrInfoType]:
         found = await resolve(host, port)
         if not all(is_public(str(place[4][0])) for place in found):
-            raise OurOwnNetwork
+            raise NotAllowed(otherwise)
         return found
 
     return judged
-
-
-def is_public(address: str) -> bool:
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return found.is_global and not found.is_multicast and (inner is None or inner.is_global)
 
 
 async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[Finding]:
@@ -100,4 +92,4 @@ def _refusal(url: str) -> str | None:
         # `127.1` and `0x7f000001` are addresses to some resolvers.
         is_digits = host.rpartition(".")[2].isdigit() or host.rpartition(".")[2].startswith("0x")
         return "it is no web address" if is_digits else None
-    return None if is_public(host) else "it leads into a private network"
+    return None if is_public(host) else INSIDE

@@ -225,6 +225,7 @@ def setup_of(settings: Settings, tenant_id: int) -> Setup:
         is_reached_by_readers=readers_url(settings) is not None,
         reply_to=settings.reply_to_email,
         footer=Footer(settings.org_name or "", org_address or "", missing),
+        unsubscribe_url=settings.unsubscribe_url,
         test_emails=settings.test_emails,
         rate_per_second=settings.send_rate_per_sec,
         batch_size=settings.batch_size,

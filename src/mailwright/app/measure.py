@@ -10,7 +10,6 @@ from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from mailwright.access.keys import Caller
-from mailwright.app.schema import prepare
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.message import Accepted
@@ -52,7 +51,6 @@ class Measured:
 
 async def measure(folder: Path, count: int, smtp_url: str | None, tell: Tell) -> Measured:
     async with open_engine(_settings(folder, smtp_url)) as engine:
-        await prepare(engine.database)
         caller = await _caller(engine)
         cpu, start = time.process_time(), time.perf_counter()
         first = await _accept(engine, caller, count, tell)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 1.0
 FORGET_EVERY = HOUR
 CONNECTIONS = 64
+INSIDE = "it leads into a private network; MAILWRIGHT_WEBHOOK_PRIVATE=true allows that"
 
 log = logger(__name__)
 
@@ -26,7 +27,7 @@ def make_posting(settings: Settings, database: Database, clock: Clock) -> "Posti
     from mailwright.events.outgoing.posting import Posting  # noqa: PLC0415
     from mailwright.providers.http import Http, addresses_of  # noqa: PLC0415
 
-    resolve = addresses_of if settings.webhook_private else public_only()
+    resolve = addresses_of if settings.webhook_private else public_only(otherwise=INSIDE)
     return Posting(database, clock, Http(connections=CONNECTIONS, resolve=resolve))
 
 

@@ -40,7 +40,8 @@ async def look_up_txt(name: str) -> list[str]:
 async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> AsyncIterator[Finding]:
     domain = address.domain_of(mailbox_of(settings.sender).address)
     if domain.endswith(LOCAL):
-        yield warning("sender", f"{domain} is not a domain that receivers know", "set MAILWRIGHT_FROM to one of yours")
+        summary = f"{domain} is not a domain that receivers know: its SPF, DKIM and DMARC are not looked at"
+        yield warning("sender", summary, "set MAILWRIGHT_FROM to one of yours")
         return
     # Receivers look for SPF at the domain of the envelope, which bounces go to.
     envelope = address.domain_of(settings.bounce_address) if settings.bounce_address else domain
@@ -80,7 +81,7 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
         return ok("dkim", f"{name} holds our key ({key.algorithm})")
     state = "holds another key" if found else "does not exist"
     summary = f"{name} {state}: receivers find our signature broken"
-    return problem("dkim", summary, f'publish there TXT "{wanted}"', TxtRecord(name, wanted))
+    return problem("dkim", summary, "publish the TXT record of our key there", TxtRecord(name, wanted))
 
 
 async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:

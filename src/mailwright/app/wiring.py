@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mailwright.app.addresses import located
 from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutDesk, verify_mailouts
+from mailwright.app.schema import prepare
 from mailwright.app.templates import make_templates
 from mailwright.audience.standing import SoftBounces
 from mailwright.content.dkim import DkimSigner
@@ -81,9 +83,18 @@ class Engine:
 
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Engine]:
-    clock = clock or SystemClock()
     verify(settings)
     database = Database(settings.database_url)
+    try:
+        await prepare(database)
+        async with _engine(await located(settings, database), clock or SystemClock(), database) as engine:
+            yield engine
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def _engine(settings: Settings, clock: Clock, database: Database) -> AsyncIterator[Engine]:
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
     ground = DatabaseLedger(database, clock)
@@ -115,7 +126,6 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
         if valkey is not None:
             await valkey.aclose()
         engine.threads.shutdown(wait=False, cancel_futures=True)
-        await database.close()
 
 
 def verify(settings: Settings) -> None:

@@ -51,6 +51,7 @@ class Membership:
     subscribed_at: Instant | None
     unsubscribed_at: Instant | None
     is_pending: bool = False  # asked to confirm, and has not yet
+    confirmed_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

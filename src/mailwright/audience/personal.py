@@ -21,16 +21,19 @@ class Happening:
     at: Instant
     what: str
     detail: str
+    outbox_id: str | None = None  # of the mail, if it is about one
 
 
 async def history(database: Database, tenant_id: int, email: str, *, mails: int = 100) -> list[Happening]:
     """The latest first, with the story of so many of the latest mails."""
     known = await people.portrait(database, tenant_id, email, messages=mails)
     found = _of_person(known)
-    subjects = {message.message_key: message.subject for message in known.messages}
-    for key, type_, at, _ in await _events(database, list(subjects)):
-        found.append(Happening(at, f"mail {type_.lower().replace('_', ' ')}", subjects[key]))
-    return sorted(found, key=lambda each: each.at, reverse=True)
+    mails_of = {message.message_key: message for message in known.messages}
+    for key, type_, at, _ in await _events(database, list(mails_of)):
+        mail = mails_of[key]
+        found.append(Happening(at, f"mail {type_.lower().replace('_', ' ')}", mail.subject, mail.outbox_id))
+    # What happened within one millisecond was found in its order, which sorting keeps.
+    return sorted(found, key=lambda each: each.at)[::-1]
 
 
 async def everything(database: Database, tenant_id: int, email: str) -> dict[str, Any]:
@@ -124,8 +127,11 @@ def _of_person(known: Portrait) -> list[Happening]:
     if person.status_updated_at is not None:
         found.append(Happening(person.status_updated_at, f"became {person.status}", person.status_source or ""))
     for each in known.lists:
+        if each.confirmed_at is not None:
+            found.append(Happening(each.confirmed_at, "confirmed", each.list_key))
         if each.subscribed_at is not None:
-            found.append(Happening(each.subscribed_at, "joined a list", each.list_key))
+            joined = "was asked to confirm" if each.is_pending else "joined a list"
+            found.append(Happening(each.subscribed_at, joined, each.list_key))
         if each.unsubscribed_at is not None:
             found.append(Happening(each.unsubscribed_at, "left a list", each.list_key))
     scopes = {"*": "any mail", "general": "bulk mail"}

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from mailwright.app.checks import check as look
-from mailwright.app.findings import Finding, Verdict, problem
+from mailwright.app.findings import Finding, TxtRecord, Verdict, problem
 from mailwright.cli.endings import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, command
@@ -35,7 +35,7 @@ def check(as_json: Json = False) -> None:
     if as_json:
         print_json({"ok": is_ok, "findings": [finding.as_dict() for finding in findings]})
     else:
-        _print(findings)
+        print_findings(findings)
     if not is_ok:
         raise typer.Exit(NEGATIVE)
 
@@ -49,7 +49,7 @@ async def _findings() -> list[Finding]:
     return [finding async for finding in look(settings)]
 
 
-def _print(findings: list[Finding]) -> None:
+def print_findings(findings: list[Finding]) -> None:
     made = table("Part!", "Verdict!", "Found")
     for finding in findings:
         found = Text(finding.summary)
@@ -57,3 +57,12 @@ def _print(findings: list[Finding]) -> None:
             found.append(f"\n→ {finding.advice}", style="italic")
         made.add_row(finding.name, SHAPES[finding.verdict], found)
     out.print(made)
+    _print_records([finding.publish for finding in findings if finding.publish is not None])
+
+
+def _print_records(records: list[TxtRecord]) -> None:
+    """Each whole and in one line, to be copied."""
+    if records:
+        out.print("To publish in DNS:")
+    for record in records:
+        out.print(Text(f'{record.name} TXT "{record.value}"'), soft_wrap=True)

@@ -1,5 +1,6 @@
 """`mailwright contacts`: who is written to, who may not be, and why."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from mailwright.audience.personal import Happening
 from mailwright.audience.standing import ContactStatus, Standing
 from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.cli import contacts_files
+from mailwright.cli.messages import as_read, subjects_read
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text
@@ -31,7 +33,8 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
 
     async def work(at: Installation) -> Portrait:
         owner = await tenants.find(at.database, tenant)
-        return await contacts.portrait(at.database, owner.id, email)
+        found = await contacts.portrait(at.database, owner.id, email)
+        return found if as_json else replace(found, messages=tuple(await as_read(at, owner.id, found.messages)))
 
     found = run(work)
     if as_json:
@@ -61,7 +64,7 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     print_rows(
         ("Message!", "Status!", "Subject", "Created (UTC)!"),
         ((one.outbox_id, status_text(one.status), one.subject, clock_time(one.created_at)) for one in found.messages),
-        nothing="No mail was asked for.",
+        nothing="No mails to this address yet.",
     )
 
 
@@ -105,7 +108,8 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
 
     async def work(at: Installation) -> list[Happening]:
         owner = await tenants.find(at.database, tenant)
-        return await personal.history(at.database, owner.id, email)
+        found = await personal.history(at.database, owner.id, email)
+        return found if as_json else await _as_read(at, owner.id, found)
 
     found = run(work)
     if as_json:
@@ -113,6 +117,12 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
         return
     rows = ((clock_time(each.at), each.what, each.detail) for each in found)
     print_rows(("When (UTC)!", "What", "Of"), rows, nothing="Nothing.")
+
+
+async def _as_read(at: Installation, tenant_id: int, found: list[Happening]) -> list[Happening]:
+    stored = {each.outbox_id: each.detail for each in found if each.outbox_id is not None}
+    said = await subjects_read(at, tenant_id, stored)
+    return [replace(each, detail=said.get(each.outbox_id or "", each.detail)) for each in found]
 
 
 @app.command()

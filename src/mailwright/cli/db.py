@@ -11,7 +11,7 @@ app = group("Bring the database to the newest form, or show its form.")
 @app.command("upgrade")
 def upgrade_command() -> None:
     """Bring the database to the newest form. Safe to run again, and from several machines at once."""
-    before, after = run(_upgrade, creates=True)
+    before, after = run(_upgrade, creates=True, of_any_form=True)
     if before == after:
         out.print(f"The database has the newest form already: {after}.")
     else:
@@ -21,7 +21,7 @@ def upgrade_command() -> None:
 @app.command()
 def status(as_json: Json = False) -> None:
     """Show which form the database has, and which one this version needs. Exit 1 if they differ."""
-    current, newest = run(_status), newest_revision()
+    current, newest = run(_status, of_any_form=True), newest_revision()
     if as_json:
         print_json({"current": current, "newest": newest, "ok": current == newest})
     elif current == newest:

@@ -1,8 +1,10 @@
 """`mailwright demo`: everything at once, on a database of its own, to see what it is like."""
 
 import asyncio
+import shlex
 import shutil
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +15,6 @@ from rich.text import Text
 from mailwright.app.demo import Sample, load_sample, settle
 from mailwright.app.demo_campaigns import Shown, campaigns_of
 from mailwright.app.demo_entry import Entry, make_entry
-from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
@@ -69,7 +70,6 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
-        await prepare(engine.database)
         entry = await make_entry(engine)  # first: hashing a password needs room that is then given back
         sample = await load_sample(engine)
         tasks.create_task(serve(engine, application, listener, shutdown, with_worker=True))
@@ -139,24 +139,26 @@ def _why(message: records.Summary, story: Explanation) -> str:
 
 
 def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tuple[str, str]]:
-    mailbox, database = engine.settings.mailbox / "new", engine.settings.database_url
+    mailbox = engine.settings.mailbox / "new"
+    program = f"MAILWRIGHT_DATABASE_URL={engine.settings.database_url} {_program()}"
     sent = [story.outbox_id for story in stories if story.state is State.SENT]
     held = [story.outbox_id for story in stories if story.state is State.HELD]
     return [
         ("API", f"{address} (what it can do: {address}/openapi.json)"),
         ("Mails", f"{mailbox}, one file each; any mail client opens them"),
         *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
-        *(
-            ("Ask", f"MAILWRIGHT_DATABASE_URL={database} mailwright message explain {one}")
-            for one in (held or sent)[:1]
-        ),
-        ("Foresee", f"MAILWRIGHT_DATABASE_URL={database} mailwright forecast"),
-        (
-            "Notify",
-            f"MAILWRIGHT_DATABASE_URL={database} mailwright notify list"
-            f" --database {engine.settings.notify_database_url}",
-        ),
+        *(("Ask", f"{program} message explain {one}") for one in (held or sent)[:1]),
+        ("Foresee", f"{program} forecast"),
+        ("Notify", f"{program} notify list --database {engine.settings.notify_database_url}"),
     ]
+
+
+def _program() -> str:
+    """As it can be called from here: whoever tries a demo seldom has the program on the path."""
+    if shutil.which("mailwright"):
+        return "mailwright"
+    called = Path(sys.argv[0])
+    return shlex.join([str(called)] if called.name == "mailwright" else [sys.executable, "-m", "mailwright"])
 
 
 def _curl(sample: Sample, address: str) -> str:

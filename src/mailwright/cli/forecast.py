@@ -17,6 +17,7 @@ from mailwright.outbox.explain import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as foresee
 from mailwright.sources.campaigns.simulation import IN_LINE, Course, Span, in_short
+from mailwright.web.dashboard.words import rule
 
 app = command()
 
@@ -127,7 +128,7 @@ def _times(course: Course, found: Forecast) -> Text:
         line = Text(f"  begins {starts}, ends {finishes}")
     holding = in_short(course.spans)[0] if course.spans else None
     if holding is not None and holding.sent == 0 and holding.reason is not None:
-        line.append(f"; now {holding.reason}")
+        line.append(f"; waits now: {rule(holding.reason)}")
     return line
 
 
@@ -143,9 +144,9 @@ def _scale(begins: Instant, ends: Instant, width: int) -> Text:
 def _legend(reasons: set[str | None], paced: set[str]) -> Table:
     grid = Table.grid(padding=(0, 1))
     named = [(SENDING, "sends")] if None in reasons else []
-    named += [(IN_PORTIONS, f"sends in portions: {', '.join(sorted(paced))}")] if paced else []
+    named += [(IN_PORTIONS, f"sends in portions: {', '.join(sorted(map(rule, paced)))}")] if paced else []
     waits = sorted(reason for reason in reasons if reason is not None)
-    named += [(SHADES.get(reason, OTHER), f"waits: {reason}") for reason in waits]
+    named += [(SHADES.get(reason, OTHER), f"waits: {rule(reason)}") for reason in waits]
     for (shape, colour), words in named:
         grid.add_row(" ", Text(shape * 2, style=colour), words)
     return grid

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from mailwright.audience import lists
+from mailwright.audience.finding import count_on
 from mailwright.audience.lists import GENERAL, List
 from mailwright.audience.opting_in import Links, OptingIn
 from mailwright.audience.standing import Standing
@@ -56,27 +57,35 @@ def create(
             actor=CONSOLE,
         )
 
-    out.print(f"The list {run(work, creates=True).list_key} is there.", markup=False)
+    out.print(f"The list {run(work, creates=True).list_key} is made.", markup=False)
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List a tenant's lists. `general`, which stands for all bulk mail, is always there and not among them."""
 
-    async def work(at: Installation) -> list[List]:
+    async def work(at: Installation) -> list[tuple[List, int]]:
         owner = await tenants.find(at.database, tenant)
-        return await lists.list_all(at.database, owner.id)
+        found = await lists.list_all(at.database, owner.id)
+        return [(each, 0 if as_json else await count_on(at.database, owner.id, each.list_key)) for each in found]
 
     found = run(work)
     if as_json:
-        print_json([mailing_list(entry) for entry in found])
+        print_json([mailing_list(entry) for entry, _ in found])
         return
     rows = (
-        (entry.list_key, entry.name, "yes" if entry.is_public else "no", clock_time(entry.created_at))
-        for entry in found
+        (
+            entry.list_key,
+            entry.name,
+            "yes" if entry.is_public else "no",
+            "confirms" if entry.requires_confirmation else "at once",
+            people,
+            clock_time(entry.created_at),
+        )
+        for entry, people in found
     )
     nothing = f"{tenant} has no list but {GENERAL}; `mailwright lists create KEY` makes one."
-    print_rows(("Key!", "Name", "Public", "Since (UTC)!"), rows, nothing=nothing)
+    print_rows(("Key!", "Name", "Public", "Joining", "People#", "Since (UTC)!"), rows, nothing=nothing)
 
 
 @app.command()

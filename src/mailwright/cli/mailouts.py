@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -16,13 +16,14 @@ from mailwright.cli.endings import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.variables import STANDARD
+from mailwright.content.template import Rendered
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.journal import CONSOLE
+from mailwright.outbox.workers import present
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionUnavailable
-from mailwright.sources.mailouts.preparing import Rehearsal, preview
+from mailwright.sources.mailouts.preparing import Rehearsal
 from mailwright.sources.mailouts.queue import Tally
 from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
@@ -39,6 +40,8 @@ SHAPES: Final = {
     RunStatus.SENT: ("✓", "green"),
     RunStatus.REFUSED: ("✗", "red"),
 }
+OVER: Final = (RunStatus.SENT, RunStatus.REFUSED)
+NO_WORKER: Final = "! No worker is running, so nothing is sent: `mailwright serve` or `mailwright worker`."
 
 Page = Annotated[
     str, typer.Argument(metavar="PAGE", help="The page's address in the browser, or its id.", show_default=False)
@@ -65,8 +68,8 @@ def send(
     Where the page's Test is ticked, it goes to TEST_EMAILS only. What speaks against it is told, and nothing is sent.
     """
     if dry_run:
-        found = _run(lambda mailouts: mailouts.rehearse(page))
-        _show_rehearsal(found, html, as_json=as_json)
+        found, mail = _run(lambda mailouts: _rehearse(mailouts, page))
+        _show_rehearsal(found, mail, html, as_json=as_json)
         return
     begun = _run(lambda mailouts: _send(mailouts, page))
     if begun.status is RunStatus.REFUSED:
@@ -82,30 +85,32 @@ def send(
 def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
     """List runs, the latest first."""
 
-    async def work(at: Installation) -> list[tuple[Run, Tally | None]]:
+    async def work(at: Installation) -> tuple[list[tuple[Run, Tally | None]], bool]:
         runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
         tallies = await tallies_of(at.database, at.clock, runs)
-        return [(each, tallies.get(each.key)) for each in runs]
+        return [(each, tallies.get(each.key)) for each in runs], await _lacks_worker(at, runs)
 
-    found = run(work)
+    found, lacks_worker = run(work)
     if as_json:
         print_json([answer(each, tally) for each, tally in found])
         return
     rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally in found)
     print_rows(("Run!", "Mailout"), rows, nothing="No page was sent yet; `mailwright mailout send PAGE` does it.")
+    if lacks_worker:
+        out.print(Text(NO_WORKER, style="yellow"), soft_wrap=True)
 
 
 @app.command()
 def status(run_id: RunId, as_json: Json = False) -> None:
     """Show how far a run has come, what went wrong with it, and what Notion has been told."""
 
-    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError]]:
+    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], bool]:
         runs = _desk(at).runs
         found = await runs.find(run_id, tenant_id=None)
         tallies = await tallies_of(at.database, at.clock, [found])
-        return found, tallies.get(found.key), await runs.errors_of(found)
+        return found, tallies.get(found.key), await runs.errors_of(found), await _lacks_worker(at, [found])
 
-    found, tally, errors = _known(lambda: run(work))
+    found, tally, errors, lacks_worker = _known(lambda: run(work))
     if as_json:
         shown = [
             {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
@@ -113,6 +118,8 @@ def status(run_id: RunId, as_json: Json = False) -> None:
         print_json({**answer(found, tally), "errors": shown, "reported": found.figures})
         return
     out.print(_about(found, tally))
+    if lacks_worker:
+        out.print(Text(NO_WORKER, style="yellow"), soft_wrap=True)
     for each in errors:
         whom = f" {each.email}" if each.email else ""
         out.print(Text(f"✗ {each.stage}{whom}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
@@ -198,6 +205,11 @@ def _desk(at: Installation) -> MailoutDesk:
     return MailoutDesk(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
+async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, Rendered]:
+    found = await mailouts.rehearse(page)
+    return found, mailouts.preview(found.written)
+
+
 async def _send(mailouts: Mailouts, page: str) -> Run:
     begun = await mailouts.send(page, actor=CONSOLE)
     return await _prepare(mailouts, begun)
@@ -220,6 +232,13 @@ async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
 
 def _leave_to_worker(reason: str) -> None:
     aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
+
+
+async def _lacks_worker(at: Installation, runs: Sequence[Run]) -> bool:
+    """Whether one of them waits for somebody who sends."""
+    if all(each.status in OVER for each in runs):
+        return False
+    return not await present(at.database, at.clock.now())
 
 
 def _known(work: Callable[[], Found]) -> Found:
@@ -247,8 +266,7 @@ def _counted(found: Run, tally: Tally) -> str:
     return ", ".join(parts)
 
 
-def _show_rehearsal(found: Rehearsal, html: Path | None, *, as_json: bool) -> None:
-    mail = preview(found.written).render(STANDARD)
+def _show_rehearsal(found: Rehearsal, mail: Rendered, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         html.write_text(mail.html or "", encoding="utf-8")
     if as_json:

@@ -1,5 +1,7 @@
 """`mailwright message`: find any message, see its whole story, learn why it waits, and act."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -59,6 +61,10 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
 
     async def work(at: Installation) -> tuple[Record, Explanation]:
         record = await _found(at, outbox_id)
+        if not as_json:
+            owner = await tenants.find(at.database, record.tenant)
+            [summary] = await as_read(at, owner.id, [record.summary])
+            record = replace(record, summary=summary)
         return record, await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
 
     record, explanation = run(work)
@@ -102,7 +108,8 @@ def list_command(
 
     async def work(at: Installation) -> list[Summary]:
         owner = await tenants.find(at.database, tenant)
-        return await records.search(at.database, owner.id, wanted, limit=limit)
+        found = await records.search(at.database, owner.id, wanted, limit=limit)
+        return found if as_json else await as_read(at, owner.id, found)
 
     found = run(work)
     if as_json:
@@ -149,6 +156,21 @@ def resolve(
         return await Operations(at.database, at.clock).resolve(outbox_id, resolution, tenant_id=None)
 
     _done(outbox_id, run(work))
+
+
+async def as_read(at: Installation, tenant_id: int, found: Sequence[Summary]) -> list[Summary]:
+    """With the subjects that their readers see, where a template left something to fill in."""
+    said = await subjects_read(at, tenant_id, {each.outbox_id: each.subject for each in found})
+    return [replace(each, subject=said.get(each.outbox_id, each.subject)) for each in found]
+
+
+async def subjects_read(at: Installation, tenant_id: int, stored: Mapping[str, str]) -> dict[str, str]:
+    """By the message's id, those that differ from what is stored."""
+    if not any("{" in subject for subject in stored.values()):
+        return {}
+    from mailwright.pipeline.once_more import subjects_of  # noqa: PLC0415 - templates are slow to import
+
+    return await subjects_of(at.database, stored, tenant_id=tenant_id, at=at.clock.now())
 
 
 async def _found(at: Installation, outbox_id: str) -> Record:

@@ -8,7 +8,6 @@ import typer
 import uvloop
 
 from mailwright.app.notifying import notify, opened_desk, queue_database
-from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import Installation, run, settings_for_service
@@ -68,7 +67,6 @@ async def _run(settings: Settings, *, drain: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(settings) as engine:
-        await prepare(engine.database)
         await notify(engine, shutdown, drain=drain)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mailwright.app.addresses import located
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
@@ -23,15 +24,19 @@ class Installation:
     database: Database
 
 
-def run(work: Callable[[Installation], Awaitable[Answer]], *, creates: bool = False) -> Answer:
-    """`creates`: the command writes, so a SQLite file that is not there yet is made for it."""
+def run(
+    work: Callable[[Installation], Awaitable[Answer]], *, creates: bool = False, of_any_form: bool = False
+) -> Answer:
+    """`creates`: the command writes, so a SQLite file that is not there yet is made for it.
+    `of_any_form`: the command is about the tables, which may not be there yet."""
     settings = settings_for_command()
 
     async def opened() -> Answer:
         database = Database(settings.database_url)
         try:
             await _find_file(database, creates=creates)
-            return await work(Installation(settings, SystemClock(), database))
+            found = settings if of_any_form else await located(settings, database)
+            return await work(Installation(found, SystemClock(), database))
         finally:
             await database.close()
 

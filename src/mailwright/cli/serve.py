@@ -12,7 +12,6 @@ from mailwright.access.set_up import SetUp
 from mailwright.access.users import Users
 from mailwright.app.carriers import providers_of
 from mailwright.app.notifying import desk_opener
-from mailwright.app.schema import prepare
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.serving import Shutdown, address_of, listen
 from mailwright.app.serving import serve as serve_until_stopped
@@ -21,6 +20,7 @@ from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
 from mailwright.cli.output import out
 from mailwright.ops.settings import Settings
+from mailwright.outbox.installation import keep_address
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
 
@@ -48,9 +48,11 @@ def serve(
 async def _serve(settings: Settings, *, with_worker: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
+    # First of all: a server that is refused its port leaves no new database behind.
+    listener = listen(settings.host, settings.port)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # the one that was free, if it was 0
     async with open_engine(settings) as engine:
-        await prepare(engine.database)
-        listener = listen(settings.host, settings.port)
+        await keep_address(engine.database, engine.settings.public_url)
         await _invite(engine, address_of(listener))
         await serve_until_stopped(engine, application, listener, shutdown, with_worker=with_worker)
 

@@ -6,7 +6,6 @@ import typer
 import uvloop
 from prometheus_client import start_http_server
 
-from mailwright.app.schema import prepare
 from mailwright.app.serving import Shutdown, work
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import settings_for_service
@@ -39,7 +38,6 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(settings) as engine:
-        await prepare(engine.database)
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, settings.host, metrics.REGISTRY)
         await work(engine, shutdown, drain=drain)

@@ -13,7 +13,7 @@ STANDARD: Mapping[str, str] = {
     "unsubscribe_url": "https://example.com/unsubscribe",
     "preferences_url": "https://example.com/preferences",
     "web_view_url": "https://example.com/view",
-    "postal_address": "1 Example Street, 10115 Example Town",
+    "postal_address": "[postal address: not set]",  # nobody takes it for real
 }
 
 

@@ -4,10 +4,19 @@ import os
 import re
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -31,6 +40,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", populate_by_name=True, frozen=True, env_ignore_empty=True)
 
+    _served_at: str | None = PrivateAttr(default=None)
+
     database_url: Annotated[
         str, Field(alias="MAILWRIGHT_DATABASE_URL", description="sqlite:///file.db or postgresql://…")
     ] = "sqlite:///mailwright.db"
@@ -42,7 +53,11 @@ class Settings(BaseSettings):
     host: Annotated[str, Field(alias="MAILWRIGHT_HOST", description="where the API listens")] = "127.0.0.1"
     port: Annotated[int, Field(alias="MAILWRIGHT_PORT", ge=0, le=65535, description="its port")] = 8025
     base_url: Annotated[
-        str | None, Field(alias="MAILWRIGHT_BASE_URL", description="how readers reach it; links in mails begin with it")
+        str | None,
+        Field(
+            alias="MAILWRIGHT_BASE_URL",
+            description="how readers reach it; links in mails begin with it, or else with where `serve` listens",
+        ),
     ] = None
     admin_password: Annotated[
         SecretStr | None,
@@ -501,7 +516,18 @@ class Settings(BaseSettings):
 
     @property
     def public_url(self) -> str:
-        return (self.base_url or f"http://{self.host}:{self.port}").rstrip("/")
+        return (self.base_url or self._served_at or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @property
+    def tells_address(self) -> bool:
+        """Whether anything here says where we are served; if not, whoever serves has told the database."""
+        return self._served_at is not None or not self.model_fields_set.isdisjoint({"base_url", "port"})
+
+    def served_at(self, address: str) -> Self:
+        """The same settings, with links that lead to where another process serves."""
+        served = self.model_copy()
+        served._served_at = address
+        return served
 
     @property
     def unsubscribe_url(self) -> str:

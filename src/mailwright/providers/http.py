@@ -18,9 +18,9 @@ from mailwright.providers.carrying import OVER, called_back
 from mailwright.providers.line import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
 from mailwright.providers.protocol import Sending
 
-__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "Phase", "Reply", "addresses_of"]
+__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "NotAllowed", "Phase", "Reply", "addresses_of"]
 
-# From a host and a port to what can be connected to; it may refuse by raising an OSError.
+# From a host and a port to what can be connected to; it may refuse by raising `NotAllowed`.
 Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
 
 # Providers answer in a few hundred bytes. What comes after this is left on the line, and the line is closed; whoever
@@ -59,6 +59,10 @@ class Address(NamedTuple):
     host: str
     port: int
     is_tls: bool
+
+
+class NotAllowed(Exception):
+    """Whoever resolves a name may say in its words why nobody connects there."""
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
@@ -334,6 +338,8 @@ def _cut(trip: Trip | None, error: Exception) -> Cut:
 
 
 def _cause(error: Exception) -> str:
+    if isinstance(error, NotAllowed):
+        return str(error)
     for kind, words in CAUSES:
         if isinstance(error, kind):
             return words

@@ -70,6 +70,11 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(" ", text)[:2_000]
 
 
+def numbered(status: int, text: str) -> str:
+    """With the status before it, unless it begins with that anyway."""
+    return text if text.startswith(f"{status} ") else f"{status} {text}"
+
+
 def masked(text: str) -> str:
     """Without anybody's address."""
     return _ADDRESS.sub(lambda found: mask(found[0]), text)

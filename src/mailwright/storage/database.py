@@ -96,7 +96,8 @@ class Database:
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
             self._hot = HotPostgresql(self.url, POSTGRESQL_ARGUMENTS, pool_size)
             self._turn = None
-        self._durability = _Durability(self._hot)
+        self._durability = _Durability(self._hot, "The database cannot store this now")
+        self._reach = _Durability(self._hot, "The database cannot be reached")
 
     @asynccontextmanager
     async def _turn_to_write(self) -> AsyncIterator[None]:
@@ -130,7 +131,7 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
         """One snapshot for all that is read inside: on PostgreSQL too, so that sums over several statements agree."""
-        with self._durability:
+        with self._reach:
             if self.dialect == "sqlite":
                 async with self._begun(self._reader) as connection:
                     yield Transaction(connection, self.dialect)
@@ -157,9 +158,9 @@ class Database:
             if connection.sync_connection is not None:
                 await unbroken(connection.close())  # what is not committed is rolled back
 
-    async def run_sync_ddl(self, work: Any) -> None:
+    async def run_sync_ddl(self, work: Any, *, only_looks: bool = False) -> None:
         """Hands a plain connection to `work`: Alembic's migrations are written for one."""
-        with self._durability:
+        with self._reach if only_looks else self._durability:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
 
@@ -254,9 +255,10 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
 
 
 class _Durability:
-    """Turns every way in which a database can be out of reach into `NotDurable`."""
+    """Turns every way in which a database can be out of reach into `NotDurable`, told in these words."""
 
-    def __init__(self, hot: Hot) -> None:
+    def __init__(self, hot: Hot, words: str) -> None:
+        self._words = words
         self._mistakes: Errors = (IntegrityError, ProgrammingError, *hot.mistakes)
         self._failures: Errors = (DBAPIError, PoolTimeout, *hot.failures, OSError, TimeoutError)
 
@@ -265,10 +267,9 @@ class _Durability:
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if error is None or isinstance(error, self._mistakes):
             return
-        if isinstance(error, self._failures):
-            raise NotDurable(_plain_reason(error)) from error
-        if isinstance(error, StatementError) and error.orig is not None and isinstance(error.orig, OSError):
-            raise NotDurable(_plain_reason(error)) from error
+        is_wrapped = isinstance(error, StatementError) and isinstance(error.orig, OSError)
+        if is_wrapped or isinstance(error, self._failures):
+            raise NotDurable(f"{self._words} ({_plain_reason(error)}). Try again soon.") from error
 
 
 _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)
@@ -277,4 +278,4 @@ _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOT
 def _plain_reason(error: BaseException) -> str:
     origin = getattr(error, "orig", None) or error
     reason = _NOISE.sub("", str(origin)).strip() or type(origin).__name__
-    return f"The database cannot store this now ({reason[:200]}). Try again soon."
+    return reason[:200]

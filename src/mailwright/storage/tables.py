@@ -99,6 +99,7 @@ contacts = Table(
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
+    Index("ix_contacts_tenant_id_id", "tenant_id", "id"),
     # Those who bounced or left, to be told of elsewhere: few, and looked for often.
     index_of_some("ix_contacts_gone", "tenant_id", "id", where=_GONE),
 )
@@ -443,7 +444,7 @@ workers = Table(
     Column("per_second", Double, nullable=False, server_default=text("0")),  # mails, since the report before
 )
 
-# What this installation made for itself and must keep, as the secret of its unsubscribe links.
+# What this installation made or found out for itself and must keep: the secret of its unsubscribe links, its address.
 installation = Table(
     "installation",
     metadata,

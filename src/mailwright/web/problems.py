@@ -142,6 +142,12 @@ def problem(
     )
 
 
+def not_now(request: Request) -> str:
+    """The database's own words may name hosts and users: they are for the log, not for the caller."""
+    only_looks = request.method in ("GET", "HEAD")
+    return "The database cannot be reached now. Try again soon." if only_looks else str(NotDurable())
+
+
 async def _known(request: Request, error: Exception) -> Response:
     if not isinstance(error, MailwrightError):
         raise error
@@ -150,9 +156,8 @@ async def _known(request: Request, error: Exception) -> Response:
         raise error
     detail = str(error)
     if isinstance(error, NotDurable):
-        # The database's own words may name hosts and users: they are for the log, not for the caller.
         log.warning("not_durable", path=request.url.path, reason=detail)
-        detail = str(NotDurable())
+        detail = not_now(request)
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyGuesses) else None
     return problem(status, error.code, detail, errors=_errors(error), headers=headers)
 

@@ -24,6 +24,8 @@ log = logger(__name__)
 
 # How old the limits that a worker knows may be: a change takes effect within one batch after this.
 LIMITS_TTL: Instant = 1_000
+# Shorter holds are how a pace is kept: a line for each would be one for every few mails.
+WORTH_A_LINE: Instant = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Gate:
                 if self._used_up.get(lane) is not used_up:
                     await self._open(lane)  # permits came back while the hold was written
                 await claims.release(waiting)
-                log.info("lane_held", companyId=waiting[0].company, reason=held.reason, until=isoformat(held.until))
+                _tell(waiting[0], held, now)
         if self._destinations is not None:
             admitted = await self._admit_to(self._destinations, admitted, closed)
         return admitted + unsendable
@@ -241,6 +243,11 @@ class Gate:
     async def _read_limits(self, lanes: Collection[int]) -> None:
         self._rules = await rules_in_force(self._database, self._defaults, lanes)
         self._are_limits_new = True
+
+
+def _tell(first: Claimed, held: Held, now: Instant) -> None:
+    tell = log.info if held.until - now >= WORTH_A_LINE else log.debug
+    tell("lane_held", companyId=first.company, reason=held.reason, until=isoformat(held.until))
 
 
 def _is_unsendable(claimed: Claimed, now: Instant) -> bool:

@@ -23,6 +23,8 @@ class Wake:
         self._event = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._is_lost = False
+        self._is_closed = False
 
     def set(self) -> None:
         self._event.set()
@@ -44,6 +46,7 @@ class Wake:
         self._event.clear()
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._telling is not None:
             await asyncio.gather(self._telling, return_exceptions=True)
         if self._listening is not None:
@@ -53,19 +56,37 @@ class Wake:
     async def _tell(self, client: "Redis") -> None:
         from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
 
-        with contextlib.suppress(*SILENT):
+        try:
             await client.publish(CHANNEL, b"1")
+        except SILENT as error:
+            self._lost(error)
+        else:
+            self._back()
 
     async def _listen(self, client: "Redis") -> None:
         from mailwright.outbox.valkey import SILENT  # noqa: PLC0415 - loaded by whoever made the client
 
-        while True:
+        # Asked as well as cancelled: the client may take a cancellation for the end of its own time.
+        while not self._is_closed:
             try:
                 async with client.pubsub() as channel:
                     await channel.subscribe(CHANNEL)
-                    while True:
+                    self._back()
+                    while not self._is_closed:
                         if await channel.get_message(ignore_subscribe_messages=True, timeout=RECONNECT_SECONDS):
                             self._event.set()
             except SILENT as error:
-                log.debug("wake_channel_lost", error=str(error))
+                self._lost(error)
                 await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _lost(self, error: Exception) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            log.warning(
+                "valkey_lost", error=str(error), message="Workers look for new mail themselves until it is back."
+            )
+
+    def _back(self) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            log.info("valkey_back", message="Workers are woken by Valkey again.")

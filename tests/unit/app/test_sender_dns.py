@@ -1,27 +1,33 @@
 """The sender's domain in DNS: what receivers would find, judged without a network."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mailwright.app.findings import Verdict
+from mailwright.app.findings import Finding, TxtRecord, Verdict
 from mailwright.app.sender_dns import DnsSilent, check_sender
+from mailwright.cli.check import print_findings
 from mailwright.content.dkim_key import DkimKey
 from mailwright.ops.settings import Settings
 
 GOOD = {"example.org": ["v=spf1 mx -all", "other=1"], "_dmarc.example.org": ["v=DMARC1; p=reject"]}
 
 
-async def verdicts(records: dict[str, list[str]] | None, **settings: object) -> dict[str, Verdict]:
+async def findings(records: dict[str, list[str]] | None, **settings: object) -> list[Finding]:
     async def look_up(name: str) -> list[str]:
         if records is None:
             raise DnsSilent
         return records.get(name, [])
 
     made = Settings.model_construct(**{"sender": "Shop <shop@example.org>", **settings})
-    return {finding.name: finding.verdict async for finding in check_sender(made, look_up)}
+    return [finding async for finding in check_sender(made, look_up)]
+
+
+async def verdicts(records: dict[str, list[str]] | None, **settings: object) -> dict[str, Verdict]:
+    return {finding.name: finding.verdict for finding in await findings(records, **settings)}
 
 
 @pytest.fixture
@@ -59,7 +65,23 @@ async def test_the_published_key_must_be_the_one_that_we_sign_with(key_file: Pat
     assert (await verdicts(GOOD, **signing))["dkim"] is Verdict.PROBLEM
 
 
+async def test_a_record_to_publish_is_a_field_for_scripts_and_one_whole_line_for_people(
+    key_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {each.name: each for each in await findings(GOOD, dkim_key_file=key_file, dkim_selector="mail")}
+    value = DkimKey.load(key_file.read_text(), "example.org", "mail").record()
+    assert found["dkim"].as_dict()["publish"] == {"name": "mail._domainkey.example.org", "value": value}
+    assert found["dmarc"].as_dict()["publish"] is None
+    long = TxtRecord("mail._domainkey.example.org", "v=DKIM1; k=rsa; p=" + "A" * 400)
+    print_findings([replace(found["dkim"], publish=long)])
+    table, _, below = capsys.readouterr().out.partition("To publish in DNS:\n")
+    assert "AAA" not in table
+    assert below == f'{long.name} TXT "{long.value}"\n'
+
+
 @pytest.mark.promise("cli-check-dns")
 async def test_without_a_network_nothing_is_claimed() -> None:
     assert set((await verdicts(None)).values()) == {Verdict.WARNING}
-    assert await verdicts(None, sender="mailwright@localhost") == {"sender": Verdict.WARNING}
+    [local] = await findings(None, sender="mailwright@localhost")
+    assert (local.name, local.verdict) == ("sender", Verdict.WARNING)
+    assert "SPF, DKIM and DMARC are not looked at" in local.summary

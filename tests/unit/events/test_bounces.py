@@ -410,6 +410,7 @@ def test_a_broken_notice_is_no_bounce(text: str) -> None:
     "mail",
     [
         a_report(original=ORIGINAL.replace(f"{OURS}@sender", "replaced@provider")),  # our header alone
+        a_report(original=ORIGINAL.partition("\n")[2]),  # without any Message-ID
         a_report(original=ORIGINAL.replace("X-Mailwright-Message", "X-Other")),  # the Message-ID alone
         a_report(original=ORIGINAL, original_type="text/rfc822-headers"),
         a_report(original="", headers=f"In-Reply-To: <{OURS}@sender.example>\n"),
@@ -418,7 +419,17 @@ def test_a_broken_notice_is_no_bounce(text: str) -> None:
         a_report(original="", text=f"It was this one:\n\n  Message-ID: <{OURS}@sender.example>\n"),
         a_report(f"X-Original-Message-ID: <{OURS}@sender.example>\n\n{a_group()}", original=""),
     ],
-    ids=["header", "message-id", "headers only", "in-reply-to", "references", "envelope", "text", "report"],
+    ids=[
+        "header",
+        "no message-id",
+        "message-id",
+        "headers only",
+        "in-reply-to",
+        "references",
+        "envelope",
+        "text",
+        "report",
+    ],
 )
 def test_our_mail_is_found_wherever_its_id_is_kept(mail: bytes) -> None:
     assert bounced(mail).original.outbox_id == OURS

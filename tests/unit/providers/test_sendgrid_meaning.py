@@ -136,6 +136,14 @@ async def test_a_refusal_needs_no_explanation(body: bytes) -> None:
         assert len(result.message or "") < 100
 
 
+@pytest.mark.parametrize(("status", "told"), [(503, "503 without a body"), (418, "unknown answer: 418 without a body")])
+async def test_an_answer_without_a_body_is_told_by_its_status(status: int, told: str) -> None:
+    async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
+        server.answer(Answer(status))
+        assert (await sendgrid.send(a_mail())).message == told
+        assert (await sendgrid.check()).summary.endswith(f": {status} without a body")
+
+
 async def test_the_field_that_is_wrong_is_named_and_long_explanations_are_cut() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(400, "Does not contain a valid address.", "personalizations.0.to"), nth=1)

@@ -1,11 +1,19 @@
 """What the command line asks of the stand-ins, they do."""
 
 import asyncio
+import os
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from unittest.mock import patch
 
+import asyncpg
 import orjson
 import pytest
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.report import Verdict
@@ -13,15 +21,18 @@ from mailwright.domain.results import ResultKind
 from mailwright.domain.states import EventType
 from mailwright.events.sendgrid import read
 from tests.standins import sendgrid, smtp, sns
+from tests.standins import ses as ses_stand_in
 from tests.standins.__main__ import main
 from tests.standins.asked import Asked, misbehave
 from tests.standins.http import Answer, HttpStandIn, Request
-from tests.standins.ses import SEND, SesStandIn
+from tests.standins.ses import SesStandIn
 from tests.unit.providers.sendgrid_builders import a_mail as a_sendgrid_mail
 from tests.unit.providers.sendgrid_builders import sendgrid_to
 from tests.unit.providers.ses_builders import a_mail, ses_to
 from tests.unit.providers.smtp_builders import a_mail as an_smtp_mail
 from tests.unit.providers.smtp_builders import smtp_to
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class Inlet(HttpStandIn):
@@ -31,11 +42,30 @@ class Inlet(HttpStandIn):
         return Answer(200, b"taken")
 
 
-async def test_a_stand_in_fails_as_often_as_it_is_asked_to() -> None:
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (503, ResultKind.RETRYABLE, "SES_SERVICE_UNAVAILABLE"),
+        (429, ResultKind.RETRYABLE, "SES_MAX_SEND_RATE_EXCEEDED"),
+        (403, ResultKind.FAILED, "SES_ACCESS_DENIED"),
+        (504, ResultKind.IN_DOUBT, "SES_NO_ANSWER"),
+    ],
+)
+async def test_ses_fails_as_often_as_it_is_asked_to_in_its_own_words(status: int, kind: ResultKind, code: str) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
-        misbehave(stand_in, Asked(fail=429, times=2), SEND)
-        kinds = [(await ses.send(a_mail())).kind for _ in range(3)]
-    assert kinds == [ResultKind.RETRYABLE, ResultKind.RETRYABLE, ResultKind.SENT]
+        misbehave(stand_in, Asked(fail=status, times=2), ses_stand_in.SEND, ses_stand_in.refused)
+        results = [await ses.send(a_mail()) for _ in range(3)]
+    assert [(result.kind, result.code) for result in results] == [(kind, code)] * 2 + [(ResultKind.SENT, None)]
+
+
+async def test_sendgrid_fails_as_often_as_it_is_asked_to_in_its_own_words() -> None:
+    async with sendgrid.SendGridStandIn() as server, sendgrid_to(server) as provider:
+        misbehave(server, Asked(fail=503, times=1), sendgrid.SEND, sendgrid.refused)
+        results = [await provider.send(a_sendgrid_mail()) for _ in range(2)]
+    assert [(result.kind, result.code, result.message) for result in results] == [
+        (ResultKind.RETRYABLE, "SENDGRID_SERVICE_UNAVAILABLE", "service unavailable"),
+        (ResultKind.SENT, None, None),
+    ]
 
 
 async def test_sendgrid_tells_of_each_mail_that_it_took_once() -> None:
@@ -84,6 +114,34 @@ async def test_sns_tells_of_the_mail_that_it_is_asked_to_tell_of(
     event = orjson.loads(orjson.loads(request.body)["Message"])
     assert (event["eventType"], event["mail"]["tags"]) == ("Bounce", {"mailwright-message": ["an-id"]})
     assert event["bounce"]["bouncedRecipients"][0]["emailAddress"] == "ada@example.com"
+
+
+@pytest.mark.parametrize("name", ["postgresql", "valkey"])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_real_servers_say_what_to_set_and_end_with_whoever_started_them(name: str, ending: signal.Signals) -> None:
+    # A group of its own, which is told as a terminal tells it: the servers in it hear of Ctrl-C, too.
+    command = [sys.executable, "-m", "tests.standins", name]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, process_group=0) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        _, _, address = running.stdout.readline().strip().partition("=")
+        place = address.strip("'")
+        assert asyncio.run(answers(place))
+        os.killpg(running.pid, ending)
+        assert running.wait(60) == 0
+    assert not asyncio.run(answers(place))
+
+
+async def answers(address: str) -> bool:
+    try:
+        if address.startswith("redis://"):
+            async with Redis.from_url(address) as valkey:
+                await valkey.get("nothing")
+        else:
+            await (await asyncpg.connect(address)).close()
+    except (OSError, RedisError):
+        return False
+    return True
 
 
 def test_the_flags_arrive() -> None:

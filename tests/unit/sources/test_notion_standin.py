@@ -1,6 +1,7 @@
 """The stand-in of Notion behaves towards a client that others wrote as Notion does, as far as we ask it."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.notion_pages import MAILOUT_COLUMNS, PIXEL, a_newsletter, said
 from tests.standins.notion import MADE, TOKEN, NotionStandIn, busy, sample
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "notion"
+MAILOUTS_PAGE = Path(__file__).resolve().parents[3] / "docs" / "mailouts.md"
 pytestmark = pytest.mark.promise("notion-stand-in")
 
 
@@ -112,13 +114,24 @@ async def test_what_a_rehearsal_needs_is_there(api: NotionStandIn, client: Async
     assert len(blocks) == len(a_newsletter(""))
     (image,) = [each["image"]["file"]["url"] for each in blocks if each["type"] == "image"]
     assert (await client.client.get(image)).content == PIXEL
+    statuses = [api.cells(page).get("Status") for name, page in named.items() if name.startswith("a page")]
+    assert statuses == ["Draft", "Draft", "Ready"]
+    assert api.cells(named["a page for `watch`"])["Status"] == "Ready"
     page_id = "b0b00000-0000-4000-8000-00000000beef"
     seed = {
         "databases": {"Letters": {"Name": "title", "Status": ["select", ["Ready"]]}},
         "pages": [{"database": "Letters", "id": page_id, "cells": {"Name": "May"}, "blocks": [said("quote", "Hm")]}],
     }
-    api.load(json.loads(json.dumps(seed)))
+    assert [name for name, _ in api.load(json.loads(json.dumps(seed)))] == ["a table Letters", "a page May"]
     assert (await client.blocks.children.list(page_id))["results"][0]["type"] == "quote"
+
+
+async def test_the_file_that_the_page_shows_is_taken(api: NotionStandIn, client: AsyncClient) -> None:
+    [shown] = re.findall(r"^```json\n(.*?)^```", MAILOUTS_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    named = dict(api.load(json.loads(shown)))
+    assert list(named) == ["NOTION_DB_MAILOUTS", "a page May"]
+    [said_there] = (await client.blocks.children.list(named["a page May"]))["results"]
+    assert said_there["paragraph"]["rich_text"][0]["plain_text"] == "Hello."
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="Notion's recorded answers are not here")

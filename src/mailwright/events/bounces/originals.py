@@ -49,7 +49,7 @@ def original_of(
 
 def _returned(parts: Sequence[Part]) -> list[Headers]:
     """The headers of the mail that was returned, whole or as headers only."""
-    found = [part.headers for part in parts if part.headers.first("message-id")]
+    found = [part.headers for part in parts if part.headers.first("message-id") or part.headers.first(OUR_HEADER)]
     only = [part for part in parts if part.content_type in _HEADERS_ONLY]
     return found + [read_headers(part.text.encode("utf-8", "replace")) for part in only]
 

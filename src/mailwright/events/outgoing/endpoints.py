@@ -11,6 +11,7 @@ from yarl import URL
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.network import leads_inside
 from mailwright.domain.states import EventType
 from mailwright.events.outgoing.signature import make_secret
 from mailwright.outbox import journal
@@ -101,7 +102,7 @@ class Wanted:
 
 class Endpoints:
     def __init__(self, database: Database, clock: Clock, *, allows_private: bool = False) -> None:
-        """`allows_private`: plain http is taken as well, for receivers in the same network."""
+        """`allows_private`: plain http and private addresses are taken as well, for receivers in the same network."""
         self._database = database
         self._clock = clock
         self._allows_private = allows_private
@@ -228,8 +229,15 @@ def _objection(url: str, *, allows_private: bool) -> str | None:
         return "must not hold a name or a password: requests are signed instead"
     if parsed.raw_fragment:
         return "must not hold a #: what follows it is never sent"
-    if parsed.scheme == "http" and not allows_private:
+    return None if allows_private else _objection_of_strangers(parsed)
+
+
+def _objection_of_strangers(url: URL) -> str | None:
+    """Of those who may reach nothing that is not public."""
+    if url.scheme == "http":
         return "must begin with https://, unless MAILWRIGHT_WEBHOOK_PRIVATE is set: it is told about people"
+    if leads_inside(str(url.raw_host)):
+        return "must not lead into a private network, unless MAILWRIGHT_WEBHOOK_PRIVATE is set"
     return None
 
 

@@ -9,8 +9,9 @@ SELECT
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
 FROM rows(:wanted: outbox_id text) AS wanted
-JOIN messages AS m ON m.outbox_id = wanted.outbox_id
+-- CROSS JOIN keeps SQLite to this order: without statistics it would rather look through all messages of the tenant.
+CROSS JOIN messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
 LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
-WHERE m.tenant_id = :tenant_id
+WHERE m.outbox_id = wanted.outbox_id AND m.tenant_id = :tenant_id

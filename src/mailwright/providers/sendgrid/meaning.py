@@ -11,7 +11,7 @@ from mailwright.domain.clock import HOUR, SECOND, Instant
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, SendResult, sent
 from mailwright.providers.http import Cut, Reply
-from mailwright.providers.meanings import Meaning, Vocabulary, masked, one_line
+from mailwright.providers.meanings import Meaning, Vocabulary, masked, numbered, one_line
 
 PROVIDER = "sendgrid"
 
@@ -87,7 +87,7 @@ def answered(reply: Reply, now: Instant) -> SendResult:
         if reply.status in candidate.statuses and candidate.text.search(text):
             return candidate.meaning.result(text, str(reply.status), pause)
     unknown = UNKNOWN_FAULT if reply.status >= 500 else UNKNOWN
-    return unknown.result(f"unknown answer: {reply.status} {text}", str(reply.status), pause)
+    return unknown.result(f"unknown answer: {numbered(reply.status, text)}", str(reply.status), pause)
 
 
 def fair(result: SendResult, message: Outgoing) -> SendResult:
@@ -109,7 +109,7 @@ def explanation(reply: Reply) -> str:
         return masked(one_line(errors))
     if 200 <= reply.status < 300:
         return f"{reply.status} without the id of a message: this is not how SendGrid says that it took a mail"
-    return "no explanation" if not reply.body else "an explanation that is not SendGrid's"
+    return "an explanation that is not SendGrid's" if reply.body else f"{reply.status} without a body"
 
 
 def _errors(body: bytes) -> list[str]:

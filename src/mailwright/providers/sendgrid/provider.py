@@ -14,6 +14,7 @@ from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.providers.carrying import OVER, awaited, called_back, translated
 from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.meanings import numbered
 from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.providers.sendgrid import foreign, meaning, own, request
 from mailwright.providers.sendgrid.foreign import Unreadable
@@ -105,7 +106,8 @@ class SendGrid:
                 return self._scopes(reply.body)
             case Reply():
                 result = meaning.answered(reply, self._clock.now())
-                return Probe(False, f"{self._host}: {reply.status} {meaning.explanation(reply)}", result.code)
+                told = numbered(reply.status, meaning.explanation(reply))
+                return Probe(False, f"{self._host}: {told}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
         """Every send ends with its own answer; the connections belong to whoever made `http`."""

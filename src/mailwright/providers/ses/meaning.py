@@ -12,7 +12,7 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, SendResult, sent
 from mailwright.providers.http import Cut, Reply
-from mailwright.providers.meanings import Meaning, Vocabulary, addresses_in, masked, one_line
+from mailwright.providers.meanings import Meaning, Vocabulary, addresses_in, masked, numbered, one_line
 
 PROVIDER = "ses"
 
@@ -146,7 +146,8 @@ def refused(reply: Reply) -> SendResult:
         if name is not None and candidate.names.match(name) and candidate.text.search(said(reply)):
             return candidate.meaning.result(text, original, pause)
     unknown = UNKNOWN_FAULT if name is None and reply.status >= 500 else UNKNOWN
-    return unknown.result(f"unknown answer: {reply.status} {name or ''}: {text}", original, pause)
+    told = numbered(reply.status, text if name is None else f"{name}: {text}")
+    return unknown.result(f"unknown answer: {told}", original, pause)
 
 
 def cut(cause: Cut) -> SendResult:
@@ -185,7 +186,7 @@ def said(reply: Reply) -> str:
 def explanation(reply: Reply) -> str:
     """For people, without anybody's address."""
     text = masked(said(reply))
-    return text or ("an answer that is not SES's" if reply.body else "no explanation")
+    return text or ("an answer that is not SES's" if reply.body else f"{reply.status} without a body")
 
 
 def _taken(reply: Reply) -> SendResult:

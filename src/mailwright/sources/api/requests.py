@@ -344,6 +344,8 @@ _CODES = {
     "enum": "INVALID",
     "literal_error": "INVALID",
 }
+# Where the validator's sentence speaks of itself.
+_SENTENCES = {"extra_forbidden": "is not a field of this request"}
 
 
 def parse(model: type[Model], body: Any) -> Model:
@@ -363,7 +365,11 @@ def parse_send(body: Any) -> SendRequest:
 
 def field_errors(errors: Iterable[Any]) -> list[FieldError]:
     return [
-        FieldError(_path(error["loc"]), _CODES.get(error["type"], error["type"].upper()), _lower(error["msg"]))
+        FieldError(
+            _path(error["loc"]),
+            _CODES.get(error["type"], error["type"].upper()),
+            _SENTENCES.get(error["type"]) or _lower(error["msg"]),
+        )
         for error in errors
     ]
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import orjson
 
+from mailwright.content.template import Rendered, Template
+from mailwright.content.variables import STANDARD
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
@@ -68,6 +70,11 @@ class Mailouts:
     async def read(self, page: str) -> Written:
         """What readers would get, whoever they are."""
         return (await self._preparing.read(page))[1]
+
+    def preview(self, written: Written) -> Rendered:
+        """As readers see it. The link to leave leads where theirs do, and is nobody's."""
+        template = Template(subject=written.subject, html=written.html, text=written.text)
+        return template.render({**STANDARD, "unsubscribe_url": self._setup.unsubscribe_url})
 
     async def rehearse(self, page: str) -> Rehearsal:
         return await self._preparing.rehearse(page)

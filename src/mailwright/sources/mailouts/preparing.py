@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select
 
 from mailwright.content.store import TemplateStore
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template import TemplateFailed
 from mailwright.domain.clock import Clock
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.addresses import once_each, parse_test_emails
@@ -295,11 +295,6 @@ class Preparing:
 def _out_of_reach(page: Mailout) -> Unsupported:
     reason = "readers will not see its pictures: set MAILWRIGHT_BASE_URL to where they reach us"
     return Unsupported(page.page_id, "page", reason, "content_image_unreachable")
-
-
-def preview(written: Written) -> Template:
-    """As a template, to be shown with any reader's link."""
-    return Template(subject=written.subject, html=written.html, text=written.text)
 
 
 def unsupported_error(found: Unsupported, now: int) -> RunError:

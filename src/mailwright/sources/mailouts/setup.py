@@ -31,6 +31,7 @@ class Setup:
     from_name: str | None
     reply_to: str | None
     footer: Footer
+    unsubscribe_url: str  # the page that readers' links to leave lead to
     is_reached_by_readers: bool = True  # so that they see pictures that we keep
     test_emails: str = ""
     rate_per_second: float = 5.0

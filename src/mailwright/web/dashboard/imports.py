@@ -1,6 +1,7 @@
 """Files of people: handed in, understood column by column, looked at, and imported while one watches."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -137,8 +138,12 @@ async def _preview(
     except NotFound as gone:
         return await _page(request, parts, visitor, form, Errors({"file": str(gone)}))
     seen: Preview | None = None
+    # Whether they have agreed is asked on the page: until they import it, that keeps nobody from looking.
+    purpose = _purpose(form, titles)
     try:
-        seen = await parts.import_desk.preview_kept(visitor.tenant_id, form["file"], _purpose(form, titles))
+        seen = await parts.import_desk.preview_kept(
+            visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True)
+        )
     except InvalidInput as problem:
         error = error or problem
     values: dict[str, Any] = {
@@ -148,10 +153,16 @@ async def _preview(
             for number, title in enumerate(titles)
         ],
         "seen": seen,
+        "asks_agreement": not purpose.is_confirmed and await _asks_agreement(parts, visitor, purpose.list_key),
         "error": str(error) if error is not None else "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "audience/import_preview.html", status=status, **values)
+
+
+async def _asks_agreement(parts: ApiParts, visitor: Visitor, list_key: str | None) -> bool:
+    every = await lists.list_all(parts.database, visitor.tenant_id)
+    return any(each.requires_confirmation for each in every if each.list_key == list_key)
 
 
 def _purpose(form: Fields, titles: tuple[str, ...]) -> Purpose:

@@ -7,13 +7,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.app.mailouts import MailoutDesk, setup_of, tallies_of
-from mailwright.content.variables import STANDARD
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionError
-from mailwright.sources.mailouts.preparing import preview
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseError
@@ -63,14 +61,15 @@ async def rehearse(request: Request, parts: Parts, visitor: Editing) -> Response
     """What a run would do. Nothing of it is stored or sent."""
     form = await fields_of(request)
     try:
-        seen = await (await _opened(parts, visitor)).rehearse(form["page"])
+        mailouts = await _opened(parts, visitor)
+        seen = await mailouts.rehearse(form["page"])
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
     values: dict[str, Any] = {
         "seen": seen,
         "asked": form["page"],
         "some": list(seen.recipients)[:_SOME_RECIPIENTS],
-        "rendered": preview(seen.written).render(STANDARD),
+        "rendered": mailouts.preview(seen.written),
         "has_dark": previews.has_dark_style(seen.written.html),
     }
     return await page(request, visitor, "mailouts/rehearsal.html", **values)
@@ -85,10 +84,11 @@ async def show_mail(
 ) -> Response:
     """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
     try:
-        written = await (await _opened(parts, visitor)).read(asked)
+        mailouts = await _opened(parts, visitor)
+        written = await mailouts.read(asked)
     except _NOT_SENT as error:
         return framed(previews.notice(str(error)))
-    return framed(previews.shown(preview(written).render(STANDARD), is_dark=scheme == "dark"))
+    return framed(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
 
 
 @router.post("/~send")

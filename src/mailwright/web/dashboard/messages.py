@@ -57,12 +57,16 @@ SOURCES: Final = {
 DECISIONS: Final = {
     Resolution.SENT: ("It arrived", "You know that the provider has it. It counts as sent, and nothing is sent again."),
     Resolution.RESEND: ("Send it again", "It is sent once more. Should the first one have arrived, it comes twice."),
-    Resolution.CLOSE: ("Leave it open", "Nobody will ever know. It is sent no more, and counts neither way."),
+    Resolution.CLOSE: (
+        "Close as unknown",
+        "You cannot find out. It is not sent again, and counts neither as sent nor as failed. "
+        "This cannot be taken back.",
+    ),
 }
 _DECIDED: Final = {
     Resolution.SENT: "It counts as sent.",
     Resolution.RESEND: "It is sent once more.",
-    Resolution.CLOSE: "It is closed; nobody will know.",
+    Resolution.CLOSE: "It is closed as unknown.",
 }
 
 # What each step means, and what of it people want to read.
@@ -193,6 +197,7 @@ async def list_messages(
         "sources": SOURCES,
         "decisions": DECISIONS,
         "campaign_name": await _campaign_name(parts, visitor, asked.campaign),
+        "has_dead_letters": asked.status is Status.FAILED and await _has_dead_letters(parts, visitor),
     }
     return await page(request, visitor, "messages/list.html", **values)
 
@@ -299,6 +304,10 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
     words = f"{retried} mail{'' if retried == 1 else 's'} tried again."
     left = len(wanted) - retried
     return done(request, "/dead-letters", f"{words} {left} had been decided already." if left else words)
+
+
+async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
+    return bool(await records.dead_letters(parts.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST)))
 
 
 async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Record:

@@ -29,7 +29,7 @@ from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.entry import CodeNeeded, SignInNeeded, Visitor, found_visitor
 from mailwright.web.dashboard.navigation import link, places_for
 from mailwright.web.parts import parts_of
-from mailwright.web.problems import STATUSES
+from mailwright.web.problems import STATUSES, not_now
 
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
@@ -161,7 +161,7 @@ async def _told(request: Request, error: MailwrightError) -> Response:
     if isinstance(error, NotDurable):
         # The database's own words are for the log only; and nobody can be looked up there now.
         log.warning("not_durable", path=request.url.path, reason=detail)
-        return await page(request, None, "problem.html", status=status, title="Not now", detail=str(NotDurable()))
+        return await page(request, None, "problem.html", status=status, title="Not now", detail=not_now(request))
     title = {Forbidden: "Not for you", NotFound: "Not here", InvalidInput: "That does not work"}
     words_for = next((text for kind, text in title.items() if isinstance(error, kind)), "Not possible now")
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyGuesses) else {}

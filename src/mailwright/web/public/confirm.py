@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from mailwright.audience.choices import has_left_everything, is_blocked
 from mailwright.audience.lists import list_all
-from mailwright.audience.standing import Standing
+from mailwright.audience.standing import Preferences, Standing
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.problems import problem
@@ -19,7 +19,10 @@ router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
 @router.api_route("/confirm", methods=["GET", "HEAD"])
 async def ask(request: Request, parts: Parts) -> Response:
     reader = await reader_of(request, parts, confirms=True)
-    return await _show(request, parts, reader, "confirm", here=reader.links.confirm)
+    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    is_on = reader.list_key in about.place.on
+    template = "already" if is_on and _may_be_written_to(about) else "confirm"
+    return await _show(request, parts, reader, template, here=reader.links.confirm)
 
 
 @router.post("/confirm")
@@ -28,12 +31,16 @@ async def confirm(request: Request, parts: Parts) -> Response:
     reader = await reader_of(request, parts, confirms=True)
     is_on = await (await parts.opting_in()).confirm(reader.tenant_id, reader.email, reader.list_key)
     about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
-    gets_it = is_on and not is_blocked(about) and not has_left_everything(about)
+    gets_it = is_on and _may_be_written_to(about)
     if wants_json(request):
         if gets_it:
             return json_response({"ok": True, "listKey": reader.list_key}, headers={"Cache-Control": "no-store"})
         return problem(HTTPStatus.CONFLICT, "NOT_CONFIRMED", "No mail of this list is sent to this address.")
     return await _show(request, parts, reader, "confirmed" if gets_it else "blocked", here=None)
+
+
+def _may_be_written_to(about: Preferences) -> bool:
+    return not is_blocked(about) and not has_left_everything(about)
 
 
 async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:

@@ -31,6 +31,7 @@ class Texts:
     confirm_button: str
     confirmed_title: str
     confirmed_list: str
+    confirmed_already: str
 
     return_title: str
     return_list: str
@@ -114,6 +115,7 @@ ENGLISH = Texts(
     confirm_button="Yes, send it to me",
     confirmed_title="You are subscribed",
     confirmed_list="{email} gets mail from {list} from now on.",
+    confirmed_already="{email} already gets mail from {list}.",
     return_title="Subscribe again?",
     return_list="{email} will get mail from {list} again.",
     return_general="{email} will get our newsletters again.",
@@ -197,6 +199,7 @@ RUSSIAN = Texts(
     confirm_button="Да, присылайте",
     confirmed_title="Вы подписаны",
     confirmed_list="{email} теперь получает письма рассылки {list}.",
+    confirmed_already="{email} уже получает письма рассылки {list}.",
     return_title="Подписаться снова?",
     return_list="На адрес {email} снова будут приходить письма рассылки {list}.",
     return_general="На адрес {email} снова будут приходить наши рассылки.",
@@ -283,6 +286,7 @@ PORTUGUESE = Texts(
     confirm_button="Sim, quero receber",
     confirmed_title="Inscrição confirmada",
     confirmed_list="{email} recebe mensagens de {list} a partir de agora.",
+    confirmed_already="{email} já recebe mensagens de {list}.",
     return_title="Inscrever-se de novo?",
     return_list="{email} voltará a receber mensagens de {list}.",
     return_general="{email} voltará a receber os nossos boletins.",

@@ -164,7 +164,7 @@ class Notion:
         for name, sentence in found.skipped.items():
             if (source.id, name) not in self._warned:
                 self._warned.add((source.id, name))
-                log.warning("notion property skipped", reason=sentence, property=name)
+                log.warning("notion_property_skipped", reason=sentence, property=name)
         return found.properties
 
     # The details of reading.
@@ -218,7 +218,7 @@ class Notion:
                 self._rests_until = max(self._rests_until, self._clock.now() + wait)
             if is_last:
                 break
-            log.info("notion asked again", about=call.about, reason=str(failure), wait_ms=wait, code=failure.code)
+            log.info("notion_asked_again", about=call.about, reason=str(failure), wait_ms=wait, code=failure.code)
         raise failure
 
     async def _request(self, call: _Call) -> Reply | Cut:
@@ -288,7 +288,7 @@ def _failure(call: _Call, reply: Reply | Cut, answer: Mapping[str, Any] | None) 
         return NotionUnavailable("Notion asks us to wait.", code=code, retry_after=_retry_after(reply))
     if answer is not None and 400 <= reply.status < 500:
         ours, sentence = sentence_for(reply.status, answer, call.about)
-        log.info("notion refused", status=reply.status, code=ours, request_id=str(answer.get("request_id")))
+        log.info("notion_refused", status=reply.status, code=ours, request_id=str(answer.get("request_id")))
         return NotionRefused(sentence, code=ours)
     if not call.is_repeatable and (reply.status >= 500 or reply.status < 300):
         return NotionInDoubt(f"Notion did not say whether it wrote {call.about}: it answered {reply.status}.")

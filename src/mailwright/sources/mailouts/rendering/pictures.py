@@ -159,4 +159,4 @@ def _emoji(content: Mapping[str, Any]) -> Iterator[str]:
 
 def _warn(url: str, reason: str) -> None:
     # Without the query: it is what lets people in.
-    log.warning("picture not copied", url=url.partition("?")[0][:200], reason=reason)
+    log.warning("picture_not_copied", url=url.partition("?")[0][:200], reason=reason)

@@ -17,6 +17,11 @@ async function leaveIfSignedOut() {
   if (answer?.type === "opaqueredirect") location.reload();
 }
 
+// What was said after a deed ("Started.") is true until the state that it led to has changed.
+function stateOf(place) {
+  return "tellsState" in place.dataset ? place.querySelector(".status")?.textContent : null;
+}
+
 const untold = new Map();
 
 function tell(id, html) {
@@ -25,7 +30,9 @@ function tell(id, html) {
   if (isInUse(place)) return untold.set(id, html);
   untold.delete(id);
   place.told = html;
+  const before = stateOf(place);
   place.innerHTML = html;
+  if (stateOf(place) !== before) document.getElementById("flash")?.replaceChildren();
   globalThis.htmx?.process(place);
   place.dispatchEvent(new Event("told", { bubbles: true }));
 }

@@ -78,7 +78,7 @@ setInterval(() => document.hidden || showTimes(document, false), 10_000);
 const dialog = document.getElementById("confirm");
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  const question = form.dataset.confirm;
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
   if (!question || form.dataset.confirmed) return;
   event.preventDefault();
   const button = event.submitter;
@@ -91,7 +91,8 @@ document.addEventListener("submit", (event) => {
     () => {
       if (dialog.returnValue !== "yes") return button?.focus();
       form.dataset.confirmed = "yes";
-      form.requestSubmit(button);
+      // The button may have been replaced while the question was open.
+      form.requestSubmit(button?.isConnected ? button : null);
     },
     { once: true },
   );

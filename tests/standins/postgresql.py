@@ -1,0 +1,13 @@
+"""A PostgreSQL for rehearsals: a real one, of its own, which is gone when it ends."""
+
+import asyncio
+
+from tests.engines import postgresql
+from tests.standins.asked import Asked
+
+
+async def serve(_host: str, _port: int, _asked: Asked) -> None:
+    with postgresql() as server:
+        print("PostgreSQL runs, on a socket of this machine. For every command of `mailwright`, set:")
+        print(f"  export MAILWRIGHT_DATABASE_URL='{server.url('postgres')}'", flush=True)
+        await asyncio.Event().wait()

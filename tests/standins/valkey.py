@@ -1,0 +1,13 @@
+"""A Valkey for rehearsals: a real one, of its own, which is gone when it ends."""
+
+import asyncio
+
+from tests.engines import valkey_server
+from tests.standins.asked import Asked
+
+
+async def serve(_host: str, port: int, _asked: Asked) -> None:
+    with valkey_server(port=port or None) as server:
+        print("Valkey runs. For `mailwright serve` and `mailwright worker`, set:")
+        print(f"  export MAILWRIGHT_REDIS_URL={server.url}", flush=True)
+        await asyncio.Event().wait()
