@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import select, text
 
+from bench.migrated import migrated
 from mailwright.app.demo import load_sample
 from mailwright.app.notifying import opened_queue
 from mailwright.app.wiring import Engine, open_engine
@@ -23,7 +24,6 @@ from mailwright.domain.states import Priority
 from mailwright.events.outgoing.endpoints import Endpoints, Wanted
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.tallies import Tallying
-from mailwright.storage.migrate import upgrade
 from mailwright.storage.partitions import ensure_event_partitions
 from mailwright.storage.tables import campaigns
 
@@ -119,9 +119,8 @@ def places(url: str, folder: Path) -> dict[str, str]:
 
 
 async def fill(url: str, folder: Path, size: Size) -> None:
-    async with open_engine(settings_of(url, folder)) as engine:
+    async with open_engine(settings_of(await migrated(url), folder)) as engine:
         now = SystemClock().now()
-        await upgrade(engine.database)
         for days in (DAYS, 0):
             await ensure_event_partitions(engine.database, now - days * DAY)
         await load_sample(engine)

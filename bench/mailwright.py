@@ -19,6 +19,7 @@ from sqlalchemy import text
 from bench import http_sink, job
 from bench.children import Child, NotMeasured, call
 from bench.http_sink import HttpSink, started_http_sink
+from bench.migrated import migrated
 from bench.race import Counting, Run, race
 from bench.sink import Sink, free_port, wait_for_port
 from bench.stage import Stage
@@ -29,7 +30,6 @@ from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.settings import load
 from mailwright.outbox.claim import Claims
-from mailwright.storage.migrate import upgrade
 
 ACCEPT_BATCH = 2_000
 FILL_BATCH = 500_000
@@ -118,8 +118,7 @@ def prepare(database_url: str, count: int) -> None:
 
 
 async def _prepare(database_url: str, count: int) -> None:
-    async with open_engine(load(database_url=database_url)) as engine:
-        await upgrade(engine.database)
+    async with open_engine(load(database_url=await migrated(database_url))) as engine:
         template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
         for start in range(0, count, ACCEPT_BATCH):
             numbers = range(start, min(count, start + ACCEPT_BATCH))
@@ -152,8 +151,7 @@ def prepare_claims(database_url: str, rows: int) -> None:
 
 async def _prepare_claims(database_url: str, rows: int) -> None:
     """Written by the database itself from one message: ten million through the API would take an hour."""
-    async with open_engine(load(database_url=database_url)) as engine:
-        await upgrade(engine.database)
+    async with open_engine(load(database_url=await migrated(database_url))) as engine:
         await engine.intake.accept([_campaign_message(0, 1)])
         for start in range(1, rows, FILL_BATCH):
             last = min(rows, start + FILL_BATCH) - 1

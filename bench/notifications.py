@@ -16,6 +16,7 @@ from pathlib import Path
 
 import uvloop
 
+from bench.migrated import migrated
 from mailwright.app.notifying import MOST_AT_ONCE, TELL_SECONDS, make_fanout, opened_queue
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.domain.clock import Instant
@@ -27,7 +28,6 @@ from mailwright.providers.protocol import Probe
 from mailwright.sources.notifications.queue import create_queue
 from mailwright.sources.notifications.words import Fanout
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import upgrade
 
 EVENTS = 100
 PENDING, SENT = Fanout.PENDING.value, Fanout.SENT.value
@@ -80,9 +80,7 @@ async def fan_out(folder: Path, notifications: int) -> FannedOut:
     await theirs.close()
     readers = notifications // EVENTS
     fill(queue_file, readers)
-    ours = Database(url)
-    await upgrade(ours)
-    await ours.close()
+    await migrated(url)
     settings = load(database_url=url, notify_database_url=f"sqlite:///{queue_file}", sender="shop@example.com")
     provider = Counting()
     async with open_engine(settings) as engine, opened_queue(settings, engine.database) as queue:

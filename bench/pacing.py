@@ -14,6 +14,7 @@ from pathlib import Path
 import uvloop
 
 from bench import job
+from bench.migrated import migrated
 from mailwright.app.mailouts import CampaignQueue
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.clock import Instant
@@ -26,7 +27,6 @@ from mailwright.providers.carrying import called_back
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.sources.mailouts.queue import Addressee, Entering
-from mailwright.storage.migrate import upgrade
 
 RATES = (5, 20, 50)
 SECONDS = 6
@@ -83,8 +83,8 @@ def measured(database_url: str, rate: int) -> Evenness:
 
 async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
     mails = rate * SECONDS
-    async with open_engine(load(database_url=database_url, sender=job.SENDER, working_hours="00:00-24:00")) as engine:
-        await upgrade(engine.database)
+    settings = load(database_url=await migrated(database_url), sender=job.SENDER, working_hours="00:00-24:00")
+    async with open_engine(settings) as engine:
         await queue_up(engine, rate, mails)
         provider = Timed(MailboxProvider(folder, engine.clock))
         worker = await make_worker(engine, provider)
