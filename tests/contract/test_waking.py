@@ -59,7 +59,7 @@ async def test_a_worker_that_only_waits_tells_of_a_lost_valkey_once_and_of_its_r
             await here.announce()
             with valkey_server(tmp_path, server.port):
                 await until(lambda: len(losses(lines)) > 1)
-        assert losses(lines) == [*LOSSES]
+                assert losses(lines) == [*LOSSES]
 
 
 async def test_closing_ends_although_the_client_swallows_the_cancellation(

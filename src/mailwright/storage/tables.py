@@ -99,7 +99,6 @@ contacts = Table(
     Column("timezone", Text),
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
-    Index("ix_contacts_tenant_id_id", "tenant_id", "id"),
     # Those who bounced or left, to be told of elsewhere: few, and looked for often.
     index_of_some("ix_contacts_gone", "tenant_id", "id", where=_GONE),
 )
