@@ -62,7 +62,10 @@ class Claims:
             await self._database.transact(lambda tx: self._release(tx, given_back))
 
     async def renew(self, claims: Iterable[Claimed]) -> dict[int, Instant]:
-        """Holds on to messages whose provider takes its time; answers until when each is held that was still ours."""
+        """Holds on to messages whose provider takes its time; answers until when each is held that was renewed.
+
+        Neither those that others have now are renewed, nor those whose result is being written.
+        """
         locked_until = self._clock.now() + self._lock_ttl
         rows = [_fence(claimed) for claimed in claims]
         if not rows:

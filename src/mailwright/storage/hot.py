@@ -18,6 +18,7 @@ import orjson
 from mailwright.storage.statements import Given, Statement
 
 T = TypeVar("T")
+# May be run again from its beginning, where its transaction was undone.
 Work = Callable[["Runner"], Coroutine[Any, Any, T]]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -15,6 +16,9 @@ T = TypeVar("T")
 # Every statement here finds a few rows by their keys. While a table is small, or its statistics are old, PostgreSQL
 # would rather read all of it for each batch: with ten thousand messages a mark took 84 µs of its time instead of 10.
 _BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+# Two who wait for each other's rows: PostgreSQL ends one of them, of which nothing is left, and it begins again.
+MOST_DEADLOCKS = 3
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
@@ -39,6 +43,12 @@ class HotPostgresql:
         self._opening = asyncio.Lock()
 
     async def transact(self, work: Work[T]) -> T:
+        for _ in range(MOST_DEADLOCKS):
+            with suppress(asyncpg.DeadlockDetectedError):
+                return await self._transact(work)
+        return await self._transact(work)
+
+    async def _transact(self, work: Work[T]) -> T:
         pool = self._pool or await self._open()
         # As long as connecting may take: callers are told, instead of queueing behind a server that has stalled.
         async with pool.acquire(timeout=self._arguments["timeout"]) as connection, connection.transaction():

@@ -43,12 +43,12 @@ class Keeper:
         self._last: dict[str, Instant] = {}
         self.suspects_wait = False
         self.has_decided = False  # doubts, since somebody last asked: what is sent again is due at once
-        self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held now
+        self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held, if ever renewed
 
     async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Sequence[Presence]) -> None:
         """One round; each duty when its time has come."""
         if self._is_time("renew", self._renew_every):
-            await self._renew(held())
+            await self._renew([*held()])
         if self._is_time("presence", PRESENCE_EVERY):
             await self._duties.roster.report(*presence)
         await self.look_after_the_dead()
@@ -64,9 +64,10 @@ class Keeper:
             self.has_decided = True
         self.suspects_wait = await self._duties.claims.has_suspects()
 
-    async def _renew(self, held: Iterable[Claimed]) -> None:
+    async def _renew(self, held: Sequence[Claimed]) -> None:
+        before = {key: self.renewed[key] for key in (each.message_key for each in held) if key in self.renewed}
         try:
-            self.renewed = await self._duties.claims.renew(held)
+            self.renewed = before | await self._duties.claims.renew(held)
         except NotDurable:
             # First thing when the database is back: nobody must take over from a worker that is alive.
             self._last["renew"] -= self._renew_every

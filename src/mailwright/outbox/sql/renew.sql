@@ -1,9 +1,14 @@
--- Moves the end of the locks that this worker still has.
+-- Moves the end of the locks that this worker still has. One whose result is being written is passed over: the renewal
+-- that waited for some while it has others would stand in the way of whoever writes them.
+WITH ours AS MATERIALIZED (
+  SELECT deliveries.message_key
+  FROM rows(:claims: message_key bigint, claim_token bigint) AS held
+  JOIN deliveries ON deliveries.message_key = held.message_key AND deliveries.claim_token = held.claim_token
+  WHERE deliveries.locked_by IS NOT NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT')
+  skip locked
+)
 UPDATE deliveries
 SET claimable_at = :locked_until
-FROM rows(:claims: message_key bigint, claim_token bigint) AS held
-WHERE deliveries.message_key = held.message_key
-  AND deliveries.claim_token = held.claim_token
-  AND deliveries.locked_by IS NOT NULL
-  AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT')
+FROM ours
+WHERE deliveries.message_key = ours.message_key
 RETURNING deliveries.message_key

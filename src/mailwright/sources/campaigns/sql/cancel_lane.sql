@@ -1,10 +1,14 @@
--- A portion of what waits in a lane is not sent any more.
-UPDATE deliveries
-SET status = 'CANCELLED', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL
-WHERE message_key IN (
+-- A portion of what waits in a lane is not sent any more. What a worker takes meanwhile is its own to send: the lock
+-- looks at each row once more before it is changed.
+WITH waiting AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane
   ORDER BY claimable_at, message_key
   LIMIT :limit
+  for update
 )
-RETURNING message_key, tenant_id
+UPDATE deliveries
+SET status = 'CANCELLED', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL
+FROM waiting
+WHERE deliveries.message_key = waiting.message_key
+RETURNING deliveries.message_key, tenant_id

@@ -1,16 +1,18 @@
 -- A portion, from the beginning, as if they had just been accepted; what happened before stays in their events, and
 -- whoever may have one of them already is still the only one that is handed it.
 -- The first condition is word for word the index's, without which SQLite does not take it.
-UPDATE deliveries
-SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
-    claim_token = NULL, locked_by = NULL, locked_at = NULL, provider_message_id = NULL,
-    provider = CASE WHEN resends > 0 OR doubted_at IS NOT NULL THEN provider END,
-    error_code = NULL, error_category = NULL, error_reason = NULL, duration_ms = NULL, failed_at = NULL
-WHERE message_key IN (
+WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
     AND error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
   LIMIT :limit
   for update
 )
-RETURNING message_key, tenant_id
+UPDATE deliveries
+SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
+    claim_token = NULL, locked_by = NULL, locked_at = NULL, provider_message_id = NULL,
+    provider = CASE WHEN resends > 0 OR doubted_at IS NOT NULL THEN provider END,
+    error_code = NULL, error_category = NULL, error_reason = NULL, duration_ms = NULL, failed_at = NULL
+FROM failed
+WHERE deliveries.message_key = failed.message_key
+RETURNING deliveries.message_key, tenant_id
