@@ -1,4 +1,4 @@
--- Form 0013 of SQLite, as the migrations make it. Written by `make docs`: do not edit.
+-- Form 0014 of SQLite, as the migrations make it. Written by `make docs`: do not edit.
 
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
@@ -710,8 +710,10 @@ CREATE TABLE version_tallies (
 	CONSTRAINT pk_version_tallies PRIMARY KEY (campaign_key, template_key)
 );
 
+CREATE INDEX ix_contacts_there ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
+
 INSERT INTO alembic_version (version_num)
-VALUES ('0013');
+VALUES ('0014');
 
 INSERT INTO tenants (id, name, weight, max_in_flight, rate_per_second, rate_per_hour, daily_limit, working_hours, timezone, created_at, warmup_since, interval_ms, one_at_a_time)
 VALUES (1, 'default', 1, NULL, NULL, NULL, NULL, NULL, NULL, strftime('%s', 'now') * 1000, NULL, NULL, NULL);
