@@ -1,17 +1,18 @@
 """What pages read of a long history, on both engines: true figures, found along indexes and never by reading it all."""
 
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import event, insert, select, text
 
+from mailwright.audience import contacts, suppressions
 from mailwright.audience import finding as people
-from mailwright.audience import suppressions
 from mailwright.audience.importing import storing
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.states import Status
-from mailwright.outbox import finding, glance, records, tallies
+from mailwright.outbox import finding, glance, journal, records, tallies
 from mailwright.outbox.records import Search
 from mailwright.outbox.tallies import Tallying, stretches
 from mailwright.sources.articles import history, runs
@@ -59,13 +60,51 @@ async def test_no_page_reads_a_table_of_mails_from_end_to_end(database: Database
 
 
 async def _plan(database: Database, statement: Statement, values: dict[str, Any]) -> str:
-    words = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
+    return await _explained(database, *statement.bind(database.dialect, values))
+
+
+async def _explained(database: Database, words: str, values: Sequence[Any], *, without: Sequence[str] = ()) -> str:
+    """The plan, `without` ways that an empty table would be read by: what counts is that there is a better one."""
+    explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
     async with database.read() as tx:
         if database.dialect == "postgresql":
-            # A table that is empty is read as a whole, whatever indexes it has: what counts is that there is a way.
-            await tx.execute(text("SET LOCAL enable_seqscan = off"))
-        rows = await tx.run(Statement("plan", f"{words} {statement.text}"), **values)
+            for way in ("seqscan", *without):
+                await tx.execute(text(f"SET LOCAL enable_{way} = off"))
+        rows = (await tx._connection.exec_driver_sql(f"{explain} {words}", tuple(values))).all()
     return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.promise("pages-along-indexes")
+async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Database) -> None:
+    asked = await _asked(
+        database,
+        lambda: contacts.list_some(database, 1, limit=9),
+        lambda: journal.deeds(database, tenant_id=1, limit=9),
+        lambda: journal.deeds(database, tenant_id=1, limit=9, subject="anything"),
+    )
+    ways = ("ix_contacts_there", "ix_audit_log_tenant_id_id", "ix_audit_log_subject")
+    for way, (words, values) in zip(ways, asked, strict=True):
+        plan = await _explained(database, words, values, without=("bitmapscan", "sort"))
+        assert way in plan, plan
+        assert not re.search(r"TEMP B-TREE|Sort", plan), plan
+
+
+async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> list[tuple[str, Sequence[Any]]]:
+    """What lists ask the database, in its driver's words."""
+    heard: list[tuple[str, Sequence[Any]]] = []
+
+    def hear(_connection: Any, _cursor: Any, words: str, values: Sequence[Any], _context: Any, _many: bool) -> None:
+        if words.startswith("SELECT"):
+            heard.append((words, values))
+
+    engine = database._reader.sync_engine
+    event.listen(engine, "before_cursor_execute", hear)
+    try:
+        for each in lists:
+            await each()
+    finally:
+        event.remove(engine, "before_cursor_execute", hear)
+    return heard
 
 
 _PEOPLE = [("id", "ada@example.com", None, None, None, "{}")]

@@ -510,6 +510,7 @@ audit_log = Table(
     Column("detail", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Index("ix_audit_log_tenant_id_id", "tenant_id", "id"),
+    Index("ix_audit_log_subject", "subject", "tenant_id", "id"),
 )
 
 # What each provider said is left of its quota. Those that were asked together have one `synced_at`; what was sent since

@@ -712,6 +712,8 @@ CREATE TABLE version_tallies (
 
 CREATE INDEX ix_contacts_there ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
 
+CREATE INDEX ix_audit_log_subject ON audit_log (subject, tenant_id, id);
+
 INSERT INTO alembic_version (version_num)
 VALUES ('0014');
 
