@@ -1,6 +1,7 @@
 """Live: what a tenant's campaigns, or the parts of a page, are like now, told to everyone who listens until they leave.
 
-Listeners of the same thing share one look at the database per second, however many they are.
+Listeners of the same thing share one look at the database per second, however many they are. Whoever comes is told
+nothing from before they came: a page that was just changed would go back to what it was for a moment.
 """
 
 import asyncio
@@ -83,10 +84,11 @@ class Live:
     ) -> AsyncIterator[bytes]:
         """Server-sent events: the whole of it at first, and again whenever it has changed. Each event stands for
         itself, so whoever comes back has missed nothing. Whoever is not welcome any more is told nothing more."""
+        came_at = spoke_at = self._time()
+        told = b""
         yield GREETING
-        told, spoke_at = b"", self._time()
         while not self._is_over.is_set():
-            seen = await self._to_its_end(self._seen(what, look))
+            seen = await self._to_its_end(self._seen(what, look, came_at))
             if not await self._to_its_end(is_welcome()):
                 return
             if seen is not None and seen != told:
@@ -97,11 +99,11 @@ class Live:
                 spoke_at = self._time()
             await self._wait()
 
-    async def _seen(self, what: Hashable, look: Callable[[], Awaitable[bytes]]) -> bytes | None:
+    async def _seen(self, what: Hashable, look: Callable[[], Awaitable[bytes]], since: float) -> bytes | None:
         """None while the database is out of reach: listeners stay, and hear of it when it is back."""
         async with self._turns.setdefault(what, asyncio.Lock()):
             last, now = self._looks.get(what), self._time()
-            if last is None or now - last.at >= self._pace.look_seconds:
+            if last is None or last.at < since or now - last.at >= self._pace.look_seconds:
                 if len(self._looks) >= _MOST_REMEMBERED:
                     self._looks.clear()
                     self._turns.clear()
