@@ -103,15 +103,45 @@ async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk
     assert f"`mailwright mailout report {run_id}` tells who they are." in shown
 
 
+@pytest.mark.promise("mailout-no-worker")
 @pytest.mark.promise("mailout-cli")
 async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
     asked = (("mailout", "status", run_id), ("mailout", "list"))
     for arguments in asked:
         assert "No worker is running, so nothing is sent" in (await desk.commands.ok(*arguments)).out
+    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["wait"]["state"] == "no_worker"
+    assert [each["wait"]["state"] for each in (await desk.commands.ok("mailout", "list", "--json")).json] == [
+        "no_worker"
+    ]
     await desk.commands.ok("worker", "--drain")
     for arguments in asked:
         assert "No worker" not in (await desk.commands.ok(*arguments)).out
+    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["wait"] is None
+
+
+@pytest.mark.promise("mailout-faults")
+async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
+    page = desk.page(subject="")
+    for asked in (("mailout", "send", page), ("mailout", "send", page, "--dry-run")):
+        refused = await desk.commands.run(*asked, ORG_NAME="")
+        assert (refused.code, refused.out) == (1, "")
+        assert [line.rpartition("[")[2] for line in refused.err.splitlines()] == [
+            "subject_required]",
+            "footer_env_missing]",
+        ]
+
+
+@pytest.mark.promise("mailout-page-gone")
+async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
+    page = desk.page()
+    run_id = (await desk.commands.ok("mailout", "send", page)).out.strip()
+    desk.notion.trash(page)
+    await desk.commands.ok("worker", "--drain")
+    shown = (await desk.commands.ok("mailout", "status", run_id)).out
+    assert " ".join(shown.split()).count("is in Notion's trash. What became of the mails is kept here") == 1
+    assert "2 of 2 sent" in shown
+    assert "next try" not in shown
 
 
 @pytest.mark.promise("mailout-delay")

@@ -88,12 +88,7 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
 async def test_links_of_other_processes_lead_to_where_the_server_listens(commands: Commands, tmp_path: Path) -> None:
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
-        await commands.ok("lists", "create", "readers")
-        await commands.ok("lists", "subscribe", "readers", "ada@example.com")
-        (tmp_path / "letter.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
-        campaign = ("--name", "Letter", "--subject", "Hello", "--markdown", "letter.md", "--list", "readers")
-        made = (await commands.ok("campaign", "create", *campaign)).out.strip()
-        await commands.ok("campaign", "start", made)
+        made = await a_letter_started(commands)
         await commands.ok("worker", "--drain")
         assert (await commands.ok("archive", "publish", made)).out.startswith(f"{address}/archive/")
         told = {"MAILWRIGHT_BASE_URL": "https://mail.example.com"}
@@ -103,6 +98,38 @@ async def test_links_of_other_processes_lead_to_where_the_server_listens(command
         assert await service.ended() == 0
     [mail] = (tmp_path / "var/mailbox/new").iterdir()
     assert f"List-Unsubscribe: <{address}/unsubscribe" in mail.read_text()
+
+
+@pytest.mark.promise("cli-served-address")
+async def test_a_worker_follows_a_server_that_began_after_it(commands: Commands, tmp_path: Path) -> None:
+    told = {"MAILWRIGHT_BASE_URL": "https://mail.example.com"}
+    async with commands.service("worker") as worker, commands.service("worker", **told) as other:
+        await worker.logged("worker_started")
+        await other.logged("worker_started")
+        async with commands.service("serve", "--port", "0", "--no-worker") as server:
+            address = (await server.logged("api_started"))["address"]
+            assert (await worker.logged("server_moved"))["address"] == address
+            await worker.logged("worker_started")
+            other.signal(signal.SIGTERM)
+            await other.logged("worker_stopped")
+            assert "server_moved" not in [line["event"] for line in other.lines]
+            await a_letter_started(commands)
+            while not (mails := list((tmp_path / "var/mailbox/new").glob("*"))):
+                await asyncio.sleep(0.05)
+        worker.signal(signal.SIGTERM)
+        assert (await worker.ended(), await other.ended()) == (0, 0)
+    assert f"List-Unsubscribe: <{address}/unsubscribe" in mails[0].read_text()
+
+
+async def a_letter_started(commands: Commands) -> str:
+    """A campaign to one reader."""
+    await commands.ok("lists", "create", "readers")
+    await commands.ok("lists", "subscribe", "readers", "ada@example.com")
+    (commands.folder / "letter.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
+    campaign = ("--name", "Letter", "--subject", "Hello", "--markdown", "letter.md", "--list", "readers")
+    made = (await commands.ok("campaign", "create", *campaign)).out.strip()
+    await commands.ok("campaign", "start", made)
+    return made
 
 
 @pytest.mark.promise("cli-worker-drain")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import insert, select, update
 
+from mailwright.audience.standing import Standing
 from mailwright.outbox.journal import deeds
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
@@ -183,11 +184,24 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     expect(ada.locator(".memberships").first).to_contain_text("left")
     assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
 
+    dashboard.do(lambda: _standing(dashboard).bounce(DEFAULT_TENANT, "maryam@example.com", source="test"))
+    ada.reload()
+    expect(ada.locator(".stands")).to_contain_text("Their mail came back")
+    ada.get_by_role("button", name="Write to them again").click()
+    confirm(ada)
+    expect(ada.locator("#flash")).to_contain_text("They may be written to again")
+    expect(ada.locator(".stands .status").first).to_have_text("active")
+    assert ("ada", "contact.activate") in deeds_of(dashboard, "maryam@example.com")
+
     ada.get_by_label("Write their address to confirm").fill("maryam@example.com")
     ada.get_by_role("button", name="Erase this person").click()
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("Erased")
     assert ada.request.get(f"{dashboard.address}/contacts/maryam@example.com").status == 404
+
+
+def _standing(dashboard: Dashboard) -> Standing:
+    return Standing(dashboard.parts.database, dashboard.parts.clock)
 
 
 @pytest.mark.promise("dashboard-suppressions")

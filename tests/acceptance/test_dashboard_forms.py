@@ -6,6 +6,7 @@ import io
 import re
 import zipfile
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,34 @@ async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: V
     empty = await desk.create(lists=["nobody"])
     await ada.open(f"/campaigns/{empty}/preflight")
     assert " disabled" in ada.text
+
+
+@pytest.mark.promise("dashboard-campaign-preflight")
+async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Visit, desk: Desk) -> None:
+    await join(desk.database, [address_of(0)])
+    links = "".join(
+        f'<a href="{to}">Shop</a>' for to in ("/shop", "http://localhost/", "#", "https://bit.ly/a", "htp://a")
+    )
+    images = "".join(
+        f'<img src="{source}">' for source in ("http://a.example/b.png", "data:image/png;base64,AA", "b.png")
+    )
+    words = {"subject": "RE: COME AND SEE {{ seat }}!!!", "body": f"<p>{links}{images}<video></video></p>", "text": " "}
+    audiences: list[dict[str, Any]] = [{}, {"lists": []}, {"lists": ["none"], "segment": "none"}]
+    drafts = [await desk.create(content=words, **audience) for audience in audiences]
+    drafts.append(await desk.create(content={"templateId": "none"}))
+    told: dict[str, str] = {}
+    for campaign_id in drafts:
+        await ada.open(f"/campaigns/{campaign_id}/preflight")
+        told |= re.findall(r"<b>(.*?)</b>(?: <span>(.*?)</span>)?", ada.text)
+    assert len(told) > 18
+    for finding, advice in told.items():
+        assert not pairs(finding) & pairs(advice), (finding, advice)
+
+
+def pairs(text: str) -> set[tuple[str, str]]:
+    """Words that follow one another, without the short ones."""
+    words = re.findall(r"[a-z]{4,}", text.lower())
+    return set(pairwise(words))
 
 
 @pytest.mark.promise("dashboard-campaign-deeds")
@@ -220,6 +249,19 @@ async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench
 
 
 # People.
+
+
+@pytest.mark.promise("dashboard-contacts")
+async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, bench: Bench) -> None:
+    """Also those that are too old to be listed beside it."""
+    plain = {"to": "grace@example.com", "subject": "Order {{ number }}", "html": "<p>Thank you</p>"}
+    for number in range(12):
+        payload = {**plain, "variables": {"number": f"#{number}"}}
+        await bench.accept(a_message(to="grace@example.com", subject="Order {{ number }}", payload=payload))
+    await bench.drain(ScriptedProvider())
+    await ada.open("/contacts/grace@example.com")
+    told = re.findall(r'<p class="details">(.*?)</p>', ada.text)
+    assert sorted(told) == sorted(f"Order #{number}" for number in range(12))
 
 
 @pytest.mark.promise("dashboard-imports")

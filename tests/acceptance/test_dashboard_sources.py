@@ -6,19 +6,23 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import update
 
 from mailwright.app.demo_articles import KEY
+from mailwright.domain.clock import HOUR
 from mailwright.events.outgoing.deliveries import Answered, Deliveries, Outcome
 from mailwright.events.outgoing.endpoints import Endpoint, Wanted
 from mailwright.outbox.journal import deeds
-from mailwright.sources.mailouts.refusals import no_subject
+from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
 from mailwright.sources.mailouts.runs import Run
 from mailwright.sources.notifications.desk import Standing
+from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
 from tests.mailouts import SETTINGS
@@ -208,13 +212,36 @@ def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboa
 
 @pytest.mark.promise("dashboard-mailouts")
 def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashboard, ada: Page) -> None:
+    ada.goto(f"{dashboard.address}/mailouts")
+    expect(ada.locator(".empty")).to_contain_text("Write a newsletter as a page in Notion")
+    expect(ada.locator(".empty pre")).to_have_text("mailwright mailout send PAGE --dry-run")
     run = refused_mailout(dashboard)
     ada.goto(f"{dashboard.address}/mailouts")
     missing = ada.locator(".set-up li").filter(has_text="NOTION_TOKEN")
     expect(missing).to_contain_text("missing")
     ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
     expect(ada.locator("#standing")).to_contain_text("subject_required")
-    expect(ada.locator("tbody")).to_contain_text("write one in Notion")
+    expect(ada.locator("tbody tr")).to_have_count(2)
+    expect(ada.locator("tbody tr").nth(0)).to_contain_text("subject_required")
+    expect(ada.locator("tbody tr").nth(1)).to_contain_text("empty_body")
+
+
+@pytest.mark.promise("dashboard-mailouts")
+def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for(
+    dashboard: Dashboard, ada: Page
+) -> None:
+    run = refused_mailout(dashboard)
+    told = {"status": "sent", "error_code": "NOTION_IN_TRASH", "error_message": "The page is in Notion’s trash."}
+    for due_at, words in ((dashboard.parts.clock.now() + HOUR, "looked for again"), (None, "nobody looks for it")):
+        dashboard.do(partial(change_mailout, dashboard, run, {**told, "due_at": due_at}))
+        ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
+        expect(ada.locator("#standing")).to_contain_text("The page is in Notion’s trash.")
+        expect(ada.locator(".card").first).to_contain_text(f"the page is gone; {words}")
+
+
+async def change_mailout(dashboard: Dashboard, run: Run, values: dict[str, Any]) -> None:
+    async with dashboard.parts.database.write() as tx:
+        await tx.execute(update(mailouts).where(mailouts.c.mailout_id == run.mailout_id).values(**values))
 
 
 @pytest.mark.promise("dashboard-mailouts")
@@ -241,6 +268,7 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             ada.get_by_role("button", name="Send to 2").click()
             confirm(ada)
             expect(ada.locator(".flash")).to_contain_text("a worker does the rest")
+            expect(ada.locator("#standing")).to_contain_text("No worker is running, so nothing is sent.")
             run_id = ada.url.rpartition("/")[2]
             assert deeds_of(dashboard, run_id) == [("ada", "mailout.send")]
             ada.context.close()
@@ -269,7 +297,7 @@ def refused_mailout(dashboard: Dashboard) -> Run:
         run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
         held = await runs.take(run)
         assert held is not None
-        await held.refuse(no_subject())
+        await held.refuse(together([no_subject(), empty_body()]))
         return run
 
     return dashboard.do(refuse)

@@ -124,6 +124,24 @@ async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
     assert [user.login for user in await users.list_all() if user.disabled_at is None] == ["grace"]
 
 
+@pytest.mark.promise("session-revoked")
+@pytest.mark.parametrize("change", ["password", "second factor"])
+async def test_a_password_that_is_changed_while_somebody_signs_in_with_it_lets_nobody_in(
+    users: Users, sessions: Sessions, ada: User, clock: ManualClock, change: str
+) -> None:
+    proved = await users.sign_in("ada", RIGHT, HERE)
+    assert proved is not None
+    clock.advance(1)
+    if change == "password":
+        await users.change_password("ada", OTHER, actor="ada")
+    else:
+        secret = await users.begin_second_factor(ada)
+        assert await users.confirm_second_factor(ada, pyotp.TOTP(secret).at(clock.now() // 1_000))
+    with pytest.raises(NotPossibleNow):
+        await enter(sessions, proved)
+    assert await enter(sessions, await users.find("ada"))
+
+
 @pytest.mark.promise("access-journal")
 async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ada: User, database: Database) -> None:
     await users.create("grace", RIGHT, Role.EDITOR, actor="ada")

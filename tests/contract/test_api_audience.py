@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select
 
+from mailwright.audience.standing import Standing
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import OnDoubt, Priority
@@ -14,7 +15,7 @@ from mailwright.outbox import journal, tenants
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, messages
 from tests.api import Api, a_request, an_api
-from tests.builders import claims_of
+from tests.builders import DEFAULT_TENANT, claims_of
 
 NOW = "2027-01-15T08:00:00.000Z"
 
@@ -149,6 +150,18 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
         assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
     found = await journal.deeds(api.parts.database, tenant_id=1, limit=10, subject="news")
     assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
+
+
+@pytest.mark.promise("api-contacts")
+async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
+    path = "/v1/contacts/a/b@example.com"
+    await Standing(api.parts.database, api.parts.clock).bounce(DEFAULT_TENANT, "a/b@example.com", source="test")
+    assert (await api.client.get(path)).json()["status"] == "bounced"
+    again = await api.client.post(f"{path}/activate")
+    assert again.status_code == 200
+    assert (again.json()["status"], again.json()["suppressions"]) == ("active", [])
+    assert (await api.stranger.post(f"{path}/activate")).status_code == 404
+    assert (await api.client.post("/v1/contacts/nobody@example.com/activate")).status_code == 404
 
 
 @pytest.mark.promise("api-contacts")

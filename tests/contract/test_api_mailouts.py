@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from mailwright.domain.clock import SECOND
+from mailwright.outbox.workers import Presence, Roster
 from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
 from tests.conftest import Engine
@@ -21,7 +23,7 @@ class Served:
     api: Api
     bench: MailoutBench
 
-    async def send(self, page: str, headers: dict[str, str] = ADMINISTRATOR) -> tuple[int, dict[str, str]]:
+    async def send(self, page: str, headers: dict[str, str] = ADMINISTRATOR) -> tuple[int, dict[str, Any]]:
         answer = await self.api.anonymous.post("/send-mailout", json={"notionPageId": page}, headers=headers)
         return answer.status_code, answer.json()
 
@@ -95,6 +97,46 @@ async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) ->
     served.bench.clock.advance(600 * SECOND)
     await served.bench.work()
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["delay"] is None
+
+
+@pytest.mark.promise("mailout-faults")
+async def test_each_fault_of_a_page_is_answered_by_its_code(served: Served) -> None:
+    status, answer = await served.send(served.bench.page(Subject="", Status="Send", blocks=[]))
+    assert (status, answer["code"]) == (422, "subject_required")
+    codes = [each["code"] for each in answer["errors"]]
+    assert codes == ["subject_required", "mailout_already_sent", "empty_body"]
+    assert answer["detail"] == " ".join(each["message"] for each in answer["errors"])
+
+
+@pytest.mark.promise("mailout-no-worker")
+async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(served: Served) -> None:
+    served.bench.subscribe("ada@example.com")
+    _, answer = await served.send(served.bench.page())
+    listed = (await served.api.client.get("/v1/mailouts")).json()["mailouts"]
+    shown = (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()
+    for wait in (answer["wait"], shown["wait"], listed[0]["wait"]):
+        assert (wait["state"], wait["reason"]) == ("no_worker", "no_worker")
+        assert "mailwright worker" in wait["whatWouldChange"]
+    roster = Roster(served.bench.database, served.bench.clock, "w1")
+    await roster.report(Presence("scripted"))
+    assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
+    await roster.leave()
+    await served.bench.finish(await served.bench.find_by_id(answer["runId"]))
+    assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
+
+
+@pytest.mark.promise("mailout-page-gone")
+async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Served) -> None:
+    served.bench.subscribe("ada@example.com")
+    page = served.bench.page()
+    run = await served.bench.send(page)
+    await served.bench.work()
+    served.bench.notion.trash(page)
+    await served.bench.finish(run)
+    shown = (await served.api.client.get(f"/v1/mailouts/{run.mailout_id}")).json()
+    assert (shown["status"], shown["counts"]["sent"], shown["errorCode"]) == ("sent", 1, "NOTION_IN_TRASH")
+    assert shown["errorMessage"].startswith("The page, or the table that it stands in, is in Notion's trash.")
+    assert (shown["delay"], shown["reportedAt"]) == (None, None)
 
 
 @pytest.mark.promise("mailout-trigger")

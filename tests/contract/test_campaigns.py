@@ -20,11 +20,11 @@ from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPoss
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.journal import deeds
 from mailwright.outbox.limits import Defaults
-from mailwright.outbox.operate import Operations, Resolution
+from mailwright.outbox.operate import Operations
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import conductor, failures, report, walk
 from mailwright.sources.campaigns.campaigns import Acting

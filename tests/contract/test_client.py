@@ -55,7 +55,8 @@ async def test_mail_is_sent_found_and_listed(client: AsyncClient) -> None:
     page = await client.email.list(limit=2, to="ada@example.com")
     assert (len(page.messages), page.next_cursor is not None) == (2, True)
     assert len([each async for each in client.email.list_all(limit=2)]) == 3
-    assert (await client.email.explain(first.outbox_id)).outbox_id == first.outbox_id
+    [action] = (await client.email.explain(first.outbox_id)).actions
+    assert (action.do, action.path, action.body) == ("cancel", f"/v1/email/{first.outbox_id}/cancel", None)
     assert (await client.email.cancel(first.outbox_id)).status == "CANCELLED"
 
 

@@ -13,12 +13,12 @@ from mailwright.domain.message import Claimed, Delivered, Settlement
 from mailwright.domain.permits import DeferReason, Held
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.results import Category
-from mailwright.domain.states import EventType, OnDoubt, Priority, Status
+from mailwright.domain.states import EventType, OnDoubt, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, hold_lane
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.explain import FURTHEST_PLACE, Explanation, State, duration, explain
-from mailwright.outbox.operate import Operations, Resolution
+from mailwright.outbox.operate import Operations
 from mailwright.outbox.workers import SILENCE, Presence, Roster
 from mailwright.storage.database import Database
 from tests.builders import LOCK_TTL, a_message, an_intake, claims_of, settling_of

@@ -19,6 +19,7 @@ from mailwright.outbox import quotas
 from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.quotas import Told
+from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.forecast import ASSUMED_RATE, Forecast, forecast
 from mailwright.sources.campaigns.simulation import Course
 from mailwright.storage.tables import campaigns, deliveries, holds, messages, queue_entries
@@ -49,7 +50,7 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
             "campaign_key": campaign.id,
             "tenant_id": tenant_id,
             "lane": 0,
-            "content": "{}",
+            "content": Frozen((), {}, (), None).as_text(),
             "limits": orjson.dumps(limits).decode(),
             "planned": readers,
             "walked": readers,

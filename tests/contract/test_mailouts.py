@@ -25,6 +25,7 @@ from mailwright.outbox.claim import Claims
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Acting, Campaigns
 from mailwright.sources.mailouts.preparing import unsupported_error
+from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.rendering import Unsupported
 from mailwright.sources.mailouts.reporting import LINES_AT_ONCE
 from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, Held, RunError, RunStatus, note_errors
@@ -257,6 +258,47 @@ async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothin
         assert error["Error Message"] == run.error_message
         assert bench.reached == []
         assert bench.cells(page_id) == before
+
+
+@pytest.mark.promise("mailout-faults")
+@pytest.mark.parametrize("is_test", [False, True], ids=["everybody", "test"])
+async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(opened: Open, is_test: bool) -> None:
+    async with opened(org_name=None, test_emails="") as bench:
+        bench.subscribe("ada@example.com")
+        page = bench.page(Subject="", Status="Send", Test=is_test, blocks=[])
+        between = ["empty_body", "test_emails_empty"] if is_test else ["mailout_already_sent", "empty_body"]
+        expected = ["subject_required", *between, "footer_env_missing"]
+        with pytest.raises(MailoutRefused) as refused:
+            await (await bench.mailouts()).rehearse(page)
+        assert [each.code for each in refused.value.each] == expected
+        run = await bench.finish(await bench.send(page))
+        assert (run.status, run.error_code) == ("refused", expected[0])
+        assert [each.code for each in await bench.desk.runs.errors_of(run)] == expected
+        assert [error["Error Code"] for error in bench.errors()] == expected
+        assert run.error_message == " ".join(error["Error Message"] for error in bench.errors())
+
+
+@pytest.mark.promise("mailout-faults")
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [said("toggle", "", said("paragraph", "Inside."))],
+        [picture("https://example.com/a.png", expires=False)],
+        [picture("https://files.example.com/a.png?X-Amz-Expires=3600")],
+    ],
+    ids=["inside", "picture", "copied"],
+)
+async def test_a_page_is_not_called_empty_where_one_look_cannot_tell(bench: MailoutBench, blocks: Any) -> None:
+    run = await bench.send(bench.page(Subject="", blocks=blocks))
+    assert [each.code for each in await bench.desk.runs.errors_of(run)] == ["subject_required"]
+
+
+@pytest.mark.promise("mailout-faults")
+async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench: MailoutBench) -> None:
+    page = bench.page(Subject="", blocks=[])
+    bench.notion.answer(Answer(503), path=f"/v1/blocks/{page}/children")
+    run = await bench.send(page)
+    assert (run.status, run.error_code) == ("refused", "subject_required")
 
 
 @pytest.mark.promise("mailout-refused")
@@ -555,6 +597,63 @@ async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_se
     assert [error["Email"] for error in bench.errors()] == ["bob@example.com"]
     await bench.deliver(provider)
     assert len(provider.mails) == 2
+
+
+GONE: list[tuple[str, str, str]] = [("trash", "restore", "NOTION_IN_TRASH"), ("hide", "show", "NOTION_NOT_SHARED")]
+
+
+@pytest.mark.promise("mailout-page-gone")
+@pytest.mark.parametrize(("take_away", "bring_back", "code"), GONE, ids=["trash", "deleted"])
+async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
+    bench: MailoutBench, take_away: str, bring_back: str, code: str
+) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    getattr(bench.notion, take_away)(page)
+    provider = refusing("bob@example.com")
+    run = await bench.finish(run, provider)
+    for _ in range(3):
+        bench.clock.advance(HOUR)
+        await bench.work()
+    run = await bench.find(run)
+    assert (run.status, run.error_code, run.delay, run.failures) == ("sent", code, None, 0)
+    assert "kept here, and written there if it is back by 2" in (run.error_message or "")
+    assert sorted((error["Stage"], error["Error Code"]) for error in bench.errors()) == [
+        ("report", code),
+        ("send", "REFUSED"),
+    ]
+    assert len(bench.supabase.rows("send_logs")) == 2
+    getattr(bench.notion, bring_back)(page)
+    bench.clock.advance(HOUR)
+    await bench.work()
+    run = await bench.find(run)
+    assert (run.error_code, run.error_message, run.reported_at is not None) == (None, None, True)
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
+    await bench.deliver(provider)
+    assert len(provider.mails) == 2
+
+
+@pytest.mark.promise("mailout-page-gone")
+async def test_a_page_that_stays_gone_is_looked_for_no_longer_than_figures_are(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    bench.notion.hide(page)
+    await bench.finish(run)
+    bench.clock.advance(14 * DAY)
+    await bench.work()
+    asked = len(bench.notion.requests)
+    bench.clock.advance(DAY)
+    await bench.work()
+    assert len(bench.notion.requests) == asked
+    run = await bench.find(run)
+    assert (run.status, run.error_code, run.due_at) == ("sent", "NOTION_NOT_SHARED", None)
+    bench.notion.show(page)
+    again = await bench.finish(await bench.send(page))
+    assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
 
 
 @pytest.mark.promise("mailout-told-in-the-end")

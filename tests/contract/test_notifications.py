@@ -20,7 +20,7 @@ from mailwright.outbox.audit import audit
 from mailwright.sources.notifications import fanout as fanning
 from mailwright.sources.notifications.desk import Desk
 from mailwright.sources.notifications.fanout import Fanout
-from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, deliveries_of, suppress
+from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, claims_of, deliveries_of, suppress
 from tests.notifications import MOST, PLACES, Stand, a_stand, a_stand_at, make_tables
 from tests.standins.provider import ScriptedProvider
 
@@ -496,6 +496,18 @@ async def test_a_worker_that_leaves_gives_back_what_it_did_not_begin(stand: Stan
     assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
 
 
+@pytest.mark.promise("notify-give-back")
+async def test_what_was_given_back_and_taken_up_again_can_be_put_off_like_any_other(stand: Stand) -> None:
+    await stand.seats.notification()
+    leaving = await stand.fanout("leaving")
+    await leaving.take(MOST)
+    await leaving.give_back()
+    await (await stand.fanout("next")).take(MOST)
+    claims = claims_of(stand.bench.database, stand.clock)
+    await claims.release(await claims.claim(1))
+    assert len(await claims.claim(1)) == 1
+
+
 @pytest.mark.promise("notify-withdrawn")
 async def test_who_leaves_between_two_tries_gets_no_mail(stand: Stand) -> None:
     number = await stand.seats.notification()
@@ -559,6 +571,24 @@ async def test_of_two_rows_that_say_the_same_within_the_window_one_is_sent(stand
     assert (await stand.seats.row(later)).fanout_status == "sent"
 
 
+@pytest.mark.promise("notify-dedupe")
+async def test_a_row_that_comes_to_light_while_a_later_one_that_says_the_same_is_sent_waits_for_it(
+    stand: Stand,
+) -> None:
+    """Numbers are given out before a row can be seen: of two programs that write at once the first may be seen last."""
+    first = await stand.seats.notification(dedupe_key="same", preferences={})
+    second = await stand.seats.notification(dedupe_key="same", subscription_id=1)
+    await stand.seats.change("open_event_notifications", first, fanout_status="failed")  # not to be seen yet
+    fanout = await stand.fanout()
+    assert await fanout.take(MOST) == 1
+    await stand.seats.change("open_event_notifications", first, fanout_status="pending")
+    provider = ScriptedProvider()
+    for _ in range(2):
+        await stand.round(provider, fanout)
+    assert [(await stand.seats.row(each)).fanout_status for each in (first, second)] == ["skipped", "sent"]
+    assert len(provider.mails) == 1
+
+
 @pytest.mark.promise("notify-maximum")
 async def test_nobody_gets_more_than_they_asked_for_however_many_come_at_once(stand: Stand) -> None:
     await stand.seats.notification(preferences={"maxNotifications": 2})
@@ -575,6 +605,35 @@ async def test_nobody_gets_more_than_they_asked_for_however_many_come_at_once(st
         await stand.round(provider, fanout)
     assert await stand.seats.statuses() == {"sent": 2, "skipped": 2}
     assert len(await stand.seats.timeline()) == 2
+
+
+@pytest.mark.promise("notify-maximum")
+async def test_workers_that_serve_a_subscriber_at_once_send_no_more_than_they_asked_for(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has locked the first row and not handed it over yet when another one takes the second."""
+    await stand.seats.notification(preferences={"maxNotifications": 1})
+    await stand.seats.notification(subscription_id=1)
+    one, other = await stand.fanout("one"), await stand.fanout("other")
+    database = stand.bench.database
+
+    class Meanwhile:
+        def read(self) -> Any:
+            return database.read()
+
+        async def transact(self, work: Any) -> Any:
+            monkeypatch.setattr(one, "_database", database)
+            assert await other.take(MOST) == 1
+            return await database.transact(work)
+
+    monkeypatch.setattr(one, "_database", Meanwhile())
+    assert await one.take(MOST) == 0
+    rows = [(row.locked_by, row.fanout_attempts) for row in await stand.seats.rows()]
+    assert rows == [(None, 0), ("other", 0)]
+    provider = ScriptedProvider()
+    for fanout in (other, one, other):
+        await stand.round(provider, fanout)
+    assert (await stand.seats.statuses(), len(provider.mails)) == ({"sent": 1, "skipped": 1}, 1)
 
 
 # What is refused at the start.

@@ -8,10 +8,10 @@ from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.message import Claimed, Event, Settlement
 from mailwright.domain.results import Category
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.outbox import records
 from mailwright.outbox.audit import audit
-from mailwright.outbox.operate import Operations, Resolution
+from mailwright.outbox.operate import Operations
 from mailwright.storage.database import Database
 from tests.builders import a_message, an_intake, claims_of, settling_of
 

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 from mailwright.audience import filters, lists, segments, suppressions
 from mailwright.audience.conditions import condition
 from mailwright.audience.filters import Attribute, Deeds, FilterInvalid, Question
-from mailwright.audience.segments import SegmentExists, audience
+from mailwright.audience.segments import SegmentExists, audience, whole_audience
 from mailwright.audience.standing import Standing
 from mailwright.audience.wording import describe
 from mailwright.domain.clock import DAY, Instant, ManualClock, isoformat
@@ -377,14 +377,17 @@ async def test_an_audience_holds_only_those_who_may_be_written_to(database: Data
         await tx.execute(subscriptions.update().where(subscriptions.c.contact_key == pending).values(is_pending=True))
 
     async def names(*list_keys: str, asked: Any = None) -> list[str]:
-        query = select(contacts.c.email).where(audience(1, list_keys, asked, clock.now())).order_by(contacts.c.email)
+        people, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, whole_audience))
         async with database.read() as tx:
-            return [row.email.partition("@")[0] for row in await tx.execute(query)]
+            rows = await tx.execute(select(contacts.c.email).where(people).order_by(contacts.c.email))
+            assert list(await tx.execute(whole.add_columns(contacts.c.email).order_by(contacts.c.email))) == list(rows)
+        return [row.email.partition("@")[0] for row in rows]
 
     assert await names("news") == ["stays"]
     assert await names("news", "tips") == ["other", "stays"]
     assert await names("general") == await names() == ["left", "other", "pending", "stays", "told-of-list"]
     assert await names("news", asked={"not": {"domain": "example.com"}}) == []
+    assert (await names("news", asked={"list": "news"}), await names("news", asked={"list": "tips"})) == (["stays"], [])
 
 
 @pytest.mark.parametrize(

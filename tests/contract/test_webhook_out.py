@@ -29,6 +29,7 @@ from mailwright.events.outgoing.deliveries import (
     SCHEDULE,
     Deliveries,
     Delivery,
+    Unanswered,
 )
 from mailwright.events.outgoing.derive import STRIDE, derive
 from mailwright.events.outgoing.endpoints import MOST_ENDPOINTS, OVERLAP, Endpoint, Endpoints, TooManyEndpoints, Wanted
@@ -490,6 +491,25 @@ async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_
     await desk.happens(EventType.DELIVERED)
     await desk.tell()
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
+
+
+@pytest.mark.promise("webhook-paused")
+async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk: Desk) -> None:
+    endpoint, _ = await desk.add("/old")
+    await desk.happens(EventType.SENT)
+    await derive(desk.database, desk.clock)
+    for _ in range(2):
+        failing = await desk.now(endpoint)
+        claimed = await desk.deliveries.claim(failing)
+        if failing.failures:  # its last request is still under way
+            await desk.endpoints.edit(
+                endpoint.webhook_id, Wanted(f"{desk.receiver.url}/new"), tenant_id=None, actor="test"
+            )
+        await desk.deliveries.settle(failing, [(each, Unanswered("timeout", 1)) for each in claimed])
+        desk.clock.advance(3 * DAY)
+    assert (await desk.now(endpoint)).state == "active"
+    await desk.tell()
+    assert [each["type"] for each in desk.told("/new")] == ["SENT"]
 
 
 @pytest.mark.promise("webhook-paused")

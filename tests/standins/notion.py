@@ -173,6 +173,9 @@ class NotionStandIn(HttpStandIn):
     def trash(self, page: str) -> None:
         self._rows[page].is_in_trash = True
 
+    def restore(self, page: str) -> None:
+        self._rows[page].is_in_trash = False
+
     def set_cell(self, page: str, name: str, cell: Any) -> None:
         row = self._rows[page]
         columns = self._tables[row.table_id].columns if row.table_id else {"title": ("title", ())}

@@ -1,6 +1,8 @@
 """Logs: one JSON object a line, and nothing in it that must not be there."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import structlog
@@ -97,3 +99,24 @@ def test_a_line_is_one_json_object_with_its_ids(capsys: pytest.CaptureFixture[st
         "a***@e***.com",
     )
     assert (told["level"], told["component"]) == ("info", "here")
+
+
+QUIET = """
+import sys
+from mailwright.ops import logs
+logs.configure("ERROR", "json")
+log = logs.logger("here")
+log.info("not shown")
+log.warning("not shown either", reason="none")
+print("structlog" in sys.modules)
+log.error("shown")
+print("structlog" in sys.modules)
+"""
+
+
+@pytest.mark.promise("cli-light")
+def test_a_line_that_nobody_sees_loads_nothing() -> None:
+    """In a process of its own: others in this one have imported everything."""
+    ended = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False", "True"]
+    assert [json.loads(line)["event"] for line in ended.stderr.splitlines()] == ["shown"]

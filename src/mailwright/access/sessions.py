@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select, update
 from mailwright.access.roles import Role
 from mailwright.access.users import User
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
-from mailwright.domain.errors import NotFound
+from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions, tenants, users
 
@@ -59,7 +59,10 @@ class Sessions:
         self._clock = clock
 
     async def open(self, user: User, *, address: str, agent: str, lasts: Instant = LONGEST) -> str:
-        """The token, for the cookie. With a second factor it opens only the page that asks for the code."""
+        """The token, for the cookie. With a second factor it opens only the page that asks for the code.
+
+        Whoever proved themselves with a password that was changed since, or without what is asked for now, stays out.
+        """
         token, now = secrets.token_urlsafe(32), self._clock.now()
         ends_at = now + (CODE_WITHIN if user.has_second_factor else lasts)
         values = {
@@ -73,6 +76,13 @@ class Sessions:
             "agent": agent[:300],
         }
         async with self._database.write() as tx:
+            proof = select(users.c.password_changed_at, users.c.totp_since).where(users.c.id == user.id)
+            [asked] = await tx.execute(proof.with_for_update())
+            if (asked.password_changed_at, asked.totp_since is not None) != (
+                user.password_changed_at,
+                user.has_second_factor,
+            ):
+                raise NotPossibleNow("The password or the second factor was changed meanwhile. Sign in again.")
             tenant_id = user.tenant_id or (await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1)))[0].id
             await tx.execute(insert(sessions).values(**values, tenant_id=tenant_id))
             await tx.execute(update(users).where(users.c.id == user.id).values(seen_at=now))
@@ -96,6 +106,7 @@ class Sessions:
                 u.totp_since,
                 u.created_at.label("user_created_at"),
                 u.seen_at.label("user_seen_at"),
+                u.password_changed_at,
             )
             .select_from(sessions.join(users, u.id == s.user_key).join(tenants, tenants.c.id == s.tenant_id))
             .where(s.digest == digest_of(token), s.ends_at > now, s.seen_at > now - IDLE, u.disabled_at.is_(None))
@@ -117,6 +128,7 @@ class Sessions:
             row.user_created_at,
             row.user_seen_at,
             None,
+            row.password_changed_at,
         )
         return Session(
             row.id, row.digest, user, row.tenant_id, row.tenant, row.awaits_code, row.created_at, row.seen_at
@@ -158,8 +170,9 @@ class Sessions:
 
     async def _note_seen(self, session_id: int, user_id: int, now: Instant) -> None:
         async with self._database.write() as tx:
-            await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
+            # The user first, as whoever shuts them out does: nobody waits for each other.
             await tx.execute(update(users).where(users.c.id == user_id).values(seen_at=now))
+            await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
 
 
 def digest_of(token: str) -> str:

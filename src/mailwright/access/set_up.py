@@ -3,14 +3,17 @@
 import secrets
 from typing import Final
 
-from sqlalchemy import delete, insert
+from sqlalchemy import delete
 
 from mailwright.access.roles import Role
 from mailwright.access.sessions import digest_of
 from mailwright.access.users import User, Users
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation
+
+INVITE = statement(__package__, "invite")
 
 # The digest stands beside what else the installation keeps for itself.
 _NAME: Final = "set_up_digest"
@@ -33,8 +36,7 @@ class SetUp:
             return None
         token = secrets.token_urlsafe(24)
         async with self._database.write() as tx:
-            await tx.execute(delete(installation).where(installation.c.name == _NAME))
-            await tx.execute(insert(installation).values(name=_NAME, value=digest_of(token)))
+            await tx.run(INVITE, name=_NAME, digest=digest_of(token))
         return token
 
     async def accept(self, token: str, login: str, password: str) -> User:

@@ -42,6 +42,7 @@ class User:
     created_at: Instant
     seen_at: Instant | None
     disabled_at: Instant | None
+    password_changed_at: Instant
 
 
 class Users:
@@ -263,16 +264,14 @@ class Users:
         await note(tx, now, actor=actor, action="user_create", subject=login, tenant_id=None, detail={"role": role})
 
     async def _require_another_admin(self, tx: Transaction, user: User) -> None:
-        """An installation that nobody administers could be opened from the console only."""
-        if user.role is not Role.ADMIN or user.disabled_at is not None or user.tenant_id is not None:
-            return
-        others = (
-            users.c.id != user.id,
-            users.c.role == Role.ADMIN,
-            users.c.disabled_at.is_(None),
-            users.c.tenant_id.is_(None),
-        )
-        if not await tx.execute(select(users.c.id).where(*others).limit(1)):
+        """An installation that nobody administers could be opened from the console only.
+
+        All of them are held: of two who shut each other out at once, the second finds itself the last.
+        """
+        u = users.c
+        admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))
+        there = [row.id for row in await tx.execute(select(u.id).where(*admins).order_by(u.id).with_for_update())]
+        if there == [user.id]:
             raise NotPossibleNow(f"{user.login} is the last administrator. Make another one first.")
 
 
@@ -292,6 +291,7 @@ def _shown(*more: Any) -> Any:
         u.created_at,
         u.seen_at,
         u.disabled_at,
+        u.password_changed_at,
         *more,
     ).select_from(users.outerjoin(tenants, tenants.c.id == u.tenant_id))
 
@@ -307,6 +307,7 @@ def _user(row: Any) -> User:
         row.created_at,
         row.seen_at,
         row.disabled_at,
+        row.password_changed_at,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import uvicorn
 
+from mailwright.app.addresses import wait_until_moved
 from mailwright.app.inbound import attend_all
 from mailwright.app.mailouts import drain_mailouts, keep_mailouts
 from mailwright.app.outgoing import keep_telling, tell_what_happened
@@ -85,21 +86,32 @@ async def serve(
     log.info("api_stopped")
 
 
-async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
-    """A worker alone, until it is told to stop; with `drain`, until nothing is due."""
+async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> bool:
+    """A worker alone, until it is told to stop; with `drain`, until nothing is due.
+
+    True if it stopped because the server has moved: whoever asked opens the engine anew, so that links lead there.
+    """
     _hear_library_logs()
     _keep_what_is_loaded()
     worker = await make_worker(engine)
+    if drain:
+        await _drain(engine, worker, shutdown)
+        return False
     async with asyncio.TaskGroup() as tasks:
-        attending = None if drain else _until_told(tasks, _beside_the_mail(engine), shutdown)
-        if drain:
-            await drain_mailouts(engine.mailouts)  # what is to be sent
-        await _work(worker, shutdown, drain=drain)
-        if drain:
-            await drain_mailouts(engine.mailouts)  # what is to be reported
-            _until_told(tasks, tell_what_happened(engine.settings, engine.database, engine.clock), shutdown)
-        if attending:
-            attending.cancel()
+        attending = _until_told(tasks, _beside_the_mail(engine), shutdown)
+        following = _until_told(tasks, _follow(engine, worker), shutdown)
+        await _work(worker, shutdown)
+        attending.cancel()
+        # One that has ended cannot be cancelled any more.
+        return not following.cancel() and not following.cancelled()
+
+
+async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        await drain_mailouts(engine.mailouts)  # what is to be sent
+        await _work(worker, shutdown, drain=True)
+        await drain_mailouts(engine.mailouts)  # what is to be reported
+        _until_told(tasks, tell_what_happened(engine.settings, engine.database, engine.clock), shutdown)
 
 
 def _until_told(tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown) -> asyncio.Task[None]:
@@ -128,6 +140,12 @@ async def _beside_the_mail(engine: Engine) -> None:
         keep_telling(engine.settings, engine.database, engine.clock),
         keep_mailouts(engine.mailouts, engine.database, engine.clock),
     )
+
+
+async def _follow(engine: Engine, worker: Worker) -> None:
+    address = await wait_until_moved(engine.settings, engine.database)
+    log.info("server_moved", address=address, message="The worker begins anew: links lead there from now on.")
+    worker.stop()
 
 
 async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> None:

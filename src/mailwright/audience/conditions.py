@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Select, and_, false, func, not_, or_, select, true
 
 from mailwright.audience import filters
 from mailwright.audience.filters import Attribute, Deeds, Question
@@ -32,15 +32,16 @@ def is_on(list_key: str) -> ColumnElement[bool]:
     """Subscribed now, and confirmed where that is needed. Everybody is on `general` who has not left it."""
     if list_key == GENERAL:
         return true()
-    return (
-        select(subscriptions.c.id)
-        .where(
-            subscriptions.c.contact_key == contacts.c.id,
-            subscriptions.c.list_key == list_key,
-            subscriptions.c.unsubscribed_at.is_(None),
-            subscriptions.c.is_pending.is_(False),
-        )
-        .exists()
+    return select(subscriptions.c.id).where(is_membership(subscriptions, list_key)).exists()
+
+
+def is_membership(joined: FromClause, list_key: str) -> ColumnElement[bool]:
+    """That of a row of `contacts`."""
+    return and_(
+        joined.c.contact_key == contacts.c.id,
+        joined.c.list_key == list_key,
+        joined.c.unsubscribed_at.is_(None),
+        joined.c.is_pending.is_(False),
     )
 
 

@@ -136,10 +136,7 @@ async def put(
     }
     tags = None if change.tags is None else people.tags(change.tags)
     async with database.write() as tx:
-        row = {"tenant_id": tenant_id, "email": address_, "contact_id": uuid7(now), "name": None}
-        await tx.count(INSERT_CONTACTS, contacts=[row], now=now)
-        mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == address_)
-        [found] = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*mine).with_for_update())
+        found = await _held(tx, tenant_id, address_, now)
         merged = people.merged(orjson.loads(found.attributes), given)
         values["attributes"] = orjson.dumps(people.attributes(merged)).decode()
         await tx.execute(update(contacts).where(contacts.c.id == found.id).values(**values))
@@ -157,6 +154,17 @@ async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: s
     async with database.write() as tx:
         await tx.execute(update(contacts).where(*mine).values(deleted_at=clock.now()))
     return await by_id(database, tenant_id, contact_id)
+
+
+async def _held(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Row[Any]:
+    """Somebody unknown becomes a contact; so does, once more, whoever was erased between our look and our lock."""
+    mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
+    rows: Sequence[Row[Any]] = ()
+    while not rows:
+        row = {"tenant_id": tenant_id, "email": email, "contact_id": uuid7(now), "name": None}
+        await tx.count(INSERT_CONTACTS, contacts=[row], now=now)
+        rows = await tx.execute(select(contacts.c.id, contacts.c.attributes).where(*mine).with_for_update())
+    return rows[0]
 
 
 async def _find(tx: Transaction, tenant_id: int, condition: ColumnElement[bool]) -> Contact:

@@ -25,6 +25,7 @@ from mailwright.outbox import journal
 from mailwright.outbox.operate import CANCEL
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
     audit_log,
     contact_tags,
@@ -42,6 +43,8 @@ from mailwright.storage.tables import (
     subscriptions,
     suppressions,
 )
+
+KEEP_AWAY = statement(__package__, "keep_away")
 
 ERASED_SUBJECT: Final = "(erased)"
 _BETWEEN_STATES: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
@@ -206,5 +209,5 @@ async def _keep_away(tx: Transaction, tenant_id: int, email: str, now: Instant) 
     """Which lists they left is personal; that they want no bulk mail is what must be remembered."""
     mine = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
     await tx.execute(delete(suppressions).where(*mine, suppressions.c.list_key != "*"))
-    values = {"tenant_id": tenant_id, "email": email, "list_key": GENERAL, "created_at": now, "source": ERASURE}
-    await tx.execute(suppressions.insert().values(**values, reason=standing.Reason.LEFT.value))
+    said = {"list_key": GENERAL, "reason": standing.Reason.LEFT.value, "source": ERASURE}
+    await tx.run(KEEP_AWAY, tenant_id=tenant_id, email=email, now=now, **said)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience import filters
-from mailwright.audience.conditions import condition, is_on
+from mailwright.audience.conditions import condition, is_membership, is_on
 from mailwright.audience.contacts import Contact, columns_of, contact_of
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
@@ -18,8 +18,8 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe import GENERAL
 from mailwright.outbox import journal
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.expressions import json_text
-from mailwright.storage.tables import contacts, segments, suppressions
+from mailwright.storage.expressions import json_text, unsought
+from mailwright.storage.tables import contacts, segments, subscriptions, suppressions
 
 __all__ = [
     "Segment",
@@ -35,6 +35,7 @@ __all__ = [
     "lacks",
     "list_all",
     "members",
+    "whole_audience",
 ]
 
 # A suppression with one of these scopes keeps every campaign away, whatever its list.
@@ -63,20 +64,20 @@ def audience(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> ColumnElement[bool]:
     """Who may be written to now: on any of the lists (anyone, where none is named), and answering to the filter."""
-    conditions = [
-        contacts.c.tenant_id == tenant_id,
-        contacts.c.deleted_at.is_(None),
-        contacts.c.status == "active",
-        # Whoever is on one list only is looked up once for both.
-        ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
-    ]
-    if len(lists) == 1:
-        conditions.append(is_on(lists[0]))
-    elif lists:
-        conditions.append(or_(*(and_(is_on(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
-    if filter_ is not None:
-        conditions.append(condition(filter_, tenant_id, now))
-    return and_(*conditions)
+    may_be_written_to = _may_be_written_to(tenant_id, lists, filter_, now)
+    return and_(may_be_written_to, is_on(lists[0])) if len(lists) == 1 else may_be_written_to
+
+
+def whole_audience(
+    tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
+) -> Select[Any]:
+    """The same people, for columns about all of them at once. Those of one list are found along it, and nobody else is
+    looked at."""
+    if len(lists) != 1 or lists[0] == GENERAL:
+        return select().select_from(contacts).where(audience(tenant_id, lists, filter_, now))
+    joined = subscriptions.alias()  # the filter may ask for another list
+    on_it = contacts.join(joined, and_(joined.c.tenant_id == tenant_id, is_membership(joined, lists[0])))
+    return select().select_from(on_it).where(_may_be_written_to(tenant_id, lists, filter_, now))
 
 
 def lacks(attribute: str) -> ColumnElement[bool]:
@@ -186,13 +187,32 @@ def _people(tenant_id: int, filter_: Any, now: Instant) -> ColumnElement[bool]:
     return and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), condition(filter_, tenant_id, now))
 
 
+def _may_be_written_to(
+    tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
+) -> ColumnElement[bool]:
+    """All but whether they are on the list, where it is only one."""
+    conditions = [
+        contacts.c.tenant_id == tenant_id,
+        contacts.c.deleted_at.is_(None),
+        contacts.c.status == "active",
+        # Whoever is on one list only is looked up once for both.
+        ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
+    ]
+    if len(lists) > 1:
+        conditions.append(or_(*(and_(is_on(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
+    if filter_ is not None:
+        conditions.append(condition(filter_, tenant_id, now))
+    return and_(*conditions)
+
+
 def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
     return (
         select(suppressions.c.id)
         .where(
             suppressions.c.tenant_id == tenant_id,
             suppressions.c.email == contacts.c.email,
-            suppressions.c.list_key.in_(sorted(set(scopes))),
+            # Nearly everyone has none at all, which one look tells.
+            unsought(suppressions.c.list_key).in_(sorted(set(scopes))),
         )
         .exists()
     )

@@ -117,12 +117,10 @@ async def apply(tx: Runner, facts: Sequence[Fact], now: Instant) -> None:
 
     Of somebody who was erased no more is kept than that no mail at all goes to the address.
     """
-    people = {fact.person for fact in facts}
-    erased = await _erased(tx, people)
+    erased = await _held(tx, {fact.person for fact in facts}, now)
     facts = [fact for fact in facts if fact.person not in erased or fact.scope == ALL_MAIL]
     if not facts:
         return
-    await ensure(tx, people - erased, now)
     if statuses := _weightiest(facts):
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
@@ -251,8 +249,13 @@ async def hold(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
 
     Somebody unknown becomes a contact for it; of somebody who was erased there is nothing to hold.
     """
-    person = {(tenant_id, normal(email))}
-    await ensure(tx, person - await _erased(tx, person), now)
+    await _held(tx, {(tenant_id, normal(email))}, now)
+
+
+async def hold_known(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Those of them who are contacts; whoever changes one of these waits for the end of this transaction."""
+    rows = [_person_row(person) for person in sorted(people)]
+    return {(row.tenant_id, row.email) for row in await tx.run(LOCK_CONTACTS, people=rows)} if rows else set()
 
 
 async def ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
@@ -277,11 +280,18 @@ async def noted(tx: Runner, tenant_id: int, email: str, *, source: str, now: Ins
 
 
 async def note(
-    tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str | None, action: str, list_key: str
+    tx: Transaction,
+    now: Instant,
+    tenant_id: int,
+    email: str,
+    *,
+    actor: str | None,
+    action: str,
+    list_key: str | None = None,
 ) -> None:
     """In the journal, where somebody acts under a name of their own."""
     if actor is not None:
-        subject, detail = normal(email), {"listKey": list_key}
+        subject, detail = normal(email), {} if list_key is None else {"listKey": list_key}
         await journal.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
 
 
@@ -353,9 +363,12 @@ class Standing:
         fact = complained(tenant_id, normal(email), source=source, at=now)
         await self._database.transact(lambda tx: apply(tx, [fact], now))
 
-    async def activate(self, tenant_id: int, email: str, *, source: str) -> None:
+    async def activate(self, tenant_id: int, email: str, *, source: str, actor: str | None = None) -> None:
+        """An `actor` is noted in the journal."""
         now = self._clock.now()
-        await self._database.transact(lambda tx: activate(tx, tenant_id, email, source=source, now=now))
+        async with self._database.write() as tx:
+            await activate(tx, tenant_id, email, source=source, now=now)
+            await note(tx, now, tenant_id, email, actor=actor, action="contact.activate")
 
     async def preferences(self, tenant_id: int, email: str) -> Preferences:
         async with self._database.read() as tx:
@@ -367,6 +380,15 @@ def normal(email: str) -> str:
         return address.normal(email)
     except address.InvalidAddress as error:
         raise InvalidInput(f"is not an email address: {error}", field="email") from error
+
+
+async def _held(tx: Runner, people: set[tuple[int, str]], now: Instant) -> set[tuple[int, str]]:
+    """Holds them, unknown ones as new contacts; answers who was erased. Whoever is known is held before that is asked:
+    somebody who is being erased would be taken for known, and kept all the same."""
+    unknown = people - await hold_known(tx, people)
+    erased = await _erased(tx, unknown)
+    await ensure(tx, unknown - erased, now)
+    return erased
 
 
 async def _erased(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -19,14 +19,15 @@ from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.content.template import Rendered
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.journal import CONSOLE
-from mailwright.outbox.workers import present
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionUnavailable
 from mailwright.sources.mailouts.preparing import Rehearsal
 from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
+from mailwright.sources.mailouts.waits import Wait, waits_of
 from mailwright.web.campaign_answers import report_csv
 from mailwright.web.mailouts import answer
 
@@ -40,8 +41,6 @@ SHAPES: Final = {
     RunStatus.SENT: ("✓", "green"),
     RunStatus.REFUSED: ("✗", "red"),
 }
-OVER: Final = (RunStatus.SENT, RunStatus.REFUSED)
-NO_WORKER: Final = "! No worker is running, so nothing is sent: `mailwright serve` or `mailwright worker`."
 
 Page = Annotated[
     str, typer.Argument(metavar="PAGE", help="The page's address in the browser, or its id.", show_default=False)
@@ -68,15 +67,17 @@ def send(
     Where the page's Test is ticked, it goes to TEST_EMAILS only. What speaks against it is told, and nothing is sent.
     """
     if dry_run:
-        found, mail = _run(lambda mailouts: _rehearse(mailouts, page))
+        try:
+            found, mail = _run(lambda mailouts: _rehearse(mailouts, page))
+        except MailoutRefused as refused:
+            raise _refused([(each.code, str(each)) for each in refused.each]) from refused
         _show_rehearsal(found, mail, html, as_json=as_json)
         return
-    begun = _run(lambda mailouts: _send(mailouts, page))
+    begun, wait, errors = _run_at(lambda at, mailouts: _send(at, mailouts, page))
     if begun.status is RunStatus.REFUSED:
-        aside.print(Text(f"✗ {sentence(begun.error_message or '')} [{begun.error_code}]", style="red"), soft_wrap=True)
-        raise typer.Exit(NEGATIVE)
+        raise _refused([(each.code, each.message) for each in errors])
     if as_json:
-        print_json(answer(begun, None))
+        print_json(answer(begun, None, wait))
     else:
         print(begun.mailout_id)
 
@@ -85,42 +86,44 @@ def send(
 def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
     """List runs, the latest first."""
 
-    async def work(at: Installation) -> tuple[list[tuple[Run, Tally | None]], bool]:
+    async def work(at: Installation) -> list[tuple[Run, Tally | None, Wait | None]]:
         runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
         tallies = await tallies_of(at.database, at.clock, runs)
-        return [(each, tallies.get(each.key)) for each in runs], await _lacks_worker(at, runs)
+        waits = await waits_of(at.database, at.clock, runs)
+        return [(each, tallies.get(each.key), waits.get(each.key)) for each in runs]
 
-    found, lacks_worker = run(work)
+    found = run(work)
     if as_json:
-        print_json([answer(each, tally) for each, tally in found])
+        print_json([answer(each, tally, wait) for each, tally, wait in found])
         return
-    rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally in found)
+    rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally, _ in found)
     print_rows(("Run!", "Mailout"), rows, nothing="No page was sent yet; `mailwright mailout send PAGE` does it.")
-    if lacks_worker:
-        out.print(Text(NO_WORKER, style="yellow"), soft_wrap=True)
+    _show_wait(next((wait for _, _, wait in found if wait is not None), None))
 
 
 @app.command()
 def status(run_id: RunId, as_json: Json = False) -> None:
     """Show how far a run has come, what went wrong with it, and what Notion has been told."""
 
-    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], bool]:
+    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], Wait | None]:
         runs = _desk(at).runs
         found = await runs.find(run_id, tenant_id=None)
         tallies = await tallies_of(at.database, at.clock, [found])
-        return found, tallies.get(found.key), await runs.errors_of(found), await _lacks_worker(at, [found])
+        waits = await waits_of(at.database, at.clock, [found])
+        return found, tallies.get(found.key), await runs.errors_of(found), waits.get(found.key)
 
-    found, tally, errors, lacks_worker = _known(lambda: run(work))
+    found, tally, errors, wait = _known(lambda: run(work))
     if as_json:
         shown = [
             {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
         ]
-        print_json({**answer(found, tally), "errors": shown, "reported": found.figures})
+        print_json({**answer(found, tally, wait), "errors": shown, "reported": found.figures})
         return
     out.print(_about(found, tally))
-    if lacks_worker:
-        out.print(Text(NO_WORKER, style="yellow"), soft_wrap=True)
+    _show_wait(wait)
     for each in errors:
+        if (each.code, each.message) == (found.error_code, found.error_message):
+            continue  # it stands above
         whom = f" {each.email}" if each.email else ""
         out.print(Text(f"✗ {each.stage}{whom}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
     if tally is not None and tally.failed:
@@ -184,9 +187,13 @@ def watch(
 
 
 def _run(work: Callable[[Mailouts], Awaitable[Found]]) -> Found:
+    return _run_at(lambda _, mailouts: work(mailouts))
+
+
+def _run_at(work: Callable[[Installation, Mailouts], Awaitable[Found]]) -> Found:
     async def opened(at: Installation) -> Found:
         async with _opened(at) as mailouts:
-            return await work(mailouts)
+            return await work(at, mailouts)
 
     return run(opened, creates=True)
 
@@ -210,9 +217,18 @@ async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, Rendered]
     return found, mailouts.preview(found.written)
 
 
-async def _send(mailouts: Mailouts, page: str) -> Run:
-    begun = await mailouts.send(page, actor=CONSOLE)
-    return await _prepare(mailouts, begun)
+async def _send(at: Installation, mailouts: Mailouts, page: str) -> tuple[Run, Wait | None, list[RunError]]:
+    """With what it waits for here, and with what went wrong with it."""
+    begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE))
+    waits = await waits_of(at.database, at.clock, [begun])
+    return begun, waits.get(begun.key), await mailouts.errors_of(begun)
+
+
+def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
+    """Each fault on a line of its own, by its code."""
+    for code, message in faults:
+        aside.print(Text(f"✗ {sentence(message)} [{code}]", style="red"), soft_wrap=True)
+    return typer.Exit(NEGATIVE)
 
 
 async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
@@ -234,11 +250,9 @@ def _leave_to_worker(reason: str) -> None:
     aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
 
 
-async def _lacks_worker(at: Installation, runs: Sequence[Run]) -> bool:
-    """Whether one of them waits for somebody who sends."""
-    if all(each.status in OVER for each in runs):
-        return False
-    return not await present(at.database, at.clock.now())
+def _show_wait(wait: Wait | None) -> None:
+    if wait is not None:
+        out.print(Text(f"! {wait.sentence} {wait.what_would_change}", style="yellow"), soft_wrap=True)
 
 
 def _known(work: Callable[[], Found]) -> Found:

@@ -17,11 +17,11 @@ from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Event, Source
 from mailwright.domain.permits import reason_told
-from mailwright.domain.states import Status
+from mailwright.domain.states import Resolution, Status
 from mailwright.outbox import records, tenants
 from mailwright.outbox.explain import Explanation
 from mailwright.outbox.explain import explain as explain_message
-from mailwright.outbox.operate import Operations, Resolution
+from mailwright.outbox.operate import Operations
 from mailwright.outbox.records import Record, Search, Summary
 from mailwright.web.answers import line, story
 

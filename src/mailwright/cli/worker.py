@@ -37,7 +37,9 @@ def worker(
 async def _work(settings: Settings, *, drain: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
-    async with open_engine(settings) as engine:
-        if settings.metrics_port is not None:
-            start_http_server(settings.metrics_port, settings.host, metrics.REGISTRY)
-        await work(engine, shutdown, drain=drain)
+    if settings.metrics_port is not None:
+        start_http_server(settings.metrics_port, settings.host, metrics.REGISTRY)
+    has_moved = True
+    while has_moved:
+        async with open_engine(settings) as engine:
+            has_moved = await work(engine, shutdown, drain=drain)

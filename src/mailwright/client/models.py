@@ -12,6 +12,27 @@ from mailwright.client.model import Answer, Request
 # Later versions may know more words than these.
 CampaignStatus: TypeAlias = Literal["DRAFT", "READY", "SENDING", "PAUSED", "SENT", "CANCELLED"] | str
 ContactStatus: TypeAlias = Literal["active", "unsubscribed", "bounced"] | str
+Deed: TypeAlias = (
+    Literal[
+        "cancel",
+        "retry",
+        "resolve",
+        "activate",
+        "lift_suppression",
+        "explain_campaign",
+        "preflight_campaign",
+        "start_campaign",
+        "pause_campaign",
+        "resume_campaign",
+        "cancel_campaign",
+        "edit_limits",
+        "choose_winner",
+        "retry_failed",
+        "accept_failures",
+        "find_doubts",
+    ]
+    | str
+)
 Fanout: TypeAlias = Literal["pending", "sent", "skipped", "failed", "expired"] | str
 Fate: TypeAlias = Literal["for_everyone", "in_scope", "out_of_scope", "draft", "archived", "not_yet", "expired"] | str
 Format: TypeAlias = Literal["html", "mjml", "markdown"] | str
@@ -39,6 +60,15 @@ class AcceptedAnswer(Answer):
 class AcceptedItem(Answer):
     outbox_id: str
     status: Status
+
+
+class ActionAnswer(Answer):
+    """What this caller can do now: the request that does it, as it is to be sent."""
+
+    body: dict[str, Any] | None
+    do: Deed
+    method: str
+    path: str
 
 
 class ActiveCampaign(Answer):
@@ -190,6 +220,7 @@ class CampaignCounts(Answer):
 class CampaignExplanationAnswer(Answer):
     """Why a campaign is not sent yet, as sentences and as data."""
 
+    actions: list[ActionAnswer]
     campaign_id: str
     detail: str | None
     reason: str | None
@@ -478,6 +509,7 @@ class Experiment(Request):
 class ExplanationAnswer(Answer):
     """Why a message is not sent yet, as a sentence and as data."""
 
+    actions: list[ActionAnswer]
     detail: str | None
     outbox_id: str
     reason: str | None
@@ -659,6 +691,8 @@ class ListRequest(Request):
 class MailoutAnswer(Answer):
     """`runId` is also the id of its campaign, once it is in line: what can be done to campaigns can be done to
     it.
+
+    `errorCode` tells why it was refused or, once it is sent, why its page can no longer be told how it went.
     """
 
     counts: MailoutCounts | None
@@ -673,6 +707,7 @@ class MailoutAnswer(Answer):
     run_id: str
     status: RunStatus
     subject: str | None
+    wait: MailoutWait | None
 
 
 class MailoutCounts(Answer):
@@ -703,6 +738,15 @@ class MailoutList(Answer):
 
 class MailoutRequest(Request):
     notion_page_id: str
+
+
+class MailoutWait(Answer):
+    """What keeps it from being sent here, by the names that explanations of messages and campaigns have."""
+
+    reason: str
+    sentence: str
+    state: str
+    what_would_change: str
 
 
 class MembershipAnswer(Answer):

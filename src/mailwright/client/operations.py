@@ -145,8 +145,8 @@ class Campaigns:
         )
 
     def explain(self, campaign_id: str) -> models.CampaignExplanationAnswer:
-        """Why it is not sent yet: which rule holds it, until when, what would change that, and what it then
-        does.
+        """Why it is not sent yet: which rule holds it, until when, what would change that, what it then does,
+        and what you can do now.
         """
         return self._send(
             Call("GET", path("/v1/campaigns/{}/explain", campaign_id), models.CampaignExplanationAnswer.read)
@@ -305,6 +305,12 @@ class Contacts:
             Call("PUT", path("/v1/contacts/{}", email), models.ContactAnswer.read, body=request.as_json())
         )
 
+    def activate(self, email: str) -> models.ContactAnswer:
+        """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay
+        left.
+        """
+        return self._send(Call("POST", path("/v1/contacts/{}/activate", email), models.ContactAnswer.read))
+
     def data(self, email: str) -> Any:
         """Everything that is known of a person, mails and all, to be handed to them."""
         return self._send(Call("GET", path("/v1/contacts/{}/data", email), as_is))
@@ -424,7 +430,9 @@ class Email:
         return self._send(Call("POST", path("/v1/email/{}/cancel", outbox_id), models.StatusAnswer.read))
 
     def explain(self, outbox_id: str) -> models.ExplanationAnswer:
-        """Why it is not sent yet: which rule holds it, until when, and what would change that."""
+        """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do
+        now.
+        """
         return self._send(Call("GET", path("/v1/email/{}/explain", outbox_id), models.ExplanationAnswer.read))
 
     def resolve(self, outbox_id: str, request: models.ResolveRequest) -> models.StatusAnswer:
@@ -1151,8 +1159,8 @@ class AsyncCampaigns:
         )
 
     async def explain(self, campaign_id: str) -> models.CampaignExplanationAnswer:
-        """Why it is not sent yet: which rule holds it, until when, what would change that, and what it then
-        does.
+        """Why it is not sent yet: which rule holds it, until when, what would change that, what it then does,
+        and what you can do now.
         """
         return await self._send(
             Call("GET", path("/v1/campaigns/{}/explain", campaign_id), models.CampaignExplanationAnswer.read)
@@ -1317,6 +1325,12 @@ class AsyncContacts:
             Call("PUT", path("/v1/contacts/{}", email), models.ContactAnswer.read, body=request.as_json())
         )
 
+    async def activate(self, email: str) -> models.ContactAnswer:
+        """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay
+        left.
+        """
+        return await self._send(Call("POST", path("/v1/contacts/{}/activate", email), models.ContactAnswer.read))
+
     async def data(self, email: str) -> Any:
         """Everything that is known of a person, mails and all, to be handed to them."""
         return await self._send(Call("GET", path("/v1/contacts/{}/data", email), as_is))
@@ -1440,7 +1454,9 @@ class AsyncEmail:
         return await self._send(Call("POST", path("/v1/email/{}/cancel", outbox_id), models.StatusAnswer.read))
 
     async def explain(self, outbox_id: str) -> models.ExplanationAnswer:
-        """Why it is not sent yet: which rule holds it, until when, and what would change that."""
+        """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do
+        now.
+        """
         return await self._send(Call("GET", path("/v1/email/{}/explain", outbox_id), models.ExplanationAnswer.read))
 
     async def resolve(self, outbox_id: str, request: models.ResolveRequest) -> models.StatusAnswer:

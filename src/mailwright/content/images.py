@@ -5,12 +5,13 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable
@@ -66,11 +67,18 @@ class ImageStore:
         except OSError as error:
             raise NotDurable(f"The image cannot be stored in {self._folder}: {error.strerror}.") from error
         values = {column: getattr(image, column) for column in _COLUMNS}
-        async with self._database.write() as tx:
-            # Not an update: who reads by id sees the newest last.
-            await tx.execute(delete(images).where(images.c.tenant_id == tenant_id, images.c.name == name))
-            await tx.execute(insert(images).values(tenant_id=tenant_id, **values))
+        try:
+            await self._name(tenant_id, values)
+        except IntegrityError:  # somebody else gave the name to an image at the same moment; this one is newer
+            await self._name(tenant_id, values)
         return image
+
+    async def _name(self, tenant_id: int, values: Mapping[str, Any]) -> None:
+        """Not an update: who reads by id sees the newest last."""
+        same = (images.c.tenant_id == tenant_id, images.c.name == values["name"])
+        async with self._database.write() as tx:
+            await tx.execute(delete(images).where(*same))
+            await tx.execute(insert(images).values(tenant_id=tenant_id, **values))
 
     async def some(self, tenant_id: int, *, limit: int, before: int = 2**63 - 1) -> list[tuple[int, Image]]:
         """The latest first, each with its place in this order."""

@@ -63,3 +63,11 @@ class OnDoubt(StrEnum):
 
     RESEND = "resend"  # at least once: a receipt that comes twice is better than one that never comes
     HOLD = "hold"  # at most once: a newsletter that comes twice is worse than one that is missed
+
+
+class Resolution(StrEnum):
+    """What an operator has found out about a mail in doubt."""
+
+    SENT = "sent"  # the provider has it
+    RESEND = "resend"  # the provider does not have it, or twice is better than never
+    CLOSE = "close"  # nobody will ever know

@@ -385,6 +385,8 @@ async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
         (one.tenant_id, one.email, one.report.at) for one in new if one.email and one.verdict is Verdict.SOFT_BOUNCE
     ]
     if softly:
+        # Held before they are counted: of two that are told at once, the second counts both.
+        await standing.hold_known(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
         facts += await standing.repeated_soft_bounces(tx, softly, soft)
     await standing.apply(tx, facts, now)
 

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import partial
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ _LONGEST_LOCAL_PART = 64
 
 
 # What `configure` was told, until there is a line to write.
-_told: list[Callable[[], None]] = []
+_told: list[partial[None]] = []
 
 
 def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -> None:
@@ -57,7 +57,8 @@ class _Lines:
 
 
 class _Logger:
-    """A logger of structlog, from its first line on: most commands write none, and its import costs them a tenth."""
+    """A logger of structlog, from the first line on that somebody sees: most commands write none, and its import costs
+    them a tenth."""
 
     __slots__ = ("_component",)
 
@@ -65,11 +66,22 @@ class _Logger:
         self._component = component
 
     def __getattr__(self, method: str) -> Any:
+        if _told and _is_below(method, _told[-1].args[0]):
+            return _write_nothing
         import structlog  # noqa: PLC0415 - slow to import, and only a line needs it
 
         while _told:
             _told.pop()()
         return getattr(structlog.get_logger(component=self._component), method)
+
+
+def _is_below(method: str, level: str) -> bool:
+    numbers = logging.getLevelNamesMapping()
+    return numbers.get(method.upper(), logging.CRITICAL) < numbers[level]
+
+
+def _write_nothing(*_: Any, **__: Any) -> None:
+    """In place of a line that nobody wants to see."""
 
 
 def logger(name: str) -> Any:

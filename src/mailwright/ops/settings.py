@@ -520,8 +520,8 @@ class Settings(BaseSettings):
 
     @property
     def tells_address(self) -> bool:
-        """Whether anything here says where we are served; if not, whoever serves has told the database."""
-        return self._served_at is not None or not self.model_fields_set.isdisjoint({"base_url", "port"})
+        """Whether a setting says where we are served; if not, whoever serves has told the database."""
+        return not self.model_fields_set.isdisjoint({"base_url", "port"})
 
     def served_at(self, address: str) -> Self:
         """The same settings, with links that lead to where another process serves."""

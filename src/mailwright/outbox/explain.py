@@ -1,6 +1,7 @@
 """Explaining: why a message is not sent yet, which rule holds it, until when, and what would change that.
 
-The same answer in two forms: one sentence for a person, and the fields that it was made of for a program.
+The same answer in two forms: one sentence for a person, and the fields that it was made of for a program. What a
+program can do about it is named as deeds, and only those that would be accepted now.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,13 +10,14 @@ from enum import StrEnum
 from typing import Any
 
 from mailwright.domain.address import domain_of
-from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER
+from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.deeds import Act, Deed, on_campaign
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, reason_told
 from mailwright.domain.retry import POLICIES, STANDARD
-from mailwright.domain.states import OnDoubt, Status
+from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.doubt import HOLD
 from mailwright.outbox.tenants import DEFAULT
 from mailwright.outbox.workers import Presence, present
@@ -25,6 +27,10 @@ from mailwright.storage.statements import statement
 EXPLAIN_MESSAGE = statement(__package__, "explain_message")
 EXPLAIN_PLACE = statement(__package__, "explain_place")
 
+# The scope of a suppression that stops every mail to its address.
+ALL_MAIL = "*"
+# How a contact stands whose mail came back.
+BOUNCED = "bounced"
 # A place in line beyond this is told as "more than".
 FURTHEST_PLACE = 1_000
 
@@ -63,6 +69,7 @@ class Explanation:
     until: Instant | None = None
     what_would_change: str | None = None
     detail: str | None = None  # which of a reason's kinds it is, where it has several
+    acts: tuple[Act, ...] = ()  # what can be done about it now
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -145,7 +152,8 @@ def _final(facts: Facts, status: Status) -> Explanation:
                 State.SENT,
                 f"It is not waiting: it was sent{by}{when}{_came_back(message)}.",
                 reason=message.came_back,
-                change=_take_back(message) if message.came_back and message.is_suppressed else None,
+                change=_take_back(message) if message.came_back and _is_suppressed(message) else None,
+                acts=_lift(message) if message.came_back else (),
             )
         case Status.CANCELLED:
             return _answer(
@@ -178,7 +186,7 @@ def _came_back(message: Any) -> str:
     """What was reported of it later, and what that means for the next mail."""
     if message.came_back is None:
         return ""
-    follows = f"; no more mail goes to {message.to_email}" if message.is_suppressed else ""
+    follows = f"; no more mail goes to {message.to_email}" if _is_suppressed(message) else ""
     return f", and {_CAME_BACK[message.came_back]}{follows}"
 
 
@@ -186,9 +194,23 @@ def _take_back(message: Any) -> str:
     return f"If mail may go there again, {_activate(message)}."
 
 
+def _is_suppressed(message: Any) -> bool:
+    """No mail at all goes to its address."""
+    return bool(message.stopped_by == ALL_MAIL)
+
+
+def _lift(message: Any) -> tuple[Act, ...]:
+    """Nobody is offered to undo that a reader left bulk mail or a list: that is the reader's own."""
+    if not _is_suppressed(message):
+        return ()
+    return (Act(Deed.ACTIVATE if message.contact_status == BOUNCED else Deed.LIFT_SUPPRESSION, message.to_email),)
+
+
 def _activate(message: Any) -> str:
+    """Somebody who is not known here is only suppressed."""
+    lift = "suppressions remove" if message.contact_status is None else "contacts activate"
     tenant = "" if message.tenant == DEFAULT else f" --tenant {message.tenant}"
-    return f"`mailwright contacts activate {message.to_email}{tenant}`"
+    return f"`mailwright {lift} {message.to_email}{tenant}`"
 
 
 def _failed(facts: Facts) -> Explanation:
@@ -200,6 +222,7 @@ def _failed(facts: Facts) -> Explanation:
         f"It is not waiting: it failed{when} with {_error(message)}{_came_back(message)}.",
         reason=message.error_code,
         change=_way_back(message),
+        acts=_acts_of_failed(facts),
     )
 
 
@@ -214,15 +237,23 @@ def _way_back(message: Any) -> str:
     retry = f"`mailwright message retry {message.outbox_id}`"
     if message.error_code in _FOR_GOOD:
         return "Nothing; if it is still wanted, send it as a new message with that mended."
-    if not message.is_suppressed and message.error_code != "RECIPIENT_SUPPRESSED":
+    if not _is_suppressed(message) and message.error_code != "RECIPIENT_SUPPRESSED":
         return f"Once the cause is gone, {retry} gives it all its attempts again."
     if message.came_back == "hard_bounce":
         return (
             f"Another address, in a new message. If {message.to_email} is right after all, {_activate(message)}, "
             f"then {retry}."
         )
-    lift = f": {_activate(message)}" if message.is_suppressed else ""
+    lift = f": {_activate(message)}" if _is_suppressed(message) else ""
     return f"Take the address off the suppression list if that is right{lift}, then {retry}."
+
+
+def _acts_of_failed(facts: Facts) -> tuple[Act, ...]:
+    """What is suppressed is lifted first: a retry before that would fail as before."""
+    message = facts.message
+    if message.error_code in _FOR_GOOD or not _may_go(facts):
+        return ()
+    return _lift(message) if message.stopped_by is not None else (Act(Deed.RETRY, message.outbox_id),)
 
 
 # What is with a provider, or was.
@@ -261,7 +292,13 @@ def _in_doubt(facts: Facts) -> Explanation:
         until=decided_at,
         change=f"A report from the provider, or your own word: "
         f"`mailwright message resolve {message.outbox_id} --as sent|resend|close`.",
+        acts=_resolve(facts),
     )
+
+
+def _resolve(facts: Facts) -> tuple[Act, ...]:
+    words = [each for each in Resolution if _may_go(facts) or each is not Resolution.RESEND]
+    return tuple(Act(Deed.RESOLVE, facts.message.outbox_id, {"as": each}) for each in words)
 
 
 # What waits for a moment.
@@ -436,6 +473,7 @@ def _due(facts: Facts) -> Explanation:
             f"It was of use until {facts.until(message.expires_at)} only; the next worker to look at it lets it fail.",
             reason="EXPIRED",
             change=_start_worker(facts) or "Nothing; send it again as a new message if it is still wanted.",
+            acts=(),
         )
     if message.held_until is not None:
         return _held(facts)
@@ -484,9 +522,11 @@ def _held(facts: Facts) -> Explanation:
     option = OPTIONS.get(reason, f"--{reason.replace('_', '-')} …")
     whose = f"the tenant {message.tenant}"
     change = f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option}`."
+    acts = _withdraw(message)
     if message.campaign is not None:
         whose = f"its campaign {message.campaign} or of {whose}"
         change = f"That moment, or another limit; `mailwright campaign explain {message.campaign_id}` tells which."
+        acts = _ask_campaign(message)
     return _answer(
         facts,
         State.HELD,
@@ -494,7 +534,17 @@ def _held(facts: Facts) -> Explanation:
         reason=reason,
         until=message.held_until,
         change=_start_worker(facts) or change,
+        acts=acts,
     )
+
+
+def _ask_campaign(message: Any) -> tuple[Act, ...]:
+    """Whose limit it is, or which versions there are, the campaign's own explanation tells."""
+    return (Act(Deed.EXPLAIN_CAMPAIGN, message.campaign_id), *_withdraw(message))
+
+
+def _with_campaign(message: Any, deed: Deed) -> tuple[Act, ...]:
+    return (*on_campaign(message.campaign_id, message.campaign_status, deed), *_withdraw(message))
 
 
 def _quota_used_up(facts: Facts) -> Explanation:
@@ -526,6 +576,7 @@ def _campaign_paused(facts: Facts) -> Explanation:
         f"Its campaign {facts.message.campaign} is paused, until somebody resumes it.",
         reason=facts.message.hold_reason,
         change=f"`mailwright campaign resume {facts.message.campaign_id}`.",
+        acts=_with_campaign(facts.message, Deed.RESUME_CAMPAIGN),
     )
 
 
@@ -536,6 +587,7 @@ def _campaign_cancelled(facts: Facts) -> Explanation:
         f"Its campaign {facts.message.campaign} was cancelled; a worker cancels it in a moment.",
         reason=facts.message.hold_reason,
         change=_start_worker(facts) or "Nothing; it is not sent any more.",
+        acts=(),
     )
 
 
@@ -548,6 +600,7 @@ def _campaign_scheduled(facts: Facts) -> Explanation:
         reason=message.hold_reason,
         until=message.held_until,
         change=f"`mailwright campaign cancel {message.campaign_id}` withdraws it; nothing sends it earlier.",
+        acts=_with_campaign(message, Deed.CANCEL_CAMPAIGN),
     )
 
 
@@ -561,6 +614,7 @@ def _waits_for_winner(facts: Facts) -> Explanation:
         reason=message.hold_reason,
         until=message.held_until,
         change="That moment, or your own choice of the winner.",
+        acts=_ask_campaign(message),
     )
 
 
@@ -636,9 +690,12 @@ def _answer(
     reason: str | None = None,
     until: Instant | None = None,
     change: str | None = None,
+    acts: tuple[Act, ...] | None = None,
 ) -> Explanation:
+    """What waits can be withdrawn, where nothing else is said."""
     name, detail = reason_told(reason)
-    return Explanation(facts.message.outbox_id, sentence, state, name, until, change, detail)
+    acts = _withdraw(facts.message) if acts is None else acts
+    return Explanation(facts.message.outbox_id, sentence, state, name, until, change, detail, acts)
 
 
 def _error(message: Any) -> str:
@@ -651,12 +708,21 @@ def _cancel(message: Any) -> str:
     return f"Nothing sends it earlier; `mailwright message cancel {message.outbox_id}` withdraws it."
 
 
+def _withdraw(message: Any) -> tuple[Act, ...]:
+    return (Act(Deed.CANCEL, message.outbox_id),) if message.status in CLAIMABLE else ()
+
+
 def _start_worker(facts: Facts) -> str | None:
     return None if facts.workers else "Start a worker: `mailwright worker`, or `mailwright serve`, which has one."
 
 
 def _is_expired(facts: Facts) -> bool:
     return facts.message.expires_at is not None and facts.message.expires_at <= facts.now
+
+
+def _may_go(facts: Facts) -> bool:
+    """Whether it is still of use to anybody."""
+    return not _is_expired(facts) and facts.message.campaign_status != CampaignStatus.CANCELLED
 
 
 def _is_unavailable(worker: Presence, now: Instant) -> bool:

@@ -1,14 +1,13 @@
 """Operating: what a person may do to a message. Each act is one transaction with its event, or nothing at all."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
-from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
 from mailwright.ops import metrics
 from mailwright.outbox import journal
 from mailwright.outbox.settle import APPEND_EVENTS, event_row
@@ -21,14 +20,6 @@ REQUEUE = statement(__package__, "requeue")
 FORGET_DEAD_LETTER = statement(__package__, "forget_dead_letter")
 FORGET_PROOFS = statement(__package__, "forget_proofs")
 RESOLVE = statement(__package__, "resolve")
-
-
-class Resolution(StrEnum):
-    """What an operator has found out about a mail in doubt."""
-
-    SENT = "sent"  # the provider has it
-    RESEND = "resend"  # the provider does not have it, or twice is better than never
-    CLOSE = "close"  # nobody will ever know
 
 
 class Operations:

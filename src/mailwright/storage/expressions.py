@@ -113,6 +113,13 @@ class position(FunctionElement[int]):  # noqa: N801 - reads as the function that
     inherit_cache = True
 
 
+class unsought(FunctionElement[str]):  # noqa: N801 - reads as the function that it is
+    """A column of rows that others have found: SQLite does not look along an index once for each value of it."""
+
+    type = Text()
+    inherit_cache = True
+
+
 class json_members(FunctionElement[Any]):  # noqa: N801 - a function of SQL
     """The members of an object that is kept as text, a row for each with its `key`."""
 
@@ -128,6 +135,16 @@ def _json_members_postgresql(element: Any, compiler: Any, **how: Any) -> str:
 @compiles(json_members, "sqlite")
 def _json_members_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **how)})"
+
+
+@compiles(unsought, "postgresql")
+def _unsought_postgresql(element: Any, compiler: Any, **how: Any) -> str:
+    return str(compiler.process(element.clauses, **how))
+
+
+@compiles(unsought, "sqlite")
+def _unsought_sqlite(element: Any, compiler: Any, **how: Any) -> str:
+    return f"+{compiler.process(element.clauses, **how)}"
 
 
 @compiles(json_words, "postgresql")

@@ -14,6 +14,7 @@ from mailwright.audience.lists import List
 from mailwright.audience.segments import Segment
 from mailwright.audience.suppressions import Suppression
 from mailwright.domain.clock import isoformat
+from mailwright.domain.deeds import Deed
 from mailwright.domain.message import Accepted
 from mailwright.domain.permits import reason_told
 from mailwright.domain.states import Status
@@ -63,6 +64,15 @@ class StatusAnswer(Answer):
     status: Status
 
 
+class ActionAnswer(Answer):
+    """What this caller can do now: the request that does it, as it is to be sent."""
+
+    do: Deed
+    method: str
+    path: Annotated[str, Field(description="With its query, where it has one.")]
+    body: Annotated[dict[str, Any] | None, Field(description="Null where there is nothing to say.")]
+
+
 class ExplanationAnswer(Answer):
     """Why a message is not sent yet, as a sentence and as data."""
 
@@ -73,6 +83,7 @@ class ExplanationAnswer(Answer):
     detail: str | None
     until: str | None
     what_would_change: str | None
+    actions: list[ActionAnswer]
 
 
 class MessageLine(Answer):

@@ -33,7 +33,7 @@ async def caller_of(request: Request) -> Caller:
         caller = await _signed_in(request)
     else:
         caller = await parts_of(request).keys.authenticate(authorization)
-    caller.require(_scope_of(request))
+    caller.require(scope_of(request.method, request.scope["path"]))
     request_id_of(request)
     return caller
 
@@ -47,9 +47,9 @@ async def _signed_in(request: Request) -> Caller:
     return Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
 
 
-def _scope_of(request: Request) -> Scope:
-    path = request.scope["path"]
-    if request.method in SAFE_METHODS or _LOOKING.fullmatch(path):
+def scope_of(method: str, path: str) -> Scope:
+    """What a key must be for, to ask this."""
+    if method in SAFE_METHODS or _LOOKING.fullmatch(path):
         return Scope.READ
     return Scope.SEND if path in _SENDING else Scope.MANAGE
 

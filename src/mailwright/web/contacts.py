@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import contacts, erasing, exporting, lists, personal, segments
 from mailwright.audience.exporting import Wanted
-from mailwright.audience.standing import ContactStatus
+from mailwright.audience.standing import ContactStatus, Standing
 from mailwright.domain.clock import isoformat
 from mailwright.sources.api.requests import Wire, parse
 from mailwright.web import answers
@@ -97,6 +97,16 @@ async def history(email: str, parts: Parts, caller: Calling) -> Response:
     return json_response(
         {"history": [{"at": isoformat(each.at), "what": each.what, "detail": each.detail} for each in found]}
     )
+
+
+@router.post(
+    "/{email:path}/activate",
+    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, HTTPStatus.NOT_FOUND),
+)
+async def activate(email: str, parts: Parts, caller: Calling) -> Response:
+    """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay left."""
+    await Standing(parts.database, parts.clock).activate(caller.tenant_id, email, source="api", actor="api")
+    return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
 
 
 @router.put(

@@ -21,6 +21,7 @@ from mailwright.sources.api.requests import (
     parse,
 )
 from mailwright.web import answers
+from mailwright.web.actions import actions
 from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
 from mailwright.web.caller import Calling, asking_of
 from mailwright.web.describe import accepting, answering
@@ -109,9 +110,9 @@ async def show(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noq
     "/{outboxId}/explain", responses=answering({HTTPStatus.OK: answers.ExplanationAnswer}, HTTPStatus.NOT_FOUND)
 )
 async def why(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
-    """Why it is not sent yet: which rule holds it, until when, and what would change that."""
+    """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do now."""
     found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
-    return json_response(found.as_dict())
+    return json_response({**found.as_dict(), "actions": actions(found.acts, caller)})
 
 
 @router.post("/{outboxId}/cancel", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from mailwright.content.preflight import Facts
 from mailwright.domain.clock import DAY
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.web.answers import Answer, Time
+from mailwright.web.actions import actions
+from mailwright.web.answers import ActionAnswer, Answer, Time
 from mailwright.web.bodies import json_response
 from mailwright.web.caller import Calling
 from mailwright.web.describe import answering
@@ -59,6 +61,7 @@ class CampaignExplanationAnswer(Answer):
     until: Time | None
     what_would_change: str | None
     then: str | None
+    actions: list[ActionAnswer]
 
 
 class ForecastQuery(BaseModel):
@@ -80,6 +83,15 @@ async def show(parts: Parts, caller: Calling, query: Annotated[ForecastQuery, Qu
     responses=answering({HTTPStatus.OK: CampaignExplanationAnswer}, HTTPStatus.NOT_FOUND),
 )
 async def why(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
-    """Why it is not sent yet: which rule holds it, until when, what would change that, and what it then does."""
-    found = await explain_campaign(parts.database, parts.clock, parts.defaults, campaignId, tenant_id=caller.tenant_id)
-    return json_response(found.as_dict())
+    """Why it is not sent yet: which rule holds it, until when, what would change that, what it then does, and what you
+    can do now."""
+    found = await explain_campaign(
+        parts.database,
+        parts.clock,
+        parts.defaults,
+        campaignId,
+        tenant_id=caller.tenant_id,
+        store=parts.templates,
+        known=Facts(postal_address=parts.postal_address),
+    )
+    return json_response({**found.as_dict(), "actions": actions(found.acts, caller)})

@@ -1,5 +1,6 @@
 """Mailouts over HTTP: the trigger that sends a page of Notion, and how its run is doing."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -10,11 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.mailouts import tallies_of
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotPossibleNow
-from mailwright.sources.api.requests import Wire
+from mailwright.sources.api.requests import FieldError, Wire
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.queue import Tally
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
-from mailwright.sources.mailouts.runs import Run, RunStatus
+from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
+from mailwright.sources.mailouts.waits import Wait, waits_of
 from mailwright.web.administrator import ADMINISTRATORS_ONLY, Administrating
 from mailwright.web.answers import Answer, Time
 from mailwright.web.bodies import json_response, read_json
@@ -65,8 +67,20 @@ class MailoutDelay(Answer):
     next_try_at: Time
 
 
+class MailoutWait(Answer):
+    """What keeps it from being sent here, by the names that explanations of messages and campaigns have."""
+
+    state: str
+    reason: str
+    sentence: str
+    what_would_change: str
+
+
 class MailoutAnswer(Answer):
-    """`runId` is also the id of its campaign, once it is in line: what can be done to campaigns can be done to it."""
+    """`runId` is also the id of its campaign, once it is in line: what can be done to campaigns can be done to it.
+
+    `errorCode` tells why it was refused or, once it is sent, why its page can no longer be told how it went.
+    """
 
     run_id: str
     notion_page_id: str
@@ -76,6 +90,7 @@ class MailoutAnswer(Answer):
     error_code: str | None
     error_message: str | None
     delay: MailoutDelay | None
+    wait: MailoutWait | None
     counts: MailoutCounts | None
     created_at: Time
     finished_at: Time | None
@@ -102,8 +117,9 @@ async def send(request: Request, parts: Parts, administrator: Administrating) ->
     mailouts = await parts.mailouts.open()
     run = await mailouts.send(wanted.notion_page_id, actor=administrator.actor)
     if run.status is RunStatus.REFUSED:
-        return _refusal(run)
-    return json_response(answer(run, None), HTTPStatus.ACCEPTED)
+        return _refusal(run, await mailouts.errors_of(run))
+    waits = await waits_of(parts.database, parts.clock, [run])
+    return json_response(answer(run, None, waits.get(run.key)), HTTPStatus.ACCEPTED)
 
 
 @router.get("/v1/mailouts", responses=answering({HTTPStatus.OK: MailoutList}))
@@ -113,7 +129,8 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
     found = await parts.mailout_runs.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("mailout", found[-1].key) if len(found) == page.limit else None
     tallies = await tallies_of(parts.database, parts.clock, found)
-    runs = [answer(run, tallies.get(run.key)) for run in found]
+    waits = await waits_of(parts.database, parts.clock, found)
+    runs = [answer(run, tallies.get(run.key), waits.get(run.key)) for run in found]
     return json_response({"mailouts": runs, "nextCursor": following})
 
 
@@ -122,7 +139,8 @@ async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # no
     """How far it has come, or why it did not begin."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     tallies = await tallies_of(parts.database, parts.clock, [run])
-    return json_response(answer(run, tallies.get(run.key)))
+    waits = await waits_of(parts.database, parts.clock, [run])
+    return json_response(answer(run, tallies.get(run.key), waits.get(run.key)))
 
 
 @router.get("/v1/mailouts/{mailoutId}/report.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
@@ -133,7 +151,7 @@ async def report_of(mailoutId: str, parts: Parts, caller: Calling) -> Response: 
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")
 
 
-def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
+def answer(run: Run, tally: Tally | None, wait: Wait | None) -> dict[str, Any]:
     """As the API and `--json` show a run."""
     counts = None
     if tally is not None:
@@ -154,6 +172,14 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
             "failures": waits.failures,
             "nextTryAt": isoformat(waits.next_try_at),
         }
+    waited = None
+    if wait is not None:
+        waited = {
+            "state": wait.state,
+            "reason": wait.reason,
+            "sentence": wait.sentence,
+            "whatWouldChange": wait.what_would_change,
+        }
     return {
         "runId": run.mailout_id,
         "notionPageId": run.page_id,
@@ -163,6 +189,7 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
         "errorCode": run.error_code,
         "errorMessage": run.error_message,
         "delay": delay,
+        "wait": waited,
         "counts": counts,
         "createdAt": isoformat(run.created_at),
         "finishedAt": isoformat(run.finished_at),
@@ -170,6 +197,8 @@ def answer(run: Run, tally: Tally | None) -> dict[str, Any]:
     }
 
 
-def _refusal(run: Run) -> Response:
+def _refusal(run: Run, errors: Sequence[RunError]) -> Response:
+    """Each fault by itself as well: a page may have several."""
     status = HTTPStatus.CONFLICT if run.error_code == ALREADY_SENT else HTTPStatus.UNPROCESSABLE_ENTITY
-    return problem(status, run.error_code or "mailout_refused", run.error_message or "")
+    each = [FieldError("notionPageId", error.code, error.message) for error in errors]
+    return problem(status, run.error_code or "mailout_refused", run.error_message or "", errors=each)

@@ -240,6 +240,17 @@ async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
 
 
 @pytest.mark.promise("notion-sentences")
+async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -> None:
+    database = stage.api.add_database("Mailouts", {"Name": "title", "Sent Count": "number"})
+    page = stage.api.add_page(database, {"Name": "March"})
+    source = await stage.notion.data_source(database)
+    stage.api.trash(page)
+    with pytest.raises(NotionRefused, match="restore it") as refused:
+        await stage.notion.update_page(page, source, {"Sent Count": 1})
+    assert refused.value.code == "NOTION_IN_TRASH"
+
+
+@pytest.mark.promise("notion-sentences")
 async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
     wrong = Notion(stage.http, "ntn_wrong", stage.clock, url=stage.api.url, sleep=stage.nap)
     with pytest.raises(NotionRefused, match="NOTION_TOKEN") as refused:

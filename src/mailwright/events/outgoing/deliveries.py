@@ -229,12 +229,15 @@ class Deliveries:
 
     async def settle(self, endpoint: Endpoint, outcomes: Sequence[tuple[Claimed, Outcome]]) -> None:
         """What came of each, and of the endpoint as a whole, in one transaction."""
-        now = self._clock.now()
+        now, mine = self._clock.now(), webhook_endpoints.c.id == endpoint.key
         async with self._database.write() as tx:
+            # Before its deliveries, as whoever removes it does: nobody waits for each other.
+            rows = await tx.execute(select(webhook_endpoints).where(mine).with_for_update())
             for claimed, outcome in outcomes:
                 await _settle(tx, claimed, outcome, now)
-            if changes := _changes(endpoint, [outcome for _, outcome in outcomes], now):
-                mine = webhook_endpoints.c.id == endpoint.key
+            # What was asked of it as it was before somebody edited it tells nothing about it as it is now.
+            known = [each for each in map(endpoint_of, rows) if each.updated_at == endpoint.updated_at]
+            if known and (changes := _changes(known[0], [outcome for _, outcome in outcomes], now)):
                 await tx.execute(update(webhook_endpoints).where(mine).values(**changes))
 
     async def forget(self) -> int:

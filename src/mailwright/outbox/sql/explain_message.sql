@@ -1,12 +1,12 @@
 -- All that decides when this message goes, at one moment: its own state, its lane's hold, its tenant's
--- limit, and the campaign that goes before its own; and what came back of it.
+-- limit, and the campaign that goes before its own; what came back of it, and which suppression stops it.
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
   d.attempted_at, d.doubted_at, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
   t.name AS tenant, t.max_in_flight,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
-  c.campaign_id, c.name AS campaign,
+  c.campaign_id, c.name AS campaign, c.status AS campaign_status,
   (
     SELECT CASE r.verdict WHEN 'nothing' THEN r.type ELSE r.verdict END FROM reports AS r
     WHERE r.message_key = m.id AND r.email = m.to_email
@@ -14,9 +14,15 @@ SELECT
     ORDER BY CASE r.verdict WHEN 'nothing' THEN 2 WHEN 'soft_bounce' THEN 1 ELSE 0 END, r.at DESC
     LIMIT 1
   ) AS came_back,
-  EXISTS (
-    SELECT 1 FROM suppressions AS s WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email AND s.list_key = '*'
-  ) AS is_suppressed,
+  (
+    -- The rule of the mark: without a list it is transactional mail, which only `*` stops.
+    SELECT s.list_key FROM suppressions AS s
+    WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email
+      AND (s.list_key = '*' OR (m.list_key IS NOT NULL AND s.list_key IN ('general', m.list_key)))
+    ORDER BY CASE s.list_key WHEN '*' THEN 0 WHEN 'general' THEN 1 ELSE 2 END
+    LIMIT 1
+  ) AS stopped_by,
+  (SELECT k.status FROM contacts AS k WHERE k.tenant_id = m.tenant_id AND k.email = m.to_email) AS contact_status,
   CASE WHEN m.campaign_key IS NOT NULL THEN (
     SELECT before.name
     FROM queue_entries AS e

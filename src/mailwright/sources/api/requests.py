@@ -29,7 +29,7 @@ from mailwright.content.headers import HeaderRefused, custom, unwritable
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import InvalidInput
-from mailwright.outbox.operate import Resolution
+from mailwright.domain.states import Resolution
 
 LARGEST_CONTENT = 512 * 1024
 LARGEST_ATTACHMENTS = 10 * 1024 * 1024

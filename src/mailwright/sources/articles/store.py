@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.formats import Format
 from mailwright.content.store import TemplateStore
@@ -79,14 +80,14 @@ class Slices:
         """Also to another place, unless that is taken."""
         await self.check(tenant_id, changed)
         moved = replace(changed, slice_id=slice_id)
-        async with self._database.write() as tx:
-            await _find(tx, tenant_id, slice_id)
-            there = await tx.execute(select(slices.c.slice_id).where(_place(tenant_id, moved)))
-            if there and there[0].slice_id != slice_id:
-                raise PlaceTaken
-            values = {**_columns(moved), "updated_at": self._clock.now()}
-            await tx.execute(update(slices).where(_mine(tenant_id, slice_id)).values(**values))
-            await self._note(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
+        try:
+            async with self._database.write() as tx:
+                await _find(tx, tenant_id, slice_id)
+                values = {**_columns(moved), "updated_at": self._clock.now()}
+                await tx.execute(update(slices).where(_mine(tenant_id, slice_id)).values(**values))
+                await self._note(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
+        except IntegrityError as error:
+            raise PlaceTaken from error
         return moved
 
     async def remove(self, actor: str, tenant_id: int, slice_id: str) -> None:
@@ -132,6 +133,12 @@ class Slices:
             raise SliceRefused([Problem("body_md", error.code, words)]) from error
 
     async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
+        try:
+            return await self._put_once(actor, tenant_id, wanted)
+        except IntegrityError:  # somebody else wrote to one of the places at the same moment: that is changed now
+            return await self._put_once(actor, tenant_id, wanted)
+
+    async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
         stored, counts = [], {"added": 0, "changed": 0, "unchanged": 0}
         async with self._database.write() as tx:
             for each in wanted:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from sqlalchemy import select
 
+from mailwright.content.preflight import Facts as Known
+from mailwright.content.store import TemplateStore
 from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.deeds import Act, Deed, is_possible, on_campaign
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held, Level, reason_told
@@ -21,7 +25,10 @@ from mailwright.outbox.workers import Presence, present
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, paces
 from mailwright.policies.rates import windows
+from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.freeze import NO_FACTS, examine
 from mailwright.sources.campaigns.simulation import Course
 from mailwright.sources.campaigns.waits import RETRY_SCHEDULED, waits
 from mailwright.storage.database import Database, Transaction
@@ -41,6 +48,7 @@ class CampaignExplanation:
     what_would_change: str | None = None
     then: str | None = None  # what it does once it may
     detail: str | None = None  # which of a reason's kinds it is, where it has several
+    acts: tuple[Act, ...] = ()  # what can be done about it now
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -63,10 +71,11 @@ class Facts:
     counts: Any  # None before it has a place
     now: Instant
     workers: list[Presence]
-    goes_after: str | None  # the campaign of the same tenant that is before it
+    goes_after: Any  # the campaign of the same tenant that is before it: its id, name and status, or None
     holder: Level | None  # whose rule holds it: its own or its tenant's
     course: Course | None
     wait: Held | None = None  # what its mails wait for where nothing holds it as a whole
+    may_start: bool = False  # a draft that was examined, and with which nothing is wrong
 
     @property
     def left(self) -> int:
@@ -81,9 +90,12 @@ async def explain_campaign(
     *,
     tenant_id: int | None,
     foreseen: Sequence[Course] | None = None,
+    store: TemplateStore | None = None,
+    known: Known = NO_FACTS,
 ) -> CampaignExplanation:
     """Another tenant's campaign is not found, like one that never was. None is an operator, who sees all tenants'.
-    Whoever has a forecast already gives its courses: it is not made twice."""
+    Whoever has a forecast already gives its courses: it is not made twice. Whoever wants to know whether a draft may
+    start gives the templates, and what is known besides: it is examined then."""
     if not is_uuid(campaign_id):
         raise NotFound
     now = clock.now()
@@ -101,8 +113,14 @@ async def explain_campaign(
         if foreseen is None:
             foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).courses
         course = next((each for each in foreseen if each.campaign_id == campaign_id), None)
+    may_start = False
+    if store is not None and row.status == CampaignStatus.DRAFT:
+        definition = Definition.model_validate(orjson.loads(row.definition))
+        examined = await examine(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
+        may_start = not examined.problems
     workers = await present(database, now)
-    return explanation(Facts(row, counts, now, workers, goes_after, holder, course, waiting.get(row.lane)))
+    wait = waiting.get(row.lane)
+    return explanation(Facts(row, counts, now, workers, goes_after, holder, course, wait, may_start))
 
 
 def explanation(facts: Facts) -> CampaignExplanation:
@@ -111,7 +129,10 @@ def explanation(facts: Facts) -> CampaignExplanation:
     match CampaignStatus(campaign.status):
         case CampaignStatus.DRAFT:
             start = f"`mailwright campaign start {campaign.campaign_id}`."
-            return _answer(facts, "draft", "It is a draft: nobody has started it.", change=start)
+            next_step = Deed.START_CAMPAIGN if facts.may_start else Deed.PREFLIGHT_CAMPAIGN
+            return _answer(
+                facts, "draft", "It is a draft: nobody has started it.", change=start, acts=_acts(facts, next_step)
+            )
         case CampaignStatus.SENT:
             when = f" It ended {at_moment(campaign.finished_at, facts.now)}." if campaign.finished_at else ""
             return _answer(facts, "sent", f"It is not waiting: it was sent.{when}")
@@ -141,10 +162,11 @@ def _unfinished(facts: Facts) -> CampaignExplanation:
         return _answer(
             facts,
             "in_line",
-            f"It is in line: the campaign {facts.goes_after} of the same tenant goes first.",
+            f"It is in line: the campaign {facts.goes_after.name} of the same tenant goes first.",
             reason="in_line",
             until=facts.course.starts_at if facts.course else None,
             change="Its turn; a pause of the campaigns before it brings it forward.",
+            acts=on_campaign(facts.goes_after.campaign_id, facts.goes_after.status, Deed.PAUSE_CAMPAIGN),
         )
     return _answer(facts, "sending", f"It is being sent: {_mails(facts.left)} left.")
 
@@ -160,6 +182,7 @@ def _through(facts: Facts) -> CampaignExplanation:
             reason="failures",
             change=f"`mailwright campaign retry-failed {campaign_id}` tries them again, "
             f"`mailwright campaign accept-failures {campaign_id}` ends it.",
+            acts=_acts(facts, Deed.RESUME_CAMPAIGN, Deed.RETRY_FAILED, Deed.ACCEPT_FAILURES),
         )
     return _answer(
         facts,
@@ -167,6 +190,7 @@ def _through(facts: Facts) -> CampaignExplanation:
         f"It is through, but of {_mails(counts.in_doubt)} nobody knows yet whether the provider has them.",
         reason="in_doubt",
         change="The provider's reports, or your own word: `mailwright message resolve`.",
+        acts=_acts(facts, Deed.FIND_DOUBTS),
     )
 
 
@@ -180,6 +204,7 @@ def _cancelled(facts: Facts) -> CampaignExplanation:
         f"{sentence} Of {_mails(facts.counts.in_doubt)} nobody knows yet whether the provider has them.",
         reason="in_doubt",
         change="The provider's reports, or your own word: `mailwright message resolve ID --as sent|close`.",
+        acts=_acts(facts, Deed.FIND_DOUBTS),
     )
 
 
@@ -199,7 +224,29 @@ def _held(facts: Facts) -> CampaignExplanation:
         reason=reason,
         until=campaign.deferred_until,
         change=f"That moment, or another limit: `mailwright {where}`.",
+        acts=_without_rule(facts, reason) if is_own else (),
     )
+
+
+# What makes each rule in a campaign's own limits, as people write them down.
+_LIMITS: Mapping[str, str] = {
+    "rate_per_second": "ratePerSecond",
+    "rate_per_hour": "ratePerHour",
+    "daily_limit": "dailyLimit",
+    "outside_hours": "workingHours",
+    "warmup": "warmup",
+    "interval": "intervalMs",
+    ONE_AT_A_TIME: "oneAtATime",
+}
+
+
+def _without_rule(facts: Facts, reason: str) -> tuple[Act, ...]:
+    """All its own limits but the one that holds it."""
+    limits = CampaignLimits.model_validate_json(facts.campaign.limits)
+    written = limits.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if written.pop(_LIMITS.get(reason, ""), None) is None or not _may(facts, Deed.EDIT_LIMITS):
+        return ()
+    return (Act(Deed.EDIT_LIMITS, facts.campaign.campaign_id, written),)
 
 
 def _held_by_the_past(facts: Facts) -> CampaignExplanation:
@@ -212,6 +259,7 @@ def _held_by_the_past(facts: Facts) -> CampaignExplanation:
         reason=reason,
         until=campaign.deferred_until,
         change=f"That moment; `mailwright campaign pause {campaign.campaign_id}` and then `resume` ends the wait.",
+        acts=_acts(facts, Deed.PAUSE_CAMPAIGN),
     )
 
 
@@ -242,14 +290,17 @@ def _provider_rate(facts: Facts) -> CampaignExplanation:
 
 def _paused(facts: Facts) -> CampaignExplanation:
     resume = f"`mailwright campaign resume {facts.campaign.campaign_id}`."
-    return _answer(facts, "paused", "It is paused, and keeps its place in line.", reason=PAUSED, change=resume)
+    acts = _acts(facts, Deed.RESUME_CAMPAIGN)
+    sentence = "It is paused, and keeps its place in line."
+    return _answer(facts, "paused", sentence, reason=PAUSED, change=resume, acts=acts)
 
 
 def _scheduled(facts: Facts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     sentence = f"It is scheduled: it begins {at_moment(until, facts.now)}."
     cancel = f"`mailwright campaign cancel {facts.campaign.campaign_id}` withdraws it; nothing sends it earlier."
-    return _answer(facts, "scheduled", sentence, reason=SCHEDULED, until=until, change=cancel)
+    acts = _acts(facts, Deed.CANCEL_CAMPAIGN)
+    return _answer(facts, "scheduled", sentence, reason=SCHEDULED, until=until, change=cancel, acts=acts)
 
 
 def _waits_for_winner(facts: Facts) -> CampaignExplanation:
@@ -259,7 +310,18 @@ def _waits_for_winner(facts: Facts) -> CampaignExplanation:
         "goes to everyone else."
     )
     change = "That moment, or your own choice of the winner."
-    return _answer(facts, "held", sentence, reason=WAITS_FOR_WINNER, until=until, change=change)
+    acts = _winners(facts)
+    return _answer(facts, "held", sentence, reason=WAITS_FOR_WINNER, until=until, change=change, acts=acts)
+
+
+def _winners(facts: Facts) -> tuple[Act, ...]:
+    """Each version may be the one."""
+    campaign = facts.campaign
+    content = Frozen.read(campaign.content)
+    if content.contest is None or campaign.walk_ended_at is None or not _may(facts, Deed.CHOOSE_WINNER):
+        return ()
+    names = [each.name for each in content.versions]
+    return tuple(Act(Deed.CHOOSE_WINNER, campaign.campaign_id, {"version": name}) for name in names)
 
 
 _HELD: Mapping[str, Callable[[Facts], CampaignExplanation]] = {
@@ -323,6 +385,9 @@ async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: In
             tenants.c.name.label("tenant"),
             queue_entries.c.lane,
             queue_entries.c.completed_at,
+            queue_entries.c.walk_ended_at,
+            queue_entries.c.limits,
+            queue_entries.c.content,
             holds.c.defer_reason,
             holds.c.deferred_until,
         )
@@ -339,10 +404,10 @@ async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: In
     return rows[0]
 
 
-async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[int, Held]) -> str | None:
+async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[int, Held]) -> Any:
     """The first of the tenant's campaigns that may go now, where that is another."""
     rows = await tx.execute(
-        select(campaigns.c.name)
+        select(campaigns.c.campaign_id, campaigns.c.name, campaigns.c.status)
         .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
         .outerjoin(holds, (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now))
         .where(
@@ -355,7 +420,7 @@ async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[
         .order_by(queue_entries.c.lane)
         .limit(1)
     )
-    return rows[0].name if rows else None
+    return rows[0] if rows else None
 
 
 async def _holder(tx: Transaction, levels: tuple[Level, ...], reason: str, now: Instant) -> Level | None:
@@ -393,9 +458,19 @@ def _answer(
     reason: str | None = None,
     until: Instant | None = None,
     change: str | None = None,
+    acts: tuple[Act, ...] = (),
 ) -> CampaignExplanation:
     name, detail = reason_told(reason)
-    return CampaignExplanation(facts.campaign.campaign_id, sentence, state, name, until, change, _then(facts), detail)
+    campaign_id, then = facts.campaign.campaign_id, _then(facts)
+    return CampaignExplanation(campaign_id, sentence, state, name, until, change, then, detail, acts)
+
+
+def _acts(facts: Facts, *deeds: Deed) -> tuple[Act, ...]:
+    return on_campaign(facts.campaign.campaign_id, facts.campaign.status, *deeds)
+
+
+def _may(facts: Facts, deed: Deed) -> bool:
+    return is_possible(deed, facts.campaign.status)
 
 
 def _then(facts: Facts) -> str | None:

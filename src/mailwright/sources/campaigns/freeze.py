@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, case, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
 
-from mailwright.audience.segments import audience, lacks
+from mailwright.audience.segments import audience, lacks, whole_audience
 from mailwright.content.preflight import Facts, Finding, Level, preflight
 from mailwright.content.preheader import with_preheader
 from mailwright.content.store import TemplateStore, latest_by_locale
@@ -215,12 +215,12 @@ async def _saved(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any
 
 def _people(
     tenant_id: int, definition: Definition, filter_: dict[str, Any] | None, now: Instant, problems: list[Problem]
-) -> ColumnElement[bool]:
+) -> Select[Any]:
     try:
-        return audience(tenant_id, definition.lists, filter_, now)
+        return whole_audience(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
         problems.append(Problem(error.field or "filter", error.code, str(error)))
-        return audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
+        return whole_audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
 
 
 def _too_few(definition: Definition, planned: int) -> list[Problem]:
@@ -352,14 +352,14 @@ def _needed(text: Text, given: Mapping[str, Any]) -> list[str]:
     return sorted(template.required_variables - STANDARD.keys() - given.keys())
 
 
-async def _count(tx: Transaction, people: ColumnElement[bool], needs: list[Need]) -> tuple[int, dict[Need, int]]:
+async def _count(tx: Transaction, people: Select[Any], needs: list[Need]) -> tuple[int, dict[Need, int]]:
     """How many they are, and how many of them lack what. They are many: all of it is asked in one walk, or in few."""
     planned = 0
     lacking: dict[Need, int] = {}
     for start in range(0, max(len(needs), 1), _ASKED_AT_ONCE):
         asked = needs[start : start + _ASKED_AT_ONCE]
         lacks_it = [func.count(case((_readers(need) & lacks(need.variable), 1))) for need in asked]
-        [row] = await tx.execute(select(func.count(), *lacks_it).select_from(contacts).where(people))
+        [row] = await tx.execute(people.add_columns(func.count(), *lacks_it))
         planned, *missing = map(int, row)
         lacking |= zip(asked, missing, strict=True)
     return planned, lacking

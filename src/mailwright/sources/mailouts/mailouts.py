@@ -22,7 +22,7 @@ from mailwright.sources.mailouts.notion import (
 from mailwright.sources.mailouts.preparing import Preparing, Rehearsal, Written
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.reporting import Reporting
-from mailwright.sources.mailouts.runs import Held, LostHold, Run, Runs, RunStatus
+from mailwright.sources.mailouts.runs import Held, LostHold, Run, RunError, Runs, RunStatus
 from mailwright.sources.mailouts.setup import Setup
 from mailwright.sources.mailouts.supabase import SupabaseError
 
@@ -66,6 +66,9 @@ class Mailouts:
                 return run  # somebody else is at it
             run = await self._worked(held, self._prepare, is_raised=True)
         return run
+
+    async def errors_of(self, run: Run) -> list[RunError]:
+        return await self._runs.errors_of(run)
 
     async def read(self, page: str) -> Written:
         """What readers would get, whoever they are."""

@@ -4,6 +4,7 @@ Each step ends in a commit and may be done again: whoever goes on after a crash 
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
@@ -19,9 +20,11 @@ from mailwright.sources.mailouts.literal import literal_html, literal_text
 from mailwright.sources.mailouts.notion import (
     Mailout,
     Notion,
+    NotionError,
     NotionRefused,
     content_of,
     read_mailout,
+    surface_of,
 )
 from mailwright.sources.mailouts.queue import Addressee, Entering, Queue
 from mailwright.sources.mailouts.refusals import (
@@ -29,9 +32,11 @@ from mailwright.sources.mailouts.refusals import (
     MailoutRefused,
     already_sent,
     empty_body,
+    no_footer,
     no_subject,
     no_test_emails,
     nobody_to_write_to,
+    together,
 )
 from mailwright.sources.mailouts.rendering import Pictures, Unsupported, framed, render
 from mailwright.sources.mailouts.runs import Held, Run, RunError, RunStatus, note_errors
@@ -121,7 +126,7 @@ class Preparing:
     async def read(self, page_id: str) -> tuple[Mailout, Written]:
         """The same questions and the same content as in a run, with nothing stored but copies of pictures."""
         page = await self._page(page_id)
-        self._object(page)
+        await self._object(page)
         return page, await self._write(page)
 
     async def rehearse(self, page_id: str) -> Rehearsal:
@@ -146,7 +151,7 @@ class Preparing:
         page = await self._page(held.run.page_id)
         async with self._database.write() as tx:
             await held.change(tx, is_test=page.is_test, subject=page.subject)
-        self._object(page)
+        await self._object(page)
         if not page.is_test:
             await held.claim_page()
         return page
@@ -163,16 +168,37 @@ class Preparing:
                 log.warning("notion_property_missing", property=name, page=page.page_id)
         return page
 
-    def _object(self, page: Mailout) -> None:
+    async def _object(self, page: Mailout) -> None:
+        """Raises all that speaks against the page at once, always in the same order."""
+        of_row, of_settings = [*self._faults_of_row(page)], [*self._faults_of_settings(page)]
+        if of_row or of_settings:
+            raise together([*of_row, *await self._faults_of_content(page), *of_settings])
+
+    def _faults_of_row(self, page: Mailout) -> Iterator[MailoutRefused]:
         if not page.subject.strip():
-            raise no_subject()
-        if not page.is_test and (page.status or "").casefold() == self._setup.statuses.send.casefold():
-            raise already_sent(f"its status is {page.status}")
-        if not page.is_test and page.sent_at is not None:
-            raise already_sent(f"it was sent at {page.sent_at}")
-        footers(self._setup.footer)
-        if page.is_test:
-            self._test_emails()
+            yield no_subject()
+        if not page.is_test and (how := self._how_sent(page)) is not None:
+            yield already_sent(how)
+
+    def _how_sent(self, page: Mailout) -> str | None:
+        if (page.status or "").casefold() == self._setup.statuses.send.casefold():
+            return f"its status is {page.status}"
+        return None if page.sent_at is None else f"it was sent at {page.sent_at}"
+
+    async def _faults_of_content(self, page: Mailout) -> list[MailoutRefused]:
+        """As far as one question tells. What cannot be looked at now keeps nobody from being told the rest."""
+        try:
+            blocks = await surface_of(self._notion, page.page_id)
+        except NotionError:
+            return []
+        holds_others = any(each.missing is not None for each in blocks)
+        return [] if holds_others or not render(blocks, {}).is_empty else [empty_body()]
+
+    def _faults_of_settings(self, page: Mailout) -> Iterator[MailoutRefused]:
+        if page.is_test and not parse_test_emails(self._setup.test_emails):
+            yield no_test_emails()
+        if missing := self._setup.footer.missing:
+            yield no_footer(missing)
 
     def _test_emails(self) -> list[str]:
         found = parse_test_emails(self._setup.test_emails)

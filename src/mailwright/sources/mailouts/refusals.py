@@ -1,5 +1,6 @@
 """Why a mailout is not sent. Each code is stable, stands in the table of errors, and comes with what to do."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from mailwright.domain.errors import MailwrightError
@@ -15,13 +16,19 @@ NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
 class MailoutRefused(MailwrightError):
-    """Nothing of this mailout was sent."""
+    """Nothing of this mailout was sent. `each` has every fault by itself; the code is that of the first."""
 
     code = "mailout_refused"
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, each: "Sequence[MailoutRefused]" = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.each: tuple[MailoutRefused, ...] = tuple(each) or (self,)
+
+
+def together(faults: Sequence[MailoutRefused]) -> MailoutRefused:
+    """All of them as one refusal, in their order."""
+    return MailoutRefused(faults[0].code, " ".join(str(fault) for fault in faults), faults)
 
 
 def no_subject() -> MailoutRefused:

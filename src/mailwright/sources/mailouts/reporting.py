@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, instant_of, isoformat
 from mailwright.ops.logs import logger
-from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, Page, plain
+from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, NotionRefused, Page, plain
 from mailwright.sources.mailouts.queue import Queue, Tally
 from mailwright.sources.mailouts.runs import Held, Run, RunError, RunStatus, note_errors
 from mailwright.sources.mailouts.setup import Setup
@@ -38,6 +38,12 @@ LINES_AT_ONCE: Final = 1_000
 PORTIONS_AT_ONCE: Final = 10
 # How often figures are looked at again, by the time since the last mail: most that is reported comes soon.
 LOOK_BACK: Final = ((HOUR, 30 * SECOND), (DAY, 5 * MINUTE), (14 * DAY, HOUR))
+# Refusals that say that there is no page to write to. Somebody may put it back, or never will.
+GONE: Final = {
+    "NOTION_IN_TRASH": "The page, or the table that it stands in, is in Notion's trash.",
+    "NOTION_NOT_SHARED": "Notion does not show us the page any more: it was deleted, or our integration is no longer "
+    "among its Connections.",
+}
 
 log = logger(__name__)
 
@@ -127,16 +133,40 @@ class Reporting:
     async def _tell_figures(self, held: Held) -> bool:
         run = held.run
         cells = self._cells(run, await self.figures(run))
-        if cells == run.figures:
+        if cells == run.figures and run.error_code is None:
             return False
+        try:
+            await self._write_figures(run, cells)
+        except NotionRefused as refused:
+            if refused.code not in GONE:
+                raise
+            await self._note_gone(held, refused.code)
+            return False
+        told = {"figures": orjson.dumps(cells).decode(), "reported_at": self._clock.now()}
+        async with self._database.write() as tx:
+            await held.change(tx, **told, error_code=None, error_message=None)
+        return False
+
+    async def _write_figures(self, run: Run, cells: Mapping[str, Cell]) -> None:
         source = await self._source_of(run)
         if source is None:
             log.warning("mailout_outside_of_a_table", run=run.mailout_id, page=run.page_id)
         else:
             await self._notion.update_page(run.page_id, source, cells)
+
+    async def _note_gone(self, held: Held, code: str) -> None:
+        """Told once, and no failure: the page is looked for as often as figures are looked at, and no longer."""
+        run, now = held.run, self._clock.now()
+        if run.error_code == code:
+            return
+        looked_until = (run.finished_at or now) + LOOK_BACK[-1][0]
+        day = (isoformat(looked_until) or "")[:10]
+        hope = f", and written there if it is back by {day}" if looked_until > now else ""
+        message = f"{GONE[code]} What became of the mails is kept here{hope}."
         async with self._database.write() as tx:
-            await held.change(tx, figures=orjson.dumps(cells).decode(), reported_at=self._clock.now())
-        return False
+            await note_errors(tx, run.key, [RunError("page", "report", code, message, now)])
+            await held.change(tx, error_code=code, error_message=message)
+        log.warning("mailout_page_gone", run=run.mailout_id, page=run.page_id, code=code)
 
     def _cells(self, run: Run, figures: Figures) -> dict[str, Cell]:
         names, statuses = self._setup.names, self._setup.statuses

@@ -237,11 +237,11 @@ class Held:
             raise already_sent(other) from error
 
     async def refuse(self, refused: MailoutRefused) -> Run:
-        """With its error on the way to Notion, in the same transaction."""
+        """With each of its errors on the way to Notion, in the same transaction."""
         now = self._clock.now()
-        error = RunError("refused", "prepare", refused.code, str(refused), now)
+        errors = [RunError(f"refused:{each.code}", "prepare", each.code, str(each), now) for each in refused.each]
         async with self._database.write() as tx:
-            await note_errors(tx, self.run.key, [error])
+            await note_errors(tx, self.run.key, errors)
             return await self.change(
                 tx,
                 status=RunStatus.REFUSED,

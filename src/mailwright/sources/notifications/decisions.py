@@ -20,6 +20,7 @@ class Twin:
     notification_id: int
     status: str
     created_at: str | None
+    locked_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Send:
     kind: Kind
     job: Mapping[str, Any]
     section_status: str  # what the timeline of the subscription is told
+    room: int | None = None  # how many may be under way, so that the subscriber gets no more than they asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,11 @@ def _by_preference(row: Row, kind: Kind, payload: Any, beside: Beside, *, house:
         case Wait() as wait:
             return wait
         case None:
-            return _repeated(row, kind, beside.twins) or _job(row, kind, payload, given, beside, house=house)
+            room = None if wishes.most is None else wishes.most - beside.sent
+            held_since = now - house.kinds.lock_ttl_of(kind)
+            return _repeated(row, kind, beside.twins, held_since) or _job(
+                row, kind, payload, given, beside, house=house, room=room
+            )
 
 
 def _objection(row: Row, kind: Kind, wishes: Preferences, beside: Beside, now: Instant) -> Wait | Unwanted | None:
@@ -168,13 +174,22 @@ def _preferences(subscription: Mapping[str, Any]) -> Any:
     return None
 
 
-def _repeated(row: Row, kind: Kind, twins: Sequence[Twin]) -> Wait | End | None:
-    """At most one mail says the same to the same subscriber within the window; the others wait until it is sent."""
+def _repeated(row: Row, kind: Kind, twins: Sequence[Twin], held_since: Instant) -> Wait | End | None:
+    """At most one mail says the same to the same subscriber within the window; the others wait until it is sent.
+
+    The first goes first, unless another is being sent already: a row may be seen after one that was numbered later, or
+    be requeued. `held_since`: no lock that is older holds.
+    """
     near = [twin for twin in twins if _is_near(row, twin, kind.dedupe_window)]
     if sent := [twin for twin in near if twin.status == Fanout.SENT]:
         message = f"Notification {sent[0].notification_id} said the same within {kind.dedupe_window_seconds} seconds."
         return _skipped("DUPLICATE", message)
-    earlier = [twin for twin in near if twin.status == Fanout.PENDING and twin.notification_id < row.notification_id]
+    waiting = [twin for twin in near if twin.status == Fanout.PENDING]
+    earlier = [
+        twin
+        for twin in waiting
+        if twin.notification_id < row.notification_id or (moments.read(twin.locked_at) or 0) >= held_since
+    ]
     if earlier:
         return Wait(Waits.DEDUPE, None, f"notification {earlier[0].notification_id} says the same and goes first")
     return None
@@ -185,7 +200,9 @@ def _is_near(row: Row, twin: Twin, window: Instant) -> bool:
     return ours is None or theirs is None or abs(ours - theirs) < window
 
 
-def _job(row: Row, kind: Kind, payload: Any, given: Any, beside: Beside, *, house: House) -> Send | End:
+def _job(
+    row: Row, kind: Kind, payload: Any, given: Any, beside: Beside, *, house: House, room: int | None
+) -> Send | End:
     job = jobs.build(row, kind, payload, given, beside.surroundings, base_url=house.base_url, locale=house.locale)
     if found := jobs.objection(job, kind):
         return End(Fanout.FAILED, found)
@@ -193,7 +210,8 @@ def _job(row: Row, kind: Kind, payload: Any, given: Any, beside: Beside, *, hous
         address.parse(job["recipient"]["email"])
     except address.InvalidAddress as error:
         return _failed("INVALID_RECIPIENT", f"/recipient/email: {error}", "/recipient/email")
-    return Send(kind, job, str(beside.surroundings.section.get("open_status") or job["event"]["statusAfter"]))
+    status = str(beside.surroundings.section.get("open_status") or job["event"]["statusAfter"])
+    return Send(kind, job, status, room)
 
 
 def _failed(code: str, message: str, path: str | None = None) -> End:

@@ -13,7 +13,7 @@ import orjson
 
 from mailwright.content.store import StoredTemplate
 from mailwright.domain import address
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
@@ -21,7 +21,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.intake import accept
-from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.outbox.settle import APPEND_EVENTS, LOCK_DOMAINS, event_row
 from mailwright.sources.notifications import links, moments, results
 from mailwright.sources.notifications.decisions import (
     Beside,
@@ -220,15 +220,17 @@ class Fanout:
 
         ours = await self._queue.database.transact(take_over)
         try:
-            await self._database.transact(lambda tx: self._hand_over(tx, ours, lock, now))
+            handed_over = await self._database.transact(lambda tx: self._hand_over(tx, ours, lock, now))
         except NotDurable:
-            to_unlock = [
-                (row.notification_id, lock.worker, lock.at) for row, step in ours if not isinstance(step, Tell)
-            ]
-            await self._queue.unlock(to_unlock)
+            await self._unlock([row for row, step in ours if not isinstance(step, Tell)], lock)
             raise
-        metrics.ACCEPTED.labels(Source.NOTIFICATION).inc(sum(isinstance(step, Deliver) for _, step in ours))
-        return len(ours)
+        kept = {row.notification_id for row, _ in handed_over}
+        await self._unlock([row for row, _ in ours if row.notification_id not in kept], lock)
+        metrics.ACCEPTED.labels(Source.NOTIFICATION).inc(sum(isinstance(step, Deliver) for _, step in handed_over))
+        return len(handed_over)
+
+    async def _unlock(self, rows: Sequence[Row], lock: Lock) -> None:
+        await self._queue.unlock((row.notification_id, lock.worker, lock.at) for row in rows)
 
     async def _plan(self, rows: Sequence[Row], now: Instant) -> list[tuple[Row, Step]]:
         """What is to be done with each row; nothing for those that wait."""
@@ -294,8 +296,15 @@ class Fanout:
             await results.record(tx, self._queue.statements, new)
         await results.write(tx, self._queue.statements, plain)
 
-    async def _hand_over(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock, now: Instant) -> None:
-        """All in one commit of our own database: messages, their links, and what is released or withdrawn."""
+    async def _hand_over(
+        self, tx: Runner, taken: Sequence[tuple[Row, Step]], lock: Lock, now: Instant
+    ) -> list[tuple[Row, Step]]:
+        """All in one commit of our own database: messages, their links, and what is released or withdrawn.
+
+        Answers what was handed over: of a subscriber to whom another worker sends meanwhile, some may have to wait.
+        """
+        beyond = await self._beyond_maximum(tx, taken, now)
+        ours = [(row, step) for row, step in taken if row.notification_id not in beyond]
         await self._deliver(tx, ours, lock, now)
         held = [_hold(row, step, lock) for row, step in ours if isinstance(step, Again | Adopt)]
         if held:
@@ -304,6 +313,28 @@ class Fanout:
         if released:
             await tx.run(RELEASE_MESSAGES, released=released, now=now, parked=PARKED)
         await self._end(tx, [step for _, step in ours if isinstance(step, Tell) and step.link is not None], now)
+        return ours
+
+    async def _beyond_maximum(self, tx: Runner, taken: Sequence[tuple[Row, Step]], now: Instant) -> set[int]:
+        """Rows whose subscribers want no more of them: workers take turns, and see what the others have under way."""
+        limited = [
+            (row.notification_id, row.subscription_id, step.send.room)
+            for row, step in taken
+            if isinstance(step, Deliver | Again) and step.send.room is not None
+        ]
+        if not limited:
+            return set()
+        subscriptions = {subscription_id for _, subscription_id, _ in limited}
+        locks = [{"name": f"mailer:subscription:{self._queue.name}:{each}"} for each in subscriptions]
+        await tx.run(LOCK_DOMAINS, locks=locks, expires_at=now + HOUR)
+        under_way = await links.under_way(tx, self._queue.name, subscriptions)
+        beyond: set[int] = set()
+        for notification_id, subscription_id, room in limited:
+            if under_way[subscription_id] >= room:
+                beyond.add(notification_id)
+            else:
+                under_way[subscription_id] += 1
+        return beyond
 
     async def _deliver(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock, now: Instant) -> None:
         new = [(row, step) for row, step in ours if isinstance(step, Deliver)]

@@ -172,13 +172,14 @@ class Queue:
 
     async def _twins(self, tx: Transaction, rows: Sequence[Row]) -> dict[tuple[str, int], list[Twin]]:
         n = self.tables.notifications.c
-        query = select(n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.created_at).where(
+        columns = (n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.created_at, n.locked_at)
+        query = select(*columns).where(
             n.dedupe_key.in_(list({row.dedupe_key for row in rows})),
             n.subscription_id.in_(list({row.subscription_id for row in rows})),
         )
         found: dict[tuple[str, int], list[Twin]] = {}
         for row in await tx.execute(query.order_by(n.notification_id)):
-            twin = Twin(row.notification_id, row.fanout_status, row.created_at)
+            twin = Twin(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
             found.setdefault((row.dedupe_key, row.subscription_id), []).append(twin)
         return found
 

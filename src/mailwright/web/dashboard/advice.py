@@ -1,21 +1,17 @@
-"""Advice: what to do about each thing that a mail's preflight finds, for the person who wrote it."""
+"""Advice: what to do about what a mail's preflight finds, for the person who wrote it, where that does not say so."""
 
 from collections.abc import Mapping
 from typing import Final
 
 ADVICE: Final[Mapping[str, str]] = {
-    "NO_AUDIENCE": "Choose a list or a segment.",
     "NO_RECIPIENTS": "Choose another list or segment, or bring people in first.",
     "UNKNOWN_LIST": "Choose a list that exists.",
     "UNKNOWN_SEGMENT": "Choose a segment that exists.",
     "UNKNOWN_TEMPLATE": "Choose a template that exists, or write the text here.",
     "TOO_FEW_FOR_TEST": "Try the versions with a larger share, or with fewer of them.",
-    "MISSING_VARIABLE": 'Give it a value under “Variables”, or a default in the text: {{ city|default("your town") }}.',
     "UNKNOWN_VARIABLE": "Check its spelling, or give it a value under “Variables”.",
     "INVALID_TEMPLATE": "The text cannot be read as it stands: look at the line that is named.",
-    "NO_UNSUBSCRIBE_LINK": "One is put at the end by itself; write {{ unsubscribe_url }} where you want it.",
     "NO_UNSUBSCRIBE_LINK_IN_TEXT": "Write {{ unsubscribe_url }} at the end of the text.",
-    "NO_POSTAL_ADDRESS": "Many countries ask for one in bulk mail.",
     "EMPTY_SUBJECT": "Say in a few words what it is about.",
     "SUBJECT_TOO_LONG": "Make it shorter.",
     "LONG_SUBJECT": "Put the important words first.",
@@ -23,12 +19,12 @@ ADVICE: Final[Mapping[str, str]] = {
     "BROKEN_LINK": "Write a whole address, with https://.",
     "RELATIVE_LINK": "Write a whole address, with https://.",
     "EMPTY_LINK": "Give it an address, or take it out.",
-    "LOCAL_LINK": "Readers cannot open it: write an address of the public web.",
+    "LOCAL_LINK": "Write an address of the public web.",
     "SHORTENED_LINK": "Write the address itself.",
     "MISLEADING_LINK": "Let the words name where it leads.",
     "BROKEN_IMAGE": "Upload it, or write a whole address, with https://.",
-    "IMAGE_WITHOUT_ALT": "Say in its alt text what it shows; leave it empty for ornaments.",
-    "INSECURE_IMAGE": "Load it over https://.",
+    "IMAGE_WITHOUT_ALT": "Say in its alt text what it shows.",
+    "INSECURE_IMAGE": "Some mail programs do not show it: write its address with https://.",
     "INLINE_IMAGE": "Upload it and name it.",
     "UNSUPPORTED_ELEMENT": "Use a link or an image instead.",
     "CLIPPED": "Make it shorter, or move a part behind a link.",

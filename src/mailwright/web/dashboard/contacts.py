@@ -137,6 +137,13 @@ async def leave(request: Request, parts: Parts, visitor: Editing, email: str) ->
     return done(request, to_contact(email), "They get no more mail of this list.")
 
 
+@router.post("/{email:path}/activate")
+async def activate(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
+    standing = Standing(parts.database, parts.clock)
+    await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
+    return done(request, to_contact(email), "They may be written to again. Lists that they left stay left.")
+
+
 @router.post("/{email:path}/erase")
 async def erase(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     """What waits is cancelled; whoever has a mail under way is told that it has to end first."""
@@ -179,7 +186,9 @@ async def _page(
     except NotFound as error:
         raise NotFound("Nobody of this address is known here. They may have been erased.") from error
     happened = await personal.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
-    mails = {each.outbox_id: each.subject for each in known.messages}
+    # The mails that happened reach further back than those that are listed.
+    mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
+    mails |= {each.outbox_id: each.subject for each in known.messages}
     said = await subjects_of(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(parts.database, visitor.tenant_id)
@@ -188,8 +197,6 @@ async def _page(
         "person": known.contact,
         "happened": [each for each in happened if each.what not in _OWN_STEPS][:HISTORY],
         "said": said,
-        # A template's words, and what this person read.
-        "read": {mails[outbox_id]: subject for outbox_id, subject in said.items()},
         "to_join": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
         "to": to_contact(known.contact.email),

@@ -15,6 +15,7 @@ from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseError
+from mailwright.sources.mailouts.waits import waits_of
 from mailwright.web.campaign_answers import report_csv
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
@@ -109,7 +110,8 @@ async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     errors = await parts.mailout_runs.errors_of(run)
     tally = (await tallies_of(parts.database, parts.clock, [run])).get(run.key)
-    return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, errors=errors)
+    wait = (await waits_of(parts.database, parts.clock, [run])).get(run.key)
+    return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, wait=wait, errors=errors)
 
 
 @router.get("/{mailout_id}/report.csv")
@@ -132,8 +134,9 @@ async def _list_page(
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
     is_ours, tallies = await _is_ours(parts, visitor), await tallies_of(parts.database, parts.clock, found)
+    waits = await waits_of(parts.database, parts.clock, found)
     values: dict[str, Any] = {
-        "runs": [(run, tallies.get(run.key)) for run in found],
+        "runs": [(run, tallies.get(run.key), waits.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
         "is_first": cursor is None,
         "asked": asked,

@@ -14,11 +14,10 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
-from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
 from mailwright.outbox import records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.finding import STRETCH, holds_on, look_for
-from mailwright.outbox.operate import Resolution
 from mailwright.outbox.records import NEWEST, Record, Search, Summary
 from mailwright.pipeline.once_more import mail_of, subjects_of
 from mailwright.web.dashboard.entry import Editing, Viewing, Visitor

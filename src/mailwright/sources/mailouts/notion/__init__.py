@@ -1,7 +1,7 @@
 """Notion: pages are read as they are, figures are written back, and whatever is wrong is said in one sentence."""
 
 from mailwright.sources.mailouts.notion.client import NOTION_URL, VERSIONS, Notion
-from mailwright.sources.mailouts.notion.content import content_of
+from mailwright.sources.mailouts.notion.content import content_of, surface_of
 from mailwright.sources.mailouts.notion.errors import (
     NotionError,
     NotionInDoubt,
@@ -43,5 +43,6 @@ __all__ = [
     "notion_id",
     "plain",
     "read_mailout",
+    "surface_of",
     "written",
 ]

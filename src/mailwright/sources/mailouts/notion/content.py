@@ -18,14 +18,20 @@ CLOSED = frozenset({"child_page", "child_database", "template", "meeting_notes",
 
 async def content_of(notion: Notion, page_id: str) -> tuple[Block, ...]:
     """All that is written on a page. A block that was not looked into says why in its `missing`."""
-    return await _Walk(notion).inside(notion_id(page_id), depth=1, seen=frozenset())
+    return await _Walk(notion, MOST_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
+
+
+async def surface_of(notion: Notion, page_id: str) -> tuple[Block, ...]:
+    """The first level only, which is mostly one question. A block that holds others has something in its `missing`."""
+    return await _Walk(notion, 1).inside(notion_id(page_id), depth=1, seen=frozenset())
 
 
 class _Walk:
     """One reading of one page: it counts what it has met, and knows what it is inside of."""
 
-    def __init__(self, notion: Notion) -> None:
+    def __init__(self, notion: Notion, most_depth: int) -> None:
         self._notion = notion
+        self._most_depth = most_depth
         self._met = 0
 
     async def inside(self, block_id: str, *, depth: int, seen: frozenset[str]) -> tuple[Block, ...]:
@@ -50,8 +56,8 @@ class _Walk:
         source = original or block_id
         if source in seen:
             return Block(block_id, kind, content, missing="it stands inside itself")
-        if depth >= MOST_DEPTH:
-            return Block(block_id, kind, content, missing=f"it is nested more than {MOST_DEPTH} levels deep")
+        if depth >= self._most_depth:
+            return Block(block_id, kind, content, missing=f"it is nested more than {self._most_depth} levels deep")
         try:
             children = await self.inside(source, depth=depth + 1, seen=seen | {source})
         except NotionRefused as refused:

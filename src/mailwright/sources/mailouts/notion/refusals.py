@@ -33,6 +33,9 @@ def sentence_for(status: int, answer: Mapping[str, Any], about: str) -> tuple[st
         return ours, sentence.format(about=about)
     if code == "validation_error" and "is a database" in message:
         return "NOTION_NOT_A_PAGE", f"In Notion, {about} is a table: give the address of one of its pages."
+    if code == "validation_error" and "archived" in message:
+        # Also where the page itself is not: what it stands in may be.
+        return "NOTION_IN_TRASH", f"In Notion, {about} or what it stands in is in the trash: restore it there first."
     if code == "validation_error":
         return "NOTION_INVALID", f"Notion does not take what we said of {about}: {message or 'it gives no reason.'}"
     return "NOTION_REFUSED", f"Notion refuses {about} with {status} {code}: {message or 'it gives no reason.'}"

@@ -1,6 +1,6 @@
 -- Their rows are locked: they may go now.
 UPDATE deliveries
-SET claimable_at = :now, next_attempt_at = CASE WHEN status = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END
+SET claimable_at = :now, next_attempt_at = :now
 FROM rows(:released: message_key bigint) AS r
 WHERE deliveries.message_key = r.message_key AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')
   AND deliveries.claimable_at >= :parked AND deliveries.locked_by IS NULL

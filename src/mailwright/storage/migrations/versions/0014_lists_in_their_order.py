@@ -1,4 +1,4 @@
-"""Contacts of a tenant, and what was done to one thing, in their order: a list need not read and sort all of them first.
+"""Contacts of a tenant, and what was done to one thing, in their order: a list need not read and sort all of them.
 
 Of contacts only those who are there: whoever looks for an address does not ask that, and can therefore not be led by a
 young PostgreSQL, which knows nothing of its tables yet, through all of a tenant's people.
