@@ -1,7 +1,7 @@
 """Writers that meet at the same rows. SQLite has one writer at a time: only PostgreSQL can show two at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from mailwright.access.set_up import SetUp
 from mailwright.access.users import User, Users
 from mailwright.audience import contacts, lists
 from mailwright.audience.erasing import erase
+from mailwright.audience.importing.imports import Import, Imports
+from mailwright.audience.importing.plans import Purpose
 from mailwright.audience.standing import SoftBounces, apply, left
 from mailwright.audience.suppressions import add_all, of_address
 from mailwright.content.images import ImageStore
@@ -337,6 +339,25 @@ async def test_whoever_is_written_down_while_they_are_erased_is_a_new_contact(
     assert (known.name, known.locale, known.is_deleted) == (None, "pt", False)
 
 
+@pytest.mark.promise("import-never-revives")
+async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    await a_contact(database, ADA)
+    await suppress(database, ADA, list_key="general")
+    file = tmp_path / "people.csv"
+    file.write_text(f"email\n{ADA}\n")
+    imports = Imports(database, clock)
+    begun = await imports.begin(DEFAULT_TENANT, file, Purpose())
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
+        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+        await _somebody_waits(tx)
+        importing = tasks.create_task(_last(imports.run(begun, file)))
+        await _somebody_waits(tx, number=2)
+    assert (importing.result().added, importing.result().refused) == (0, 1)
+
+
 @pytest.mark.promise("image-upload")
 async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
     database: Database, clock: ManualClock, tmp_path: Path
@@ -390,6 +411,10 @@ class _Meeting:
 
     async def count(self, statement: Statement, **parameters: Any) -> int:
         return await self._tx.count(statement, **parameters)
+
+
+async def _last(steps: AsyncIterator[Import]) -> Import:
+    return [step async for step in steps][-1]
 
 
 async def _cancel(database: Database) -> Any:

@@ -76,6 +76,7 @@ async def erase(
         reports_of = [report_in(imports_folder, row.import_id) for row in told]
         await asyncio.to_thread(_forget_in_reports, reports_of, address)
     async with database.write() as tx:
+        await _hold_imports(tx, tenant_id)
         person = await _person(tx, tenant_id, address, to_change=True)
         keys = await _stop_mail(tx, tenant_id, address, now)
         stand_in = f"erased+{person.contact_id}@invalid"
@@ -101,6 +102,13 @@ async def erase(
 def _forget_in_reports(paths: Sequence[Path], address: str) -> None:
     for path in paths:
         forget_in(path, address)
+
+
+async def _hold_imports(tx: Transaction, tenant_id: int) -> None:
+    """Portions of files come before the erasure or after it: one that began earlier and ended later would store the
+    person anew."""
+    running = (imports.c.tenant_id == tenant_id, imports.c.finished_at.is_(None))
+    await tx.execute(select(imports.c.id).where(*running).order_by(imports.c.id).with_for_update())
 
 
 async def _person(tx: Transaction, tenant_id: int, email: str, *, to_change: bool = False) -> Contact:

@@ -31,5 +31,4 @@ ADVICE: Final[Mapping[str, str]] = {
     "CAPITALS": "Write it as you would say it.",
     "EXCLAMATION_MARKS": "One is enough.",
     "PRETENDED_REPLY": "Leave “Re:” to replies.",
-    "SENDER_NOT_TRUSTED": "Publish the DNS record that is named.",
 }
