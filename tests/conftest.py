@@ -1,6 +1,7 @@
 """Fixtures: every storage, queue and policy test runs on SQLite and on a real PostgreSQL."""
 
 import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,12 @@ from tests.builders import Bench, a_bench
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: many tests wait for other processes, and some for real time."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors + 1
 
 
 def pytest_collection_finish() -> None:

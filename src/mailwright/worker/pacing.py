@@ -274,7 +274,8 @@ class Pacing:
             self._ahead[pace.name] -= 1
             if pace.is_exact:
                 self._began[pace.name] = now
-                late_us = ceil((now - each.begins_at) * 1_000_000)
+                # A clock that stands still has let no time pass.
+                late_us = 0 if self._clock.now() == each.booked_at else ceil((now - each.begins_at) * 1_000_000)
                 known = self._kept[pace.name]
                 self._kept[pace.name] = Known(known.left_at, known.left_at // 2 + max(0, late_us))
 
