@@ -51,6 +51,7 @@ async def an_api(database: Database, clock: ManualClock, **changes: Any) -> Asyn
     keys = [await parts.keys.create(default.id), await parts.keys.create(other.id)]
     async with client_of(app, keys[0]) as client, client_of(app, keys[1]) as stranger, client_of(app) as anonymous:
         yield Api(app, parts, keys[0], client, stranger, anonymous)
+    await app.state.finish()
 
 
 def a_request(**changes: Any) -> dict[str, Any]:

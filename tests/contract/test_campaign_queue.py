@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,13 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority
 from mailwright.outbox import quotas
 from mailwright.outbox.audit import audit
+from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.limits import Defaults, rules_in_force
 from mailwright.outbox.quotas import Standing, Told
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import walk
 from mailwright.sources.campaigns.entries import Entry as QueueEntry
+from mailwright.worker import gate
 from mailwright.worker.loop import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, Desk, a_definition, address_of, join
@@ -280,6 +283,25 @@ async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: 
     assert len(provider.mails) == 10
     await desk.edit_limits(campaign_id)
     await Worker(worker._parts, worker._pace).run(drain=True)
+    assert len(provider.mails) == 30
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    lifted = []
+
+    async def hold(*of_lane: Any) -> None:
+        if not lifted:
+            lifted.append(campaign_id)
+            await desk.edit_limits(campaign_id)
+        await hold_lane(*of_lane)
+
+    monkeypatch.setattr(gate, "hold_lane", hold)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
     assert len(provider.mails) == 30
 
 

@@ -1,15 +1,18 @@
 """Finding messages and people by what somebody remembers, and what the journal keeps of what is done to them."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from mailwright.audience import contacts, finding, lists, segments, suppressions
 from mailwright.audience.contacts import Change
-from mailwright.audience.importing.desk import ImportDesk
-from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing import imports
+from mailwright.audience.importing.desk import SILENT_AFTER, ImportDesk
+from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plans import Purpose
 from mailwright.audience.standing import Standing
 from mailwright.domain.clock import HOUR, ManualClock
@@ -183,6 +186,41 @@ async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock:
     assert not list(tmp_path.glob("*.kept"))
     with pytest.raises(NotFound):
         await desk.titles_kept(DEFAULT_TENANT, token)
+
+
+@pytest.mark.promise("import-resumes")
+async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
+    database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "PORTION", 2)
+    folder = tmp_path / "files"
+    closing: list[asyncio.Task[None]] = []
+
+    class Stopped(Imports):
+        async def run(self, *of_file: Any) -> AsyncGenerator[Import, None]:
+            async for done in super().run(*of_file):
+                closing.append(asyncio.create_task(stopping.close()))
+                await asyncio.sleep(0)
+                yield done
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"email\n" + b"".join(b"reader%d@example.com\n" % number for number in range(5))
+
+    stopping = ImportDesk(Stopped(database, clock), clock, folder, largest=1_000_000)
+    begun = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="people.csv")
+    await stopping.finish()
+    await asyncio.gather(*closing)
+    waiting = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="later.csv")
+    await stopping.finish()
+    found = [await Imports(database, clock).find(DEFAULT_TENANT, each.import_id) for each in (begun, waiting)]
+    assert [(each.records, each.finished_at) for each in found] == [(2, None), (0, None)]
+
+    clock.advance(SILENT_AFTER)
+    next_one = ImportDesk(Imports(database, clock), clock, folder, largest=1_000_000)
+    await next_one.take_up_again()
+    await next_one.finish()
+    assert [(await next_one.find(DEFAULT_TENANT, each.import_id)).records for each in (begun, waiting)] == [5, 5]
+    assert {path.name for path in folder.iterdir()} == {f"{each.import_id}.report.csv" for each in (begun, waiting)}
 
 
 @pytest.mark.promise("dashboard-messages")

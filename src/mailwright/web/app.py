@@ -52,8 +52,8 @@ def create_app(parts: ApiParts) -> FastAPI:
     app.state.parts = parts
     # Whoever stops the server calls this first: answers that do not end by themselves end then.
     app.state.stop = parts.live.close
-    # And this last, before the database is closed: what listeners asked for is answered, whether or not they are there.
-    app.state.finish = parts.live.finish
+    # And this last, before the database is closed: nobody asks it anything any more.
+    app.state.finish = parts.finish
     # And whoever runs it calls this now and then: work that another process was cut off from goes on here.
     app.state.look_after = parts.import_desk.take_up_again
     for routes in (

@@ -137,6 +137,11 @@ class ApiParts:
         object.__setattr__(self, "live", Live(self.database, self.clock))
         object.__setattr__(self, "kept", Kept())
 
+    async def finish(self) -> None:
+        """What listeners asked for is answered, whether or not they are there; files end with a portion."""
+        await self.live.finish()
+        await self.import_desk.close()
+
     async def opting_in(self) -> OptingIn:
         """Its links are signed with the secret that the other links for readers are signed with."""
         secret = self.public_pages.secret or await kept_secret(self.database, UNSUBSCRIBE_SECRET)

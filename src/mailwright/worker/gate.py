@@ -61,7 +61,8 @@ class Gate:
 
     async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Claimed]:
         """Those that may go now. The others are released, and their lane is held until the policy lets it go on."""
-        await self._refresh_limits({claimed.lane for claimed in batch})
+        lanes = {claimed.lane for claimed in batch}
+        await self._refresh_limits(lanes)
         self.has_put_off = False
         now = self._clock.now()
         unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
@@ -74,7 +75,7 @@ class Gate:
             admitted += going
             if held is not None and not self._are_limits_new:
                 # Whoever has just lifted the limit must not find the lane held again by what it was before.
-                await self._read_limits({claimed.lane for claimed in batch})
+                await self._read_limits(lanes)
                 going, waiting, held = await self._reserve(await self._awake(waiting))
                 admitted += going
             if held is not None:
@@ -83,8 +84,9 @@ class Gate:
                 self.held_until = held.until
                 used_up = self._used_up.get(lane)
                 await hold_lane(self._database, lane, held.reason, held.until)
-                if self._used_up.get(lane) is not used_up:
-                    await self._open(lane)  # permits came back while the hold was written
+                # Permits came back, or the limit was lifted, while the hold was written.
+                if self._used_up.get(lane) is not used_up or await self._are_others_in_force(waiting[0], held, lanes):
+                    await self._open(lane)
                 await claims.release(waiting)
                 _tell(waiting[0], held, now)
         if self._destinations is not None:
@@ -239,6 +241,14 @@ class Gate:
             self._limits_read_at = now
             if self._destinations is not None:
                 self._destinations.turn_second(len({each.worker for each in await present(self._database, now)}))
+
+    async def _are_others_in_force(self, first: Claimed, held: Held, lanes: Collection[int]) -> bool:
+        """Whoever changes limits opens what they held. A hold that was written after that nobody would end."""
+        if held.until - self._clock.now() <= LIMITS_TTL:
+            return False  # it ends by itself
+        before = self._rules.levels(first.tenant_id, first.lane)
+        await self._read_limits(lanes)
+        return self._rules.levels(first.tenant_id, first.lane) != before
 
     async def _read_limits(self, lanes: Collection[int]) -> None:
         self._rules = await rules_in_force(self._database, self._defaults, lanes)

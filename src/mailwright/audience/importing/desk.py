@@ -35,6 +35,7 @@ class ImportDesk:
         self._largest = largest
         self._one_at_a_time = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
 
     async def receive(
         self,
@@ -109,20 +110,36 @@ class ImportDesk:
         """Waits for everything that was handed in here."""
         await asyncio.gather(*self._tasks.values())
 
+    async def close(self) -> None:
+        """Ends with the portion that is being stored, before the database is closed; whoever serves next goes on."""
+        self._is_closing = True
+        await self.finish()
+
     def _work_on(self, begun: Import) -> None:
         self._tasks[begun.import_id] = asyncio.create_task(self._work(begun))
 
     async def _work(self, begun: Import) -> None:
         try:
             async with self._one_at_a_time:
-                async for done in self._imports.run(begun, self._file(begun), self._report(begun)):
-                    log.debug("import_moved", import_id=done.import_id, records=done.records)
-            # The file is a copy of people's data that nobody needs any more.
-            await asyncio.to_thread(self._file(begun).unlink, missing_ok=True)
+                is_done = await self._store(begun)
+            if is_done:
+                # The file is a copy of people's data that nobody needs any more.
+                await asyncio.to_thread(self._file(begun).unlink, missing_ok=True)
         except (NotDurable, ImportElsewhere, FileUnreadable) as error:
             log.warning("import_stopped", import_id=begun.import_id, reason=str(error))
         finally:
             del self._tasks[begun.import_id]
+
+    async def _store(self, begun: Import) -> bool:
+        """Whether to the end; not where the desk closes before that."""
+        if self._is_closing:
+            return False
+        async with contextlib.aclosing(self._imports.run(begun, self._file(begun), self._report(begun))) as steps:
+            async for done in steps:
+                log.debug("import_moved", import_id=done.import_id, records=done.records)
+                if self._is_closing and done.finished_at is None:
+                    return False
+        return True
 
     @contextlib.asynccontextmanager
     async def _handed_in(self, content: AsyncIterator[bytes]) -> AsyncIterator[Path]:
