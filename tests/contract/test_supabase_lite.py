@@ -159,7 +159,7 @@ def _install() -> None:
     if PROGRAM.exists():
         return
     if "SUPABASE_LITE" in os.environ:
-        pytest.skip(f"SUPABASE_LITE names a folder without {PACKAGE}")
+        pytest.fail(f"SUPABASE_LITE names a folder without {PACKAGE}")
     FOLDER.parent.mkdir(exist_ok=True)
     fresh = Path(mkdtemp(prefix="supabase-lite-", dir=FOLDER.parent))
     searched = os.pathsep.join((str(NODE.parent), os.environ.get("PATH", "")))
