@@ -18,12 +18,12 @@ from sqlalchemy import func, insert, select, text
 
 from bench.campaigns import megabytes
 from bench.children import NotMeasured
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.sources.articles.assembly import PublishStatus, Slice
+from mailwright.sources.articles.enqueue import ArticleConductor
 from mailwright.sources.articles.runs import Order, Runs
-from mailwright.sources.articles.store import Slices
-from mailwright.sources.articles.walk import ArticleConductor
+from mailwright.sources.articles.slices import Slices
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 from mailwright.storage.tables import contacts, messages, templates

@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import insert, select, text
 
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.sources.campaigns.campaigns import Acting, Campaigns
-from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.scheduler import Conductor
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 from mailwright.storage.tables import lists, queue_entries

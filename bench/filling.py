@@ -11,17 +11,17 @@ from typing import Final
 from sqlalchemy import select, text
 
 from bench.migrated import migrated
-from mailwright.app.demo import load_sample
-from mailwright.app.notifying import opened_queue
+from mailwright.app.notifications import opened_queue
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plans import Purpose
+from mailwright.demo.sample import load_sample
 from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
-from mailwright.events.outgoing.endpoints import Endpoints, Wanted
+from mailwright.events.outbound.endpoints import Endpoints, Wanted
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.tallies import Tallying
 from mailwright.storage.partitions import ensure_event_partitions

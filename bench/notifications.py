@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 
 from bench.migrated import migrated
-from mailwright.app.notifying import MOST_AT_ONCE, TELL_SECONDS, make_fanout, opened_queue
+from mailwright.app.notifications import MOST_AT_ONCE, TELL_SECONDS, make_fanout, opened_queue
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.outgoing import Outgoing
@@ -26,7 +26,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import load
 from mailwright.providers.protocol import Probe
 from mailwright.sources.notifications.queue import create_queue
-from mailwright.sources.notifications.words import Fanout
+from mailwright.sources.notifications.statuses import Fanout
 from mailwright.storage.database import Database
 
 EVENTS = 100

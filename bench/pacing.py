@@ -23,7 +23,7 @@ from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.ops import logs
 from mailwright.ops.settings import load
-from mailwright.providers.carrying import called_back
+from mailwright.providers.callbacks import called_back
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.sources.mailouts.queue import Addressee, Entering

@@ -25,7 +25,7 @@ import psutil
 from bench import filling, mailwright
 from bench.children import NotMeasured
 from bench.stage import Stage
-from mailwright.web.paging import encode_cursor
+from mailwright.schemas.paging import encode_cursor
 
 TIMES: Final = 20
 # Whoever listens shares one look a second with all others: later ones are asked for after it.

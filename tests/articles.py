@@ -7,7 +7,7 @@ from sqlalchemy import text
 from mailwright.audience import contacts
 from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.runs import Order, Run, Runs
-from mailwright.sources.articles.store import Slices
+from mailwright.sources.articles.slices import Slices
 from mailwright.storage.database import Database
 from tests.builders import DEFAULT_TENANT, Bench
 

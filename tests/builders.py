@@ -17,10 +17,10 @@ from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops.settings import Settings, load
+from mailwright.outbox.accept import Intake
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
-from mailwright.outbox.intake import Intake
-from mailwright.outbox.records import Record, find
+from mailwright.outbox.message_records import Record, find
 from mailwright.outbox.settle import Settling
 from mailwright.pipeline.conclude import Ready, concluded
 from mailwright.providers.protocol import Provider

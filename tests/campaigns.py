@@ -8,12 +8,12 @@ from sqlalchemy import insert, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
-from mailwright.outbox.journal import deeds
+from mailwright.outbox.audit_log import deeds
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Acting, Campaign, Campaigns
-from mailwright.sources.campaigns.conductor import Conductor
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
 from mailwright.sources.campaigns.progress import Counts, Place, Poll
+from mailwright.sources.campaigns.scheduler import Conductor
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, lists, messages, subscriptions
 from tests.builders import DEFAULT_TENANT, Bench

@@ -18,12 +18,12 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from mailwright.access.roles import Role
-from mailwright.app.demo import load_sample, settle
 from mailwright.app.schema import prepare
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.cli.serve import application
-from mailwright.outbox.records import Search, search
+from mailwright.demo.sample import load_sample, settle
+from mailwright.outbox.message_records import Search, search
 from mailwright.outbox.tallies import Tallying
 from mailwright.web.parts import ApiParts
 from tests.builders import DEFAULT_TENANT, settings_for

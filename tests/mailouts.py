@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mailwright.app.mailouts import MailoutDesk, drain_mailouts
-from mailwright.audience.standing import Standing
+from mailwright.audience.status import Standing
 from mailwright.domain.clock import Instant, SystemClock
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType

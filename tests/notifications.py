@@ -12,7 +12,7 @@ import orjson
 import pytest
 from sqlalchemy import Table, func, insert, select, text, update
 
-from mailwright.app.notifying import make_fanout, opened_queue
+from mailwright.app.notifications import make_fanout, opened_queue
 from mailwright.domain.clock import Instant, ManualClock, isoformat
 from mailwright.providers.protocol import Provider
 from mailwright.sources.notifications.fanout import Fanout

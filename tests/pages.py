@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 from fastapi import FastAPI
 
-from mailwright.outbox.journal import deeds
+from mailwright.outbox.audit_log import deeds
 from mailwright.web.parts import ApiParts
 
 HOME: Final = "http://mail.example"

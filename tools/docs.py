@@ -107,7 +107,7 @@ def commands() -> str:
 
     root: Any = typer.main.get_command(app)
     rows = []
-    for _, name, _, _ in COMMANDS:
+    for _, name, _ in COMMANDS:
         _, command, _ = root.resolve_command(Context(root), [name])
         rows += _described(f"mailwright {name}", command)
     return _table(("command", "what it does"), rows)
@@ -142,7 +142,7 @@ def _first_paragraph(text: str | None) -> str:
 def openapi() -> str:
     """Made without a database: nothing connects before the first request."""
     from mailwright.domain.clock import SystemClock  # noqa: PLC0415
-    from mailwright.outbox.intake import Intake  # noqa: PLC0415
+    from mailwright.outbox.accept import Intake  # noqa: PLC0415
     from mailwright.storage.database import Database  # noqa: PLC0415
     from mailwright.web.app import ApiParts, create_app  # noqa: PLC0415
 

@@ -14,10 +14,10 @@ from playwright.async_api import Browser, async_playwright
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
-from mailwright.audience.standing import Standing
+from mailwright.audience.status import Standing
 from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.viewing import ViewTokens
+from mailwright.domain.web_view_tokens import ViewTokens
 from mailwright.sources.campaigns.archive import Archive
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 from tests.campaigns import NEWS, OPERATOR, Desk, join

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from mailwright.cli.endings import ending
+from mailwright.cli.exit_codes import ending
 from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7

@@ -9,7 +9,7 @@ from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.outbox.defer import hold_lane
 from tests.acceptance.commands import Commands
 from tests.builders import a_bench, change_tenant
-from tests.contract.test_forecast import in_line
+from tests.contract.campaigns.test_forecast import in_line
 from tests.standins.smtpbz import KEY, SmtpBzStandIn
 
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import insert, select, update
 
-from mailwright.audience.standing import Standing
-from mailwright.outbox.journal import deeds
+from mailwright.audience.status import Standing
+from mailwright.outbox.audit_log import deeds
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from mailwright.outbox import tenants
-from mailwright.outbox.journal import deeds
+from mailwright.outbox.audit_log import deeds
 from mailwright.sources.campaigns.campaigns import Acting, Campaign
 from mailwright.sources.campaigns.definition import Definition
 from tests.builders import DEFAULT_TENANT

@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.access.roles import Role
-from mailwright.app.notifying import desk_opener
+from mailwright.app.notifications import desk_opener
 from mailwright.audience import lists
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType, OnDoubt
-from mailwright.events.outgoing.endpoints import Wanted
+from mailwright.events.outbound.endpoints import Wanted
 from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.live import Live

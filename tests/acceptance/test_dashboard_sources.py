@@ -14,14 +14,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import update
 
-from mailwright.app.demo_articles import KEY
+from mailwright.demo.articles import KEY
 from mailwright.domain.clock import HOUR
-from mailwright.events.outgoing.deliveries import Answered, Deliveries, Outcome
-from mailwright.events.outgoing.endpoints import Endpoint, Wanted
-from mailwright.outbox.journal import deeds
+from mailwright.events.outbound.deliveries import Answered, Deliveries, Outcome
+from mailwright.events.outbound.endpoints import Endpoint, Wanted
+from mailwright.outbox.audit_log import deeds
 from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
 from mailwright.sources.mailouts.runs import Run
-from mailwright.sources.notifications.desk import Standing
+from mailwright.sources.notifications.overview import Standing
 from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard

@@ -13,7 +13,7 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.retry import STANDARD
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.records import Record, dead_letters
+from mailwright.outbox.message_records import Record, dead_letters
 from mailwright.storage.tables import messages
 from tests.builders import (
     DEFAULT_TENANT,

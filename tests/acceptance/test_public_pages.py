@@ -20,7 +20,7 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
-from mailwright.audience.standing import Standing
+from mailwright.audience.status import Standing
 from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.message import NewMessage

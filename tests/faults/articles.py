@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections import Counter
 
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import Status
 from mailwright.sources.articles.runs import Runs
-from mailwright.sources.articles.store import Slices
+from mailwright.sources.articles.slices import Slices
 from tests.articles import ACTOR, OHIO, US, an_order, the_slices
 from tests.builders import DEFAULT_TENANT, a_contact
 from tests.campaigns import address_of

@@ -5,7 +5,7 @@ import random
 
 from sqlalchemy import func, select
 
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import Status
 from mailwright.sources.campaigns.campaigns import Campaign, Campaigns

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mailwright.cli import main
-from mailwright.pipeline.road import Road
+from mailwright.pipeline.compose import Road
 
 POISON = "poison@example.com"
 

@@ -21,8 +21,8 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
+from mailwright.outbox.accept import Intake
 from mailwright.outbox.audit import audit
-from mailwright.outbox.intake import Intake
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, nobody_listens

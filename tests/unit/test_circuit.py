@@ -6,7 +6,7 @@ import pytest
 
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.permits import Held
-from mailwright.providers.circuit import Circuit, State
+from mailwright.providers.circuit_breaker import Circuit, State
 from tests.builders import FAULT, MISCONFIGURED, REFUSAL, SENT, THROTTLE
 
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.web.kept import ForgetsAfterChanges, Kept
+from mailwright.web.cache import ForgetsAfterChanges, Kept
 
 
 class Counting:

@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from structlog.testing import capture_logs
 
-from mailwright.web.problems import LastResort
+from mailwright.web.errors import LastResort
 
 
 @pytest.mark.promise("dashboard-live")

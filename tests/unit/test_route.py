@@ -11,7 +11,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Held
-from mailwright.providers.circuit import Circuit
+from mailwright.providers.circuit_breaker import Circuit
 from mailwright.providers.route import Member, Route, parse_route
 from tests.builders import FAULT, MISCONFIGURED, SENT, THROTTLE
 from tests.standins.provider import ScriptedProvider

@@ -14,7 +14,7 @@ from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
-from mailwright.outbox.journal import note
+from mailwright.outbox.audit_log import note
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import recovery_codes, sessions, tenants, users
 

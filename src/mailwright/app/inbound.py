@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from mailwright.audience.standing import SoftBounces
+from mailwright.audience.status import SoftBounces
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.events.fetch import Fetch
@@ -109,8 +109,8 @@ def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncEx
         queue = Queue(settings.sqs_queue_url, settings.aws_region, http, clock)
         inlets.append(QueuedEvents(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
+        from mailwright.events.bounce_mail import LetterBox, Letters  # noqa: PLC0415
         from mailwright.events.bounces.boxes import open_box  # noqa: PLC0415
-        from mailwright.events.letters import LetterBox, Letters  # noqa: PLC0415
 
         box = open_box(settings.bounce_mailbox.get_secret_value())
         inlets.append(LetterBox(box, Letters(reports, clock)))

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType
 
-from mailwright.app.links import public_only
+from mailwright.app.link_checks import public_only
 from mailwright.content.images import ImageStore
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.campaign import QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
@@ -22,23 +22,23 @@ from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.pipeline.road import mailbox_of
+from mailwright.pipeline.compose import mailbox_of
 from mailwright.providers.http import Http, Resolve, addresses_of
-from mailwright.sources.campaigns import guests, progress
+from mailwright.sources.campaigns import external, progress
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.progress import Counts, Place
 from mailwright.sources.mailouts.audience import OurReaders, SupabaseReaders
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, SharedPace, notion_id
-from mailwright.sources.mailouts.preparing import Preparing
+from mailwright.sources.mailouts.prepare import Preparing
 from mailwright.sources.mailouts.queue import Addressee, Entering, Tally
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.rendering import Pictures
-from mailwright.sources.mailouts.reporting import Reporting
 from mailwright.sources.mailouts.runs import Run, Runs
 from mailwright.sources.mailouts.setup import Footer, Setup, Statuses
-from mailwright.sources.mailouts.standings import Standings
+from mailwright.sources.mailouts.status_sync import Standings
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError, objection_to_key
+from mailwright.sources.mailouts.write_back import Reporting
 from mailwright.storage.database import Database, Transaction
 
 # How often is looked for something to do, and how long at most after a failure.
@@ -57,7 +57,7 @@ class CampaignQueue:
     """The queue of campaigns, as mailouts see it."""
 
     async def enter(self, tx: Transaction, entering: Entering, now: Instant) -> int:
-        guest = guests.Guest(
+        guest = external.Guest(
             campaign_id=entering.campaign_id,
             tenant_id=entering.tenant_id,
             name=entering.name,
@@ -67,14 +67,14 @@ class CampaignQueue:
             planned=entering.planned,
             limits=CampaignLimits(interval_ms=entering.interval_ms, one_at_a_time=True),
         )
-        return await guests.enter(tx, guest, now)
+        return await external.enter(tx, guest, now)
 
     async def hand_over(self, tx: Transaction, campaign_key: int, batch: Sequence[Addressee], now: Instant) -> bool:
-        people = [guests.Recipient(each.email, each.payload) for each in batch]
-        return await guests.bring(tx, Source.MAILOUT, campaign_key, people, now)
+        people = [external.Recipient(each.email, each.payload) for each in batch]
+        return await external.bring(tx, Source.MAILOUT, campaign_key, people, now)
 
     async def all_handed_over(self, tx: Transaction, campaign_key: int, now: Instant) -> None:
-        await guests.all_brought(tx, campaign_key, now)
+        await external.all_brought(tx, campaign_key, now)
 
     async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
         return (await _tallies(tx, [campaign_key], now))[campaign_key]

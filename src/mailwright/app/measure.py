@@ -18,7 +18,7 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import explain
-from mailwright.outbox.queue import queue_state
+from mailwright.outbox.queue_gauges import queue_state
 from mailwright.sources.api.mail import Asking, Mail
 from mailwright.storage.tables import events
 

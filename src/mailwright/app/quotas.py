@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
-from mailwright.app.carriers import make_provider, providers_of
+from mailwright.app.providers import make_provider, providers_of
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.permits import Window

@@ -15,7 +15,7 @@ import uvicorn
 from mailwright.app.addresses import wait_until_moved
 from mailwright.app.inbound import attend_all
 from mailwright.app.mailouts import drain_mailouts, keep_mailouts
-from mailwright.app.outgoing import keep_telling, tell_what_happened
+from mailwright.app.outbound_webhooks import keep_telling, tell_what_happened
 from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable

@@ -1,7 +1,7 @@
 """Templates of an installation, with its images and what its mails say of it."""
 
 from mailwright.content.images import ImageStore
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database

@@ -10,47 +10,47 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mailwright.app.addresses import located
-from mailwright.app.carriers import make_route, providers_of, verify_providers
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutDesk, verify_mailouts
+from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.schema import prepare
 from mailwright.app.templates import make_templates
-from mailwright.audience.standing import SoftBounces
+from mailwright.audience.status import SoftBounces
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import Limits
-from mailwright.domain.unsubscribe import UnsubscribeTokens
-from mailwright.domain.viewing import ViewTokens
-from mailwright.events.refused import Refusals
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.events.rejections import Refusals
 from mailwright.events.reports import Reports
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.settings import Settings
+from mailwright.outbox.accept import Intake
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
-from mailwright.outbox.intake import Intake
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.workers import Roster
-from mailwright.pipeline.road import Identity, Road, mailbox_of
+from mailwright.pipeline.compose import Identity, Road, mailbox_of
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
-from mailwright.sources.articles.walk import ArticleConductor
-from mailwright.sources.campaigns.conductor import Conductor
-from mailwright.sources.notifications.settling import QueueSettling
+from mailwright.sources.articles.enqueue import ArticleConductor
+from mailwright.sources.campaigns.scheduler import Conductor
+from mailwright.sources.notifications.settle import QueueSettling
 from mailwright.storage.database import Database, parse_url
-from mailwright.worker.conducting import Conductors
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
-from mailwright.worker.keeper import Duties, Keeper
 from mailwright.worker.loop import Pace, Parts, Worker
+from mailwright.worker.maintenance import Duties, Keeper
 from mailwright.worker.pacing import Pacing
+from mailwright.worker.source_duties import Conductors
 from mailwright.worker.wake import Wake
 
 if TYPE_CHECKING:

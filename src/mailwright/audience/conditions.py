@@ -10,7 +10,7 @@ from mailwright.audience import filters
 from mailwright.audience.filters import Attribute, Deeds, Question
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
-from mailwright.domain.unsubscribe import GENERAL
+from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.expressions import folded, json_day, json_flag, json_number, json_text, json_words, position
 from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
 

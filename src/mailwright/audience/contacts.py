@@ -8,15 +8,15 @@ import orjson
 from sqlalchemy import ColumnElement, Row, insert, select, update
 from sqlalchemy import delete as delete_rows
 
-from mailwright.audience import people, suppressions
+from mailwright.audience import contact_fields, suppressions
 from mailwright.audience.suppressions import Suppression
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
-from mailwright.outbox import journal
-from mailwright.outbox.intake import INSERT_CONTACTS
-from mailwright.outbox.records import Search, Summary, search
+from mailwright.outbox import audit_log
+from mailwright.outbox.accept import INSERT_CONTACTS
+from mailwright.outbox.message_records import Search, Summary, search
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
@@ -123,29 +123,29 @@ async def put(
 
     Whoever acts under a name of their own, as `actor`, is noted in the journal.
     """
-    address_, now = people.email(email), clock.now()
-    given = people.attributes(change.attributes or {})
+    address_, now = contact_fields.email(email), clock.now()
+    given = contact_fields.attributes(change.attributes or {})
     values: dict[str, Any] = {
         name: value
         for name, value in (
-            ("name", None if change.name is None else people.name(change.name)),
-            ("locale", None if change.locale is None else people.locale(change.locale)),
-            ("timezone", None if change.timezone is None else people.timezone(change.timezone)),
+            ("name", None if change.name is None else contact_fields.name(change.name)),
+            ("locale", None if change.locale is None else contact_fields.locale(change.locale)),
+            ("timezone", None if change.timezone is None else contact_fields.timezone(change.timezone)),
         )
         if getattr(change, name) is not None
     }
-    tags = None if change.tags is None else people.tags(change.tags)
+    tags = None if change.tags is None else contact_fields.tags(change.tags)
     async with database.write() as tx:
         found = await _held(tx, tenant_id, address_, now)
-        merged = people.merged(orjson.loads(found.attributes), given)
-        values["attributes"] = orjson.dumps(people.attributes(merged)).decode()
+        merged = contact_fields.merged(orjson.loads(found.attributes), given)
+        values["attributes"] = orjson.dumps(contact_fields.attributes(merged)).decode()
         await tx.execute(update(contacts).where(contacts.c.id == found.id).values(**values))
         if tags is not None:
             await tx.execute(delete_rows(contact_tags).where(contact_tags.c.contact_key == found.id))
             for tag in tags:
                 await tx.execute(insert(contact_tags).values(contact_key=found.id, tag=tag, tenant_id=tenant_id))
         if actor is not None:
-            await journal.note(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
+            await audit_log.note(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:

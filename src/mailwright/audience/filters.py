@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from mailwright.audience.contact_fields import InvalidPerson, attribute_name, tag_name
 from mailwright.audience.lists import KEY_PATTERN
-from mailwright.audience.people import InvalidPerson, attribute_name, tag_name
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, instant_of
 from mailwright.domain.errors import InvalidInput

@@ -10,8 +10,8 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
-from mailwright.domain.unsubscribe import GENERAL
-from mailwright.outbox import journal
+from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lists
 
@@ -84,7 +84,7 @@ async def create(
         async with database.write() as tx:
             await tx.execute(insert(lists).values(tenant_id=tenant_id, **values))
             if actor is not None:
-                await journal.note(
+                await audit_log.note(
                     tx, made.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
                 )
     except IntegrityError as error:
@@ -122,7 +122,7 @@ async def edit(
         changes: dict[str, Any] = {field: value for field, value in wanted.items() if getattr(known, field) != value}
         if changes:
             await tx.execute(update(lists).where(*mine).values(**changes))
-            await journal.note(
+            await audit_log.note(
                 tx,
                 clock.now(),
                 actor=actor,

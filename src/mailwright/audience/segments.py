@@ -15,8 +15,8 @@ from mailwright.audience.contacts import Contact, columns_of, contact_of
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
-from mailwright.domain.unsubscribe import GENERAL
-from mailwright.outbox import journal
+from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import json_text, unsought
 from mailwright.storage.tables import contacts, segments, subscriptions, suppressions
@@ -222,7 +222,7 @@ async def _note(
     tx: Transaction, now: Instant, tenant_id: int, segment_key: str, *, actor: str | None, action: str
 ) -> None:
     if actor is not None:
-        await journal.note(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
+        await audit_log.note(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
 
 
 def _name(text: str) -> str:

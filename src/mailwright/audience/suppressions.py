@@ -14,7 +14,7 @@ from mailwright.audience import lists
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -157,7 +157,7 @@ async def _note(
     tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str, action: str, list_key: str
 ) -> None:
     detail = {"listKey": list_key}
-    await journal.note(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
+    await audit_log.note(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
 
 
 def _entries(tenant_id: int) -> Select[Any]:

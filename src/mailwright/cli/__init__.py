@@ -15,41 +15,49 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mailwright.cli.endings import EXIT_CODES, ending
+from mailwright.cli.exit_codes import EXIT_CODES, ending
 
-# Panel, command, module, and the line that `mailwright --help` shows for it.
+# Panel, command and the line that `mailwright --help` shows for it. The module has the command's name.
 COMMANDS: Final = (
-    ("Run", "demo", "demo", "Send sample mails through the whole road and serve the result."),
-    ("Run", "serve", "serve", "Serve the HTTP API, with a worker in the same process."),
-    ("Run", "worker", "worker", "Send what is due, until stopped or drained."),
-    ("Set up", "check", "check", "Tell what works: settings, database, provider, DNS, workers."),
-    ("Set up", "db", "db", "Bring the database to the newest form, or show its form."),
-    ("Set up", "tenant", "tenants", "Tenants and their limits."),
-    ("Set up", "key", "keys", "API keys."),
-    ("Set up", "user", "users", "People who sign in."),
-    ("Set up", "template", "templates", "Templates that mails are made from."),
-    ("Set up", "image", "images", "Images for mails."),
-    ("Look and act", "message", "messages", "Find, explain, retry, cancel and resolve messages."),
-    ("Look and act", "dead-letters", "dead_letters", "Messages that wait for a person."),
-    ("Look and act", "contacts", "contacts", "People, and whether they may be written to."),
-    ("Look and act", "segments", "segments", "Segments: saved questions about people."),
-    ("Look and act", "lists", "lists", "Lists that readers join and leave."),
-    ("Look and act", "suppressions", "suppressions", "Addresses that are not written to."),
-    ("Look and act", "bounce", "bounce", "Take a bounce mail from a mail server, on standard input."),
-    ("Look and act", "campaign", "campaigns", "Campaigns: one piece of content for many people."),
-    ("Look and act", "article", "articles", "Articles: one personal newsletter for each reader."),
-    ("Look and act", "mailout", "mailouts", "Mailouts: pages of Notion, sent to their readers."),
-    ("Look and act", "notify", "notify", "Notifications: rows of a queue that become mails."),
-    ("Look and act", "forecast", "forecast", "When each campaign begins and ends, and what holds it."),
-    ("Look and act", "archive", "archive", "The archive: campaigns that everyone may read."),
-    ("Look and act", "webhook", "webhooks", "Outgoing webhooks: tell others what happens to mail."),
-    ("Look and act", "quota", "quota", "What the providers still take."),
-    ("Look and act", "journal", "journal", "Who did what."),
-    ("Look and act", "audit", "audit", "Prove that every accepted message is accounted for."),
-    ("Look and act", "bench", "bench", "Measure this machine, on a database of its own."),
+    ("Run", "demo", "Send sample mails through the whole road and serve the result."),
+    ("Run", "serve", "Serve the HTTP API, with a worker in the same process."),
+    ("Run", "worker", "Send what is due, until stopped or drained."),
+    ("Set up", "check", "Tell what works: settings, database, provider, DNS, workers."),
+    ("Set up", "db", "Bring the database to the newest form, or show its form."),
+    ("Set up", "tenant", "Tenants and their limits."),
+    ("Set up", "key", "API keys."),
+    ("Set up", "user", "People who sign in."),
+    ("Set up", "template", "Templates that mails are made from."),
+    ("Set up", "image", "Images for mails."),
+    ("Look and act", "message", "Find, explain, retry, cancel and resolve messages."),
+    ("Look and act", "dead-letter", "Messages that wait for a person."),
+    ("Look and act", "contact", "People, and whether they may be written to."),
+    ("Look and act", "segment", "Segments: saved questions about people."),
+    ("Look and act", "list", "Lists that readers join and leave."),
+    ("Look and act", "suppression", "Addresses that are not written to."),
+    ("Look and act", "bounce", "Take a bounce mail from a mail server, on standard input."),
+    ("Look and act", "campaign", "Campaigns: one piece of content for many people."),
+    ("Look and act", "article", "Articles: one personal newsletter for each reader."),
+    ("Look and act", "mailout", "Mailouts: pages of Notion, sent to their readers."),
+    ("Look and act", "notify", "Notifications: rows of a queue that become mails."),
+    ("Look and act", "forecast", "When each campaign begins and ends, and what holds it."),
+    ("Look and act", "archive", "The archive: campaigns that everyone may read."),
+    ("Look and act", "webhook", "Outgoing webhooks: tell others what happens to mail."),
+    ("Look and act", "quota", "What the providers still take."),
+    ("Look and act", "audit-log", "Who did what."),
+    ("Look and act", "audit", "Prove that every accepted message is accounted for."),
+    ("Look and act", "bench", "Measure this machine, on a database of its own."),
 )
 
-_MODULES: Final = {name: module for _, name, module, _ in COMMANDS}
+# Hidden plural spellings of earlier versions, so that existing scripts keep working.
+ALIASES: Final = {
+    "contacts": "contact",
+    "dead-letters": "dead-letter",
+    "lists": "list",
+    "segments": "segment",
+    "suppressions": "suppression",
+    "journal": "audit-log",
+}
 
 
 class Commands(TyperGroup):
@@ -57,10 +65,12 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for panel, name, _, line in COMMANDS:
+        for panel, name, line in COMMANDS:
             self.add_command(TyperCommand(name, help=line, rich_help_panel=panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in ALIASES:
+            args = [ALIASES[args[0]], *args[1:]]
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed if name is None else _load(name), rest
 
@@ -68,7 +78,7 @@ class Commands(TyperGroup):
 def _load(name: str) -> Any:
     gc.disable()  # modules stay: looking for rubbish among them took a tenth of a command's time
     try:
-        module = import_module(f"mailwright.cli.{_MODULES[name]}")
+        module = import_module(f"mailwright.cli.{name.replace('-', '_')}")
     finally:
         gc.enable()
     command = typer.main.get_command(module.app)

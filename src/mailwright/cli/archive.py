@@ -7,12 +7,12 @@ import typer
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.outbox import tenants
-from mailwright.outbox.journal import CONSOLE
+from mailwright.outbox.audit_log import CONSOLE
 from mailwright.sources.campaigns.archive import Archive, Issue
 from mailwright.sources.campaigns.campaigns import Acting
-from mailwright.web.archive import answer
+from mailwright.web.api.archive import answer
 
 app = group("The archive: campaigns that everyone may read.")
 

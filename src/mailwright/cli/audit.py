@@ -2,7 +2,7 @@
 
 import typer
 
-from mailwright.cli.endings import NEGATIVE
+from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json

@@ -6,13 +6,13 @@ from typing import Any, BinaryIO, Final
 import typer
 
 from mailwright.app.inbound import make_reports
-from mailwright.cli.endings import ending
+from mailwright.cli.exit_codes import ending
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
+from mailwright.events.bounce_mail import Answered, Letters
 from mailwright.events.bounces import AutoReplied, Bounced, Complained, Letter, Unreadable, Unrelated
 from mailwright.events.bounces.parts import MAX_BYTES
-from mailwright.events.letters import Answered, Letters
 from mailwright.ops.logs import logger
 
 # sysexits.h, which every mail server knows: keep the mail and try again later.

@@ -6,9 +6,9 @@ from typing import Final
 import typer
 from rich.text import Text
 
-from mailwright.app.checks import check as look
-from mailwright.app.findings import Finding, TxtRecord, Verdict, problem
-from mailwright.cli.endings import NEGATIVE
+from mailwright.checks.findings import Finding, TxtRecord, Verdict, problem
+from mailwright.checks.installation import check as look
+from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table

@@ -12,22 +12,22 @@ import typer
 import uvloop
 from rich.text import Text
 
-from mailwright.app.demo import Sample, load_sample, settle
-from mailwright.app.demo_campaigns import Shown, campaigns_of
-from mailwright.app.demo_entry import Entry, make_entry
 from mailwright.app.serving import Shutdown, address_of, listen, serve
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
-from mailwright.cli.campaigns_shown import status, waiting
+from mailwright.cli.campaign_output import status, waiting
 from mailwright.cli.options import command
 from mailwright.cli.output import aside, out, status_text, table, two_lines
 from mailwright.cli.serve import application
+from mailwright.demo.campaigns import Shown, campaigns_of
+from mailwright.demo.sample import Sample, load_sample, settle
+from mailwright.demo.sign_in import Entry, make_entry
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.states import Status
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings
-from mailwright.outbox import records
+from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import Explanation, State
 
@@ -99,7 +99,7 @@ def _settings(listener: socket.socket) -> Settings:
 async def _print(engine: Engine, sample: Sample, stories: list[Explanation], address: str) -> None:
     made = table("To!", "Status!", "Subject, and what happened to it")
     for story in stories:
-        message = (await records.find(engine.database, story.outbox_id, tenant_id=None)).summary
+        message = (await message_records.find(engine.database, story.outbox_id, tenant_id=None)).summary
         made.add_row(message.to_email, status_text(message.status), two_lines(message.subject, _why(message, story)))
     out.print(made)
     _print_campaigns(await campaigns_of(engine, sample.shop), engine.clock.now())
@@ -128,7 +128,7 @@ def _print_campaigns(found: list[Shown], now: Instant) -> None:
     out.print(made)
 
 
-def _why(message: records.Summary, story: Explanation) -> str:
+def _why(message: message_records.Summary, story: Explanation) -> str:
     match message.status:
         case Status.SENT:
             return ""

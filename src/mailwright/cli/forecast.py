@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.app.carriers import providers_of
+from mailwright.app.providers import providers_of
 from mailwright.app.wiring import defaults_of
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
@@ -17,7 +17,7 @@ from mailwright.outbox.explain import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as foresee
 from mailwright.sources.campaigns.simulation import IN_LINE, Course, Span, in_short
-from mailwright.web.dashboard.words import rule
+from mailwright.web.dashboard.labels import rule
 
 app = command()
 

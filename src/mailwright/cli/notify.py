@@ -7,7 +7,7 @@ import orjson
 import typer
 import uvloop
 
-from mailwright.app.notifying import notify, opened_desk, queue_database
+from mailwright.app.notifications import notify, opened_desk, queue_database
 from mailwright.app.serving import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import Installation, run, settings_for_service
@@ -15,15 +15,15 @@ from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import out, print_json, print_rows, two_lines
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings
-from mailwright.outbox.journal import CONSOLE
-from mailwright.sources.notifications import moments
-from mailwright.sources.notifications.desk import Desk, Standing
-from mailwright.sources.notifications.kinds import OPEN_SEAT
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.notifications import emitted as emitted_answer
+from mailwright.schemas.notifications import notification
+from mailwright.sources.notifications import times
+from mailwright.sources.notifications.event_types import OPEN_SEAT
+from mailwright.sources.notifications.overview import Desk, Standing
 from mailwright.sources.notifications.producer import Emitted, Happening
 from mailwright.sources.notifications.queue import create_queue
-from mailwright.sources.notifications.words import Fanout
-from mailwright.web.notification_answers import emitted as emitted_answer
-from mailwright.web.notification_answers import notification
+from mailwright.sources.notifications.statuses import Fanout
 
 app = group("Notifications: rows of a queue that become mails.")
 
@@ -214,7 +214,7 @@ def _status(standing: Standing) -> str:
 def _words(standing: Standing) -> tuple[str, str]:
     """Why it stands where it stands, and until when."""
     if standing.wait is not None:
-        until = f"until {moments.write(standing.wait.until)}" if standing.wait.until is not None else ""
+        until = f"until {times.write(standing.wait.until)}" if standing.wait.until is not None else ""
         return f"{standing.wait.reason}: {standing.wait.detail}", until
     if standing.outlook is not None:
         return standing.outlook, ""
@@ -227,7 +227,7 @@ def _words(standing: Standing) -> tuple[str, str]:
 def _moment(text: str | None) -> int | None:
     if text is None:
         return None
-    found = moments.read(text)
+    found = times.read(text)
     if found is None:
         raise InvalidInput("must be a time, as 2027-01-15T08:00:00Z", field="--at")
     return found

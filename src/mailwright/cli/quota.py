@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from mailwright.app.quotas import open_sync
-from mailwright.cli.endings import NEGATIVE
+from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import ago, aside, out, print_json, table

@@ -10,12 +10,12 @@ from fastapi import FastAPI
 from mailwright.access.guesses import Guesses
 from mailwright.access.set_up import SetUp
 from mailwright.access.users import Users
-from mailwright.app.carriers import providers_of
-from mailwright.app.notifying import desk_opener
-from mailwright.app.sender_dns import check_sender
+from mailwright.app.notifications import desk_opener
+from mailwright.app.providers import providers_of
 from mailwright.app.serving import Shutdown, address_of, listen
 from mailwright.app.serving import serve as serve_until_stopped
 from mailwright.app.wiring import Engine, defaults_of, looked_at_identity, open_engine, sender_of
+from mailwright.checks.sender_dns import check_sender
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
 from mailwright.cli.output import out

@@ -10,8 +10,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
 from mailwright.content.formats import Format
-from mailwright.content.kept import Kept, codes_in
 from mailwright.content.template import TemplateFailed
+from mailwright.content.template_markers import Kept, codes_in
 
 # The parsers call themselves for every level, and a stack that overflows ends the process. Real mails have some thirty.
 MAX_LEVELS = 200

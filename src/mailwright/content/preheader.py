@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-from mailwright.content.kept import codes_in
+from mailwright.content.template_markers import codes_in
 
 _BODY = re.compile(r"<body\b(?:[^>\"']|\"[^\"]*\"|'[^']*')*>", re.IGNORECASE)
 _HIDDEN = "display:none;max-height:0;max-width:0;overflow:hidden;opacity:0;color:transparent;font-size:1px"

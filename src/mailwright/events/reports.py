@@ -12,9 +12,9 @@ from typing import Any, Final, assert_never
 
 import orjson
 
-from mailwright.audience import standing
+from mailwright.audience import status
 from mailwright.audience.lists import GENERAL
-from mailwright.audience.standing import Fact, SoftBounces
+from mailwright.audience.status import Fact, SoftBounces
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable
@@ -25,7 +25,7 @@ from mailwright.domain.states import EventType
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
-from mailwright.providers.meanings import masked
+from mailwright.providers.responses import masked
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -386,9 +386,9 @@ async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
     ]
     if softly:
         # Held before they are counted: of two that are told at once, the second counts both.
-        await standing.hold_known(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
-        facts += await standing.repeated_soft_bounces(tx, softly, soft)
-    await standing.apply(tx, facts, now)
+        await status.hold_known(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
+        facts += await status.repeated_soft_bounces(tx, softly, soft)
+    await status.apply(tx, facts, now)
 
 
 def _fact(one: _Taken, email: str) -> Fact | None:
@@ -398,7 +398,7 @@ def _fact(one: _Taken, email: str) -> Fact | None:
         case Verdict.NOTHING | Verdict.SOFT_BOUNCE:
             return None
         case Verdict.HARD_BOUNCE:
-            return standing.bounced(
+            return status.bounced(
                 one.tenant_id,
                 email,
                 source=report.source,
@@ -407,9 +407,9 @@ def _fact(one: _Taken, email: str) -> Fact | None:
                 bounce_subtype=_words(report.bounce_subtype),
             )
         case Verdict.COMPLAINT:
-            return standing.complained(one.tenant_id, email, source=report.source, at=report.at)
+            return status.complained(one.tenant_id, email, source=report.source, at=report.at)
         case Verdict.LEAVES:
-            return standing.left(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
+            return status.left(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
         case _:
             assert_never(one.verdict)
 

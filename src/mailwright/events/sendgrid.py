@@ -10,9 +10,9 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType
-from mailwright.events.soft import is_about_address
+from mailwright.events.sanitize import kept, link_shown, outbox_id_of, time_of
+from mailwright.events.soft_bounces import is_about_address
 from mailwright.events.trust import Malformed
-from mailwright.events.words import kept, link_shown, outbox_id_of, time_of
 
 SOURCE = "sendgrid"
 LARGEST_BODY = 10 * 1024 * 1024

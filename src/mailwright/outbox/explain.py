@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mailwright.domain.actions import Act, Deed, on_campaign
 from mailwright.domain.address import domain_of
 from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
-from mailwright.domain.deeds import Act, Deed, on_campaign
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, reason_told

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.lanes import lane_number
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.outbox.limits import NO_LIMITS
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import holds, tenants
@@ -80,7 +80,7 @@ async def create(
             [made] = await tx.execute(insert(tenants).values(**values).returning(tenants.c.id))
             if actor is not None:
                 said = {"actor": actor, "action": "tenant.create", "subject": name}
-                await journal.note(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
+                await audit_log.note(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
     except IntegrityError as error:
         raise TenantExists(f"the tenant {name} exists already", field="name") from error
     return await find(database, name)
@@ -120,7 +120,7 @@ async def change(
         await _let_go_of_lanes(tx, changed.id)
         if actor is not None and clock is not None:
             said = {"actor": actor, "action": "tenant.change", "subject": name}
-            await journal.note(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
+            await audit_log.note(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
     return changed
 
 

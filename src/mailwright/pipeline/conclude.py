@@ -12,8 +12,8 @@ from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.claim import MOST_CLAIMS
 from mailwright.pipeline.validate import Objection
-from mailwright.providers.meanings import addresses_in
 from mailwright.providers.protocol import Sending
+from mailwright.providers.responses import addresses_in
 
 # Refusals of who sends: of the envelope's sender, of the From, and of either by whoever gave us our rights.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"

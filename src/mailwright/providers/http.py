@@ -14,8 +14,8 @@ from typing import NamedTuple
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
-from mailwright.providers.carrying import OVER, called_back
-from mailwright.providers.line import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
+from mailwright.providers.callbacks import OVER, called_back
+from mailwright.providers.http_connection import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
 from mailwright.providers.protocol import Sending
 
 __all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "NotAllowed", "Phase", "Reply", "addresses_of"]

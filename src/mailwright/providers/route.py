@@ -10,7 +10,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import DeferReason, Held
 from mailwright.domain.results import SendResult
-from mailwright.providers.circuit import LONGEST, Circuit, State
+from mailwright.providers.circuit_breaker import LONGEST, Circuit, State
 from mailwright.providers.protocol import Provider
 
 # While one mail tries whether a provider is back, the others look again after this.

@@ -13,7 +13,7 @@ from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, ResultKind, SendResult
-from mailwright.providers.carrying import awaited
+from mailwright.providers.callbacks import awaited
 from mailwright.providers.http import Cut, Http
 from mailwright.providers.protocol import Answered, Probe, Quota, Sending
 from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts

@@ -5,9 +5,11 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from mailwright.web import (
+from mailwright.web import public
+from mailwright.web.api import (
     archive,
     articles,
+    audit_log,
     campaigns,
     contacts,
     dead_letters,
@@ -17,24 +19,22 @@ from mailwright.web import (
     images,
     imports,
     inbound,
-    journal,
     lists,
     mailouts,
     notifications,
     progress,
     providers,
-    public,
     segments,
     suppressions,
     templates,
     webhooks,
 )
+from mailwright.web.api.openapi import describe
+from mailwright.web.cache import ForgetsAfterChanges
 from mailwright.web.dashboard import pages as dashboard_pages
-from mailwright.web.describe import describe
-from mailwright.web.kept import ForgetsAfterChanges
-from mailwright.web.nowhere import Nowhere
+from mailwright.web.errors import handle_problems
 from mailwright.web.parts import ApiParts
-from mailwright.web.problems import handle_problems
+from mailwright.web.reject_nul import Nowhere
 from mailwright.web.request_ids import RequestIds
 
 __all__ = ["ApiParts", "create_app"]
@@ -74,7 +74,7 @@ def create_app(parts: ApiParts) -> FastAPI:
         notifications,
         progress,
         providers,
-        journal,
+        audit_log,
         webhooks,
         inbound,
         health,

@@ -7,7 +7,7 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response
 
-from mailwright.web.problems import BodyTooLarge, InvalidJson, NotJson
+from mailwright.web.errors import BodyTooLarge, InvalidJson, NotJson
 
 LARGEST = 16 * 1024 * 1024
 LARGEST_BATCH = 64 * 1024 * 1024

@@ -14,9 +14,9 @@ import orjson
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
+from mailwright.schemas.campaigns import progress
 from mailwright.sources.campaigns.progress import poll
 from mailwright.storage.database import Database
-from mailwright.web.campaign_answers import progress
 
 LOOK_SECONDS: Final = 1.0
 # Sooner than any proxy gives up on a connection that says nothing.

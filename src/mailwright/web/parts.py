@@ -13,34 +13,34 @@ from mailwright.access.keys import Keys
 from mailwright.access.sessions import Sessions
 from mailwright.access.set_up import SetUp
 from mailwright.access.users import Users
-from mailwright.app.findings import Finding
 from mailwright.app.mailouts import MailoutDesk
-from mailwright.audience.importing.desk import ImportDesk
+from mailwright.audience.double_opt_in import Links, OptingIn
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plans import LARGEST_FILE
-from mailwright.audience.opting_in import Links, OptingIn
+from mailwright.audience.importing.uploads import ImportDesk
+from mailwright.checks.findings import Finding
 from mailwright.content.images import ImageStore
-from mailwright.content.store import TemplateStore
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.domain.permits import Limits
-from mailwright.domain.unsubscribe import UnsubscribeTokens
-from mailwright.events.outgoing.endpoints import Endpoints
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.events.outbound.endpoints import Endpoints
 from mailwright.events.webhooks import Webhooks
+from mailwright.outbox.accept import Intake
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
-from mailwright.outbox.intake import Intake
 from mailwright.outbox.limits import Defaults
-from mailwright.outbox.operate import Operations
-from mailwright.outbox.queue import QueueGauges
-from mailwright.pipeline.road import Identity
+from mailwright.outbox.operations import Operations
+from mailwright.outbox.queue_gauges import QueueGauges
+from mailwright.pipeline.compose import Identity
 from mailwright.sources.api.mail import Mail
-from mailwright.sources.articles.looking import Looking
+from mailwright.sources.articles.preview import Looking
 from mailwright.sources.articles.runs import Runs
-from mailwright.sources.articles.store import Slices
+from mailwright.sources.articles.slices import Slices
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.mailouts.runs import Runs as MailoutRuns
-from mailwright.sources.notifications.desk import Desk
+from mailwright.sources.notifications.overview import Desk
 from mailwright.storage.database import Database
-from mailwright.web.kept import Kept
+from mailwright.web.cache import Kept
 from mailwright.web.live import Live
 
 

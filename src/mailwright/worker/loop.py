@@ -23,16 +23,16 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Begun, Settling
 from mailwright.outbox.workers import Presence
+from mailwright.pipeline.compose import Road
 from mailwright.pipeline.conclude import Ready, concluded, fair
-from mailwright.pipeline.road import Road
-from mailwright.providers.carrying import unexpected
+from mailwright.providers.callbacks import unexpected
 from mailwright.providers.protocol import Carrier
 from mailwright.providers.route import Member, Route
 from mailwright.worker.announce import announce
-from mailwright.worker.conducting import Conducting
 from mailwright.worker.gate import Gate
-from mailwright.worker.keeper import Keeper
+from mailwright.worker.maintenance import Keeper
 from mailwright.worker.pacing import Pacing
+from mailwright.worker.source_duties import Conducting
 from mailwright.worker.wake import Wake
 
 log = logger(__name__)

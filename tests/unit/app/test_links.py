@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from aiohappyeyeballs import AddrInfoType
 
-from mailwright.app.links import MOST_REDIRECTS, dead_links, public_only
+from mailwright.app.link_checks import MOST_REDIRECTS, dead_links, public_only
 from mailwright.domain.network import is_public
 from mailwright.providers.http import Cut, Http, Phase, Reply, Resolve
 from tests.unit.content.test_authoring import a_server_that_must_not_be_called

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailwright.app.findings import Finding
-from mailwright.app.mailout_checks import check_mailouts
+from mailwright.checks.findings import Finding
+from mailwright.checks.mailouts import check_mailouts
 from mailwright.ops.settings import load
 from tests.mailouts import SETTINGS
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS

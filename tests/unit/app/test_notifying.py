@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mailwright.app import notifying
+from mailwright.app import notifications
 from mailwright.domain.errors import NotDurable
 
 
@@ -13,8 +13,8 @@ from mailwright.domain.errors import NotDurable
 async def test_a_database_out_of_reach_is_told_each_time_with_pauses_that_grow_and_begin_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notifying, "FIRST_BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(notifying, "LONGEST_BACKOFF_SECONDS", 0.004)
+    monkeypatch.setattr(notifications, "FIRST_BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(notifications, "LONGEST_BACKOFF_SECONDS", 0.004)
     is_stopped = asyncio.Event()
     tries = iter([False, False, False, False, True, False])
 
@@ -27,6 +27,6 @@ async def test_a_database_out_of_reach_is_told_each_time_with_pauses_that_grow_a
         return 0.0
 
     with capture_logs() as lines:
-        await notifying.repeat(duty, is_stopped)
+        await notifications.repeat(duty, is_stopped)
     told = [(line["event"], line["log_level"], line["retryInSeconds"]) for line in lines]
     assert told == [("queue_unavailable", "warning", pause) for pause in (0.001, 0.002, 0.004, 0.004, 0.001)]

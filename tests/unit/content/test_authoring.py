@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mailwright.content.authoring import as_html, image_names
 from mailwright.content.formats import Format
 from mailwright.content.html import MAX_BYTES
-from mailwright.content.kept import codes_in
 from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template_markers import codes_in
 
 STYLE = "<style>p { color: red } @media (max-width: 400px) { p { color: blue } }</style>"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.content import preflight as checks
-from mailwright.content.preflight import CLIPPED_BYTES, LEVELS, Facts, Finding, Level, links_of, preflight
+from mailwright.content import presend_checks as checks
+from mailwright.content.presend_checks import CLIPPED_BYTES, LEVELS, Facts, Finding, Level, links_of, preflight
 
 FOOTER = '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a> The Workshop, Rua do Ouro 1, 1100-060 Lisboa</p>'
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.unsubscribe import InvalidToken, Leaving, UnsubscribeTokens
+from mailwright.domain.unsubscribe_tokens import InvalidToken, Leaving, UnsubscribeTokens
 
 TOKENS = UnsubscribeTokens("a secret")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -8,7 +8,7 @@ import pytest
 
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import ResultKind, SendResult
-from mailwright.providers.carrying import translated
+from mailwright.providers.callbacks import translated
 from mailwright.providers.http import PIECE_BYTES, Cut, Http, Phase, Reply
 from mailwright.providers.protocol import Sending
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step

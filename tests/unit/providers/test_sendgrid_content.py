@@ -19,7 +19,7 @@ from mailwright.content.layout import Addressed, Frame, Layout
 from mailwright.content.mime import Attachment, Letter, Mailbox, Unsubscribe, compose
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import Category, ResultKind, SendResult
-from mailwright.providers.sendgrid import foreign, own
+from mailwright.providers.sendgrid import parse_mime, parse_own_mime
 from mailwright.providers.sendgrid.mail import Mail
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.letters import NOON, a_letter, normal
@@ -188,7 +188,7 @@ async def test_our_own_signature_stays_behind() -> None:
     mail = outgoing(a_letter())
     mail.content = signer.sign(mail.content, NOON)
     assert mail.content.startswith(b"DKIM-Signature")
-    assert own.read(mail.content) is not None
+    assert parse_own_mime.read(mail.content) is not None
     assert (await told(mail))["headers"].keys() == {"Message-ID"}
 
 
@@ -203,8 +203,8 @@ async def test_a_filled_layout_is_read_like_a_composed_letter() -> None:
         Mailbox("jane@example.org", "Jäne"), "<1@example.com>", NOON, OUTBOX_ID, "https://x.example/u"
     )
     content = layout.fill(addressed, {"name": "Jäne = " * 20})
-    mail = own.read(content)
-    assert mail == foreign.read(content)
+    mail = parse_own_mime.read(content)
+    assert mail == parse_mime.read(content)
     assert mail is not None
     assert mail.subject == "Hallo " + "Jäne = " * 20
     assert mail.text == "Hallo " + "Jäne = " * 20 + "."
@@ -252,7 +252,7 @@ def test_our_own_reading_gives_back_what_was_written(letter: Letter) -> None:
         content = compose(letter)
     except HeaderRefused:
         return
-    mail = own.read(content)
+    mail = parse_own_mime.read(content)
     assert mail is not None
     assert_says(mail, letter)
 
@@ -293,7 +293,7 @@ def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
     )
     content = compose(letter)
-    assert own.read(content) == foreign.read(content)
+    assert parse_own_mime.read(content) == parse_mime.read(content)
 
 
 # Mails of others.
@@ -365,10 +365,10 @@ def test_no_bytes_break_the_reading(content: bytes) -> None:
         b"From: a@example.com\r\n",
         b'From: a@example.com\r\nContent-Type: multipart/mixed;\r\n boundary="=_m_0"\r\n\r\n',
     ):
-        own.read(beginning + content)
+        parse_own_mime.read(beginning + content)
         try:
-            foreign.read(beginning + content)
-        except foreign.Unreadable:
+            parse_mime.read(beginning + content)
+        except parse_mime.Unreadable:
             continue
 
 

@@ -9,7 +9,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import Category, ResultKind
 from mailwright.providers.http import Reply
 from mailwright.providers.sendgrid import SendGridSettings
-from mailwright.providers.sendgrid.meaning import CREDITS_PAUSE, LONGEST_PAUSE, MEANINGS, answered
+from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, MEANINGS, answered
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, a_large_answer
 from tests.standins.sendgrid import KEY, SendGridStandIn, refusal
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to

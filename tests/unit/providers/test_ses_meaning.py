@@ -7,7 +7,7 @@ import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND
 from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.ses import meaning
+from mailwright.providers.ses import responses
 from tests.standins.http import BROKEN_JSON, EMPTY, HTML, WRONG_JSON, Answer, a_large_answer, json_answer
 from tests.standins.ses import SesStandIn, refusal
 from tests.unit.providers.ses_builders import READER, SENDER, a_mail, ses_to
@@ -125,15 +125,21 @@ async def test_an_error_means_what_the_table_says(
 
 
 def test_every_row_of_the_table_is_asked_for_with_each_of_its_names() -> None:
-    in_table = {row.meaning.code for row in meaning.MEANINGS} | {meaning.UNKNOWN.code}
+    in_table = {row.meaning.code for row in responses.MEANINGS} | {responses.UNKNOWN.code}
     assert in_table == {code for *_, code, _ in NAMED}
     deciding = [
-        next((row for row in meaning.MEANINGS if row.names.match(name) and row.text.search(text)), None)
+        next((row for row in responses.MEANINGS if row.names.match(name) and row.text.search(text)), None)
         for name, _, text, *_ in NAMED
     ]
-    assert not [row for row in meaning.MEANINGS if row not in deciding]
-    groups = (meaning.LIMITS, meaning.PAUSED, meaning.NO_CONFIGURATION_SET, meaning.BAD_REQUEST, meaning.STALE)
-    names = ", ".join((*groups, meaning.DENIED, meaning.DOWN)).split(", ")
+    assert not [row for row in responses.MEANINGS if row not in deciding]
+    groups = (
+        responses.LIMITS,
+        responses.PAUSED,
+        responses.NO_CONFIGURATION_SET,
+        responses.BAD_REQUEST,
+        responses.STALE,
+    )
+    names = ", ".join((*groups, responses.DENIED, responses.DOWN)).split(", ")
     assert not [each for each in names if not any(fnmatchcase(name, each) for name, *_ in NAMED)]
 
 
@@ -182,7 +188,7 @@ async def test_an_answer_without_a_name_means_what_its_status_says(
 
 
 def test_every_status_of_the_table_is_asked_for() -> None:
-    assert {*meaning.NAMELESS, *meaning.GATEWAYS} <= {answer.status for answer, *_ in NAMELESS}
+    assert {*responses.NAMELESS, *responses.GATEWAYS} <= {answer.status for answer, *_ in NAMELESS}
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.smtp.meaning import MEANINGS, UNKNOWN, Row
 from mailwright.providers.smtp.phases import Phase
 from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.responses import MEANINGS, UNKNOWN, Row
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
 

@@ -19,7 +19,7 @@ from mailwright.sources.articles.assembly import (
     fate,
     published,
 )
-from mailwright.sources.articles.composing import markdown
+from mailwright.sources.articles.compose import markdown
 from mailwright.sources.articles.divisions import MalformedDivision, breadth
 from tests.articles import (
     CLEVELAND,

@@ -10,7 +10,7 @@ from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.files import FilesRefused, Found
 from mailwright.sources.articles.placeholders import Placeholder, as_template, placeholders
-from mailwright.sources.articles.writing import SliceRefused, written
+from mailwright.sources.articles.slice_input import SliceRefused, written
 from tests.articles import FRANKLIN, KEY, OHIO, a_slice
 
 lines = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=30)

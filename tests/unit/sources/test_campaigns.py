@@ -6,11 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from mailwright.domain.campaign import POSSIBLE, Action, CampaignStatus
+from mailwright.sources.campaigns.ab_test import Standing, best
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.enqueue import tried
 from mailwright.sources.campaigns.entries import Contest, Frozen, Version
 from mailwright.sources.campaigns.progress import Counts
-from mailwright.sources.campaigns.walk import tried
-from mailwright.sources.campaigns.winner import Standing, best
 from tests.campaigns import a_definition
 
 

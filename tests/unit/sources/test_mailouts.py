@@ -6,7 +6,7 @@ import structlog
 from mailwright.app.mailouts import rest_after, setup_of, verify_mailouts
 from mailwright.content.template import Template
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.unsubscribe import UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.settings import load
 from mailwright.sources.mailouts.addresses import once_each, parse_test_emails
 from mailwright.sources.mailouts.footer import footers

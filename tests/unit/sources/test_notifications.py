@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailwright.domain.clock import MINUTE, SECOND, instant_of
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.sources.notifications import jobs, kinds, moments, preferences
+from mailwright.sources.notifications import event_types, jobs, preferences, times
 from mailwright.sources.notifications.jobs import Row, Surroundings
 from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait, Window
 
@@ -38,7 +38,7 @@ def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) 
     wishes = preferences.read({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
     assert isinstance(wishes, Preferences)
     wait = preferences.objection(wishes, facts())
-    assert opens == (moments.write(wait.until) if isinstance(wait, Wait) and wait.until else None)
+    assert opens == (times.write(wait.until) if isinstance(wait, Wait) and wait.until else None)
 
 
 @pytest.mark.promise("notify-waits")
@@ -136,7 +136,7 @@ def a_row(**changes: Any) -> Row:
 
 def a_job(payload: Any = None, around: Surroundings | None = None, **changes: Any) -> dict[str, Any]:
     told = payload if payload is not None else {"courseTitle": "Algebra", "sectionNumber": "02"}
-    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
     base = {"base_url": "https://seats.example", "locale": "en"}
     return jobs.build(a_row(**changes), kind, told, None, around or Surroundings(), **base)
 
@@ -144,7 +144,7 @@ def a_job(payload: Any = None, around: Surroundings | None = None, **changes: An
 @pytest.mark.promise("notify-schema")
 def test_the_payload_is_the_one_of_the_contract() -> None:
     job = a_job()
-    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
     assert jobs.objection(job, kind) is None
     assert (job["version"], job["notificationId"], job["openEventId"], job["subscriptionId"]) == ("1.0", 1, 2, 3)
     assert job["event"]["termId"] == "92026"
@@ -166,7 +166,7 @@ def test_the_payload_is_the_one_of_the_contract() -> None:
     ],
 )
 def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], path: str) -> None:
-    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
     found = jobs.objection({**a_job(), **change}, kind)
     assert found is not None
     assert found.path == path
@@ -174,7 +174,7 @@ def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], 
 
 @pytest.mark.promise("notify-minor-version")
 def test_a_minor_version_adds_and_a_major_is_refused() -> None:
-    kind = kinds.load(None, 120 * SECOND).by_name["open-seat"]
+    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
     assert jobs.objection({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
     found = jobs.objection({**a_job(), "version": "2.0"}, kind)
     assert found is not None
@@ -199,7 +199,7 @@ def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: 
     file = tmp_path / "kinds.toml"
     file.write_text('[price]\nmax_attempts = 0\nmanage_url = "{nobody}"\n[stock]\nfallback_locale = "?"\nunheard = 1\n')
     with pytest.raises(ConfigurationInvalid) as refused:
-        kinds.load(file, 120 * SECOND)
+        event_types.load(file, 120 * SECOND)
     told = "\n".join(refused.value.problems)
     for name in ("price.max_attempts", "price.manage_url", "stock.fallback_locale", "stock.unheard"):
         assert name in told
@@ -207,5 +207,5 @@ def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: 
 
 @pytest.mark.promise("notify-schedule")
 def test_a_delay_is_never_longer_than_a_lock() -> None:
-    kind = kinds.Kind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
+    kind = event_types.Kind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
     assert [kind.retry_delay(attempts, 120_000) for attempts in (1, 2, 3)] == [0, 120_000, 120_000]

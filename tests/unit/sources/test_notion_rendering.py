@@ -15,7 +15,10 @@ from mailwright.content import html as html_rules
 from mailwright.sources.mailouts.notion import Block
 from mailwright.sources.mailouts.notion.pages import every
 from mailwright.sources.mailouts.rendering import Picture, framed, render
-from mailwright.sources.mailouts.rendering.looks import (
+from mailwright.sources.mailouts.rendering.numbering import numeral
+from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
+from mailwright.sources.mailouts.rendering.sizes import width_of
+from mailwright.sources.mailouts.rendering.styles import (
     COLOURS,
     INK,
     INK_BY_NIGHT,
@@ -28,9 +31,6 @@ from mailwright.sources.mailouts.rendering.looks import (
     SHADE,
     SHADE_BY_NIGHT,
 )
-from mailwright.sources.mailouts.rendering.numbering import numeral
-from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
-from mailwright.sources.mailouts.rendering.sizes import width_of
 from tests import notion_golden
 from tests.notion_pages import as_block, as_blocks, block, every_type, mention, picture, said, table, text
 

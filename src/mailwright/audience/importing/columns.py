@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mailwright.audience.people import MOST_ATTRIBUTES, InvalidPerson, attribute_name, attribute_name_of
+from mailwright.audience.contact_fields import MOST_ATTRIBUTES, InvalidPerson, attribute_name, attribute_name_of
 from mailwright.domain.errors import InvalidInput
 
 # What a column may be beside an attribute. First and last names are attributes, and make the name where none is given.

@@ -19,6 +19,7 @@ import orjson
 from sqlalchemy import ColumnElement, Row, insert, select, update
 
 from mailwright.audience import lists
+from mailwright.audience.contact_fields import InvalidPerson
 from mailwright.audience.importing.plans import (
     LARGEST_FILE,
     Plan,
@@ -32,12 +33,11 @@ from mailwright.audience.importing.plans import (
 from mailwright.audience.importing.records import Record, Records
 from mailwright.audience.importing.reports import Line, Report, told_of
 from mailwright.audience.importing.rows import Person, RowReader
-from mailwright.audience.importing.storing import REPEATED, Aim, Outcome, Result, Stored, store, stored_of
-from mailwright.audience.people import InvalidPerson
+from mailwright.audience.importing.store import REPEATED, Aim, Outcome, Result, Stored, store, stored_of
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -141,7 +141,7 @@ class Imports:
             if actor is not None:
                 subject = str(values["import_id"])
                 detail = {"file": values["file_name"]}
-                await journal.note(
+                await audit_log.note(
                     tx, now, actor=actor, action="import.begin", subject=subject, tenant_id=tenant_id, detail=detail
                 )
         return await self.find(tenant_id, str(values["import_id"]))

@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from mailwright.audience import people
-from mailwright.audience.importing import columns, forms
+from mailwright.audience import contact_fields
+from mailwright.audience.importing import columns, file_format
 from mailwright.audience.importing.columns import Column
-from mailwright.audience.importing.forms import Form
+from mailwright.audience.importing.file_format import Form
 from mailwright.audience.importing.records import FileUnreadable, Record, Records
 from mailwright.audience.importing.rows import Person, person_of
 from mailwright.domain import address
@@ -65,7 +65,7 @@ def plan_of(path: Path, purpose: Purpose, *, largest: int = LARGEST_FILE) -> Pla
     if size > largest:
         raise FileUnreadable(f"is larger than {largest // 1024**2} MB, the most that is taken", field="file")
     with path.open("rb") as file:
-        form = forms.form_of(file.read(forms.SAMPLE_BYTES))
+        form = file_format.form_of(file.read(file_format.SAMPLE_BYTES))
         if purpose.encoding is not None:
             form = _with_encoding(file, form, purpose.encoding)
         file.seek(0)
@@ -76,13 +76,13 @@ def plan_of(path: Path, purpose: Purpose, *, largest: int = LARGEST_FILE) -> Pla
         line, cells, problem = first
         if problem:
             raise FileUnreadable(f"line {line}: {problem}", field="file")
-        return Plan(form, _columns(cells, form, purpose), purpose.list_key, people.tags(purpose.tags))
+        return Plan(form, _columns(cells, form, purpose), purpose.list_key, contact_fields.tags(purpose.tags))
 
 
 def titles_of(path: Path, encoding: str | None = None) -> tuple[str, ...]:
     """What the first row calls the columns; none where the file has no header. Nothing is said of what they are."""
     with path.open("rb") as file:
-        form = forms.form_of(file.read(forms.SAMPLE_BYTES))
+        form = file_format.form_of(file.read(file_format.SAMPLE_BYTES))
         if encoding is not None:
             form = _with_encoding(file, form, encoding)
         file.seek(0)
@@ -110,9 +110,9 @@ def fingerprint(path: Path) -> tuple[str, int]:
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        digest.update(file.read(forms.SAMPLE_BYTES))
-        file.seek(max(0, size - forms.SAMPLE_BYTES))
-        digest.update(file.read(forms.SAMPLE_BYTES))
+        digest.update(file.read(file_format.SAMPLE_BYTES))
+        file.seek(max(0, size - file_format.SAMPLE_BYTES))
+        digest.update(file.read(file_format.SAMPLE_BYTES))
     return digest.hexdigest(), size
 
 
@@ -120,10 +120,10 @@ def _with_encoding(file: BinaryIO, form: Form, encoding: str) -> Form:
     """As a person says it is; the rest is found out anew in that light."""
     try:
         file.seek(0)
-        text = file.read(forms.SAMPLE_BYTES).decode(encoding, "replace")
+        text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")
     except LookupError as error:
         raise FileUnreadable(f"there is no encoding {encoding!r}", field="encoding") from error
-    return replace(forms.form_of(text.encode()), encoding=encoding)
+    return replace(file_format.form_of(text.encode()), encoding=encoding)
 
 
 def _columns(first: Sequence[str], form: Form, purpose: Purpose) -> tuple[Column, ...]:
@@ -145,5 +145,5 @@ def _shown(cells: Sequence[str], problem: str | None, plan: Plan) -> Person | st
         return problem
     try:
         return person_of(cells, plan.columns)
-    except people.InvalidPerson as error:
+    except contact_fields.InvalidPerson as error:
         return str(error)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice, repeat
 from typing import BinaryIO, Final
 
-from mailwright.audience.importing.forms import Form
+from mailwright.audience.importing.file_format import Form
 from mailwright.domain.errors import InvalidInput
 
 LONGEST_RECORD: Final = 64 * 1024

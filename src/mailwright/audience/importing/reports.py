@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from mailwright.audience.cells import harmless
+from mailwright.audience.csv_cells import harmless
 
 HEADER: Final = ("line", "email", "outcome", "why")
 LONGEST_SHOWN: Final = 254

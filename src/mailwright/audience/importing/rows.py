@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mailwright.audience import people
-from mailwright.audience.cells import undone
+from mailwright.audience import contact_fields
+from mailwright.audience.contact_fields import InvalidPerson
+from mailwright.audience.csv_cells import undone
 from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, Column
-from mailwright.audience.people import InvalidPerson
 
 
 @dataclass(slots=True)
@@ -60,13 +60,13 @@ class RowReader:
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = text
-        if len(whole) > people.LONGEST_ATTRIBUTE or not whole.isprintable():
+        if len(whole) > contact_fields.LONGEST_ATTRIBUTE or not whole.isprintable():
             _check(cells, attributes)
         return Person(
-            people.email(cells[self._email].strip()),
+            contact_fields.email(cells[self._email].strip()),
             self._name(cells, attributes),
-            people.locale(cells[self._locale]) if self._locale is not None else None,
-            people.timezone(cells[self._timezone]) if self._timezone is not None else None,
+            contact_fields.locale(cells[self._locale]) if self._locale is not None else None,
+            contact_fields.timezone(cells[self._timezone]) if self._timezone is not None else None,
             self._tags_of(cells[self._tags_at]) if self._tags_at is not None else self._tags,
             attributes,
         )
@@ -84,15 +84,15 @@ class RowReader:
 
     def _name(self, cells: list[str], attributes: dict[str, Any]) -> str | None:
         if self._name_at is not None:
-            return people.name(undone(cells[self._name_at].strip()))
+            return contact_fields.name(undone(cells[self._name_at].strip()))
         if "first_name" in attributes or "last_name" in attributes:
-            return people.name(f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}")
+            return contact_fields.name(f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}")
         return None
 
     def _tags_of(self, text: str) -> tuple[str, ...]:
         if not text:
             return self._tags
-        return people.tags([*self._tags, *(undone(tag.strip()) for tag in text.replace(";", ",").split(","))])
+        return contact_fields.tags([*self._tags, *(undone(tag.strip()) for tag in text.replace(";", ",").split(","))])
 
 
 def person_of(cells: Sequence[str], columns: Sequence[Column]) -> Person:
@@ -109,4 +109,4 @@ def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:
         except UnicodeEncodeError as error:
             raise InvalidPerson("holds bytes that are no text in the encoding of the file") from error
     for text in attributes.values():
-        people.attribute_text(text)
+        contact_fields.attribute_text(text)

@@ -12,13 +12,13 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.carrying import OVER, awaited, called_back, translated
+from mailwright.providers.callbacks import OVER, awaited, called_back, translated
 from mailwright.providers.http import Cut, Http, Reply
-from mailwright.providers.meanings import numbered
 from mailwright.providers.protocol import Answered, Probe, Sending
-from mailwright.providers.sendgrid import foreign, meaning, own, request
-from mailwright.providers.sendgrid.foreign import Unreadable
+from mailwright.providers.responses import numbered
+from mailwright.providers.sendgrid import parse_mime, parse_own_mime, request, responses
 from mailwright.providers.sendgrid.mail import Mail
+from mailwright.providers.sendgrid.parse_mime import Unreadable
 from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
@@ -41,7 +41,7 @@ class SendGridSettings:
 
 
 class SendGrid:
-    name = meaning.PROVIDER
+    name = responses.PROVIDER
 
     def __init__(self, settings: SendGridSettings, http: Http, clock: Clock, *, reports_events: bool = True) -> None:
         """`reports_events`: whether its events reach us. It posts them to whom it is set up to post."""
@@ -65,16 +65,16 @@ class SendGrid:
         try:
             if mail is None:
                 # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
-                mail = await asyncio.to_thread(foreign.read, message.content)
+                mail = await asyncio.to_thread(parse_mime.read, message.content)
         except Unreadable as error:
-            return meaning.INVALID_CONTENT.result(str(error))
+            return responses.INVALID_CONTENT.result(str(error))
         return await awaited(partial(self._carry, mail), message)
 
     def _carry(self, mail: Mail, message: Outgoing, answered: Answered) -> Sending:
         try:
             body = request.body(message, mail, tracks_opens=self._tracks_opens)
         except Unreadable as error:
-            answered(meaning.INVALID_CONTENT.result(str(error)))
+            answered(responses.INVALID_CONTENT.result(str(error)))
             return OVER
         return self._http.post(
             self._send_url,
@@ -88,11 +88,11 @@ class SendGrid:
     def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
         match reply:
             case Reply():
-                return meaning.fair(meaning.answered(reply, self._clock.now()), message)
+                return responses.fair(responses.answered(reply, self._clock.now()), message)
             case Cut() if not reply.is_in_doubt and self._is_late(message):
-                return meaning.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+                return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
             case Cut():
-                return meaning.cut(reply)
+                return responses.cut(reply)
 
     async def check(self) -> Probe:
         """Asks what the key may do: that needs no permission, and sends no mail."""
@@ -101,12 +101,12 @@ class SendGrid:
         )
         match reply:
             case Cut():
-                return Probe(False, f"{self._host}: {reply.cause}", meaning.cut(reply).code)
+                return Probe(False, f"{self._host}: {reply.cause}", responses.cut(reply).code)
             case Reply(status=200):
                 return self._scopes(reply.body)
             case Reply():
-                result = meaning.answered(reply, self._clock.now())
-                told = numbered(reply.status, meaning.explanation(reply))
+                result = responses.answered(reply, self._clock.now())
+                told = numbered(reply.status, responses.explanation(reply))
                 return Probe(False, f"{self._host}: {told}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
@@ -122,11 +122,11 @@ class SendGrid:
             document = None
         scopes = document.get("scopes") if isinstance(document, dict) else None
         if not isinstance(scopes, list):
-            return Probe(False, f"{self._host}: this is not how SendGrid answers", meaning.UNKNOWN.code)
+            return Probe(False, f"{self._host}: this is not how SendGrid answers", responses.UNKNOWN.code)
         if PERMISSION not in scopes:
             return Probe(False, f"{self._host}: the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN")
         return Probe(True, f"{self._host}: the API key may send mail")
 
 
 def _own(message: Outgoing) -> Mail | None:
-    return own.read(message.content) if message.is_canonical else None
+    return parse_own_mime.read(message.content) if message.is_canonical else None

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from mailwright.domain.outgoing import Outgoing
-from mailwright.providers.sendgrid.foreign import Unreadable
 from mailwright.providers.sendgrid.mail import Attached, Mail, Mailbox
+from mailwright.providers.sendgrid.parse_mime import Unreadable
 
 # Comes back with every event of the mail: a doubt is settled by it.
 MESSAGE_ARGUMENT = "mailwright_message"

@@ -7,10 +7,10 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.providers.aws import KeyChain, Keys, KeysMissing, Signer
-from mailwright.providers.carrying import OVER, awaited, called_back, translated
+from mailwright.providers.callbacks import OVER, awaited, called_back, translated
 from mailwright.providers.http import Cut, Http, Reply
 from mailwright.providers.protocol import Answered, Probe, Quota, Sending
-from mailwright.providers.ses import account, meaning, request
+from mailwright.providers.ses import account, request, responses
 from mailwright.providers.ses.settings import SesSettings
 
 SEND = "/v2/email/outbound-emails"
@@ -21,7 +21,7 @@ MOST_BYTES = 40 * 1024 * 1024  # of a mail after base64
 
 
 class Ses:
-    name = meaning.PROVIDER
+    name = responses.PROVIDER
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Ses:
         try:
             keys = await self._keys.keys()
         except KeysMissing as error:
-            return meaning.KEYS_MISSING.result(str(error))
+            return responses.KEYS_MISSING.result(str(error))
         return await awaited(partial(self._carry, keys), message)
 
     def _carry(self, keys: Keys, message: Outgoing, answered: Answered) -> Sending:
@@ -71,11 +71,11 @@ class Ses:
     def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
         match reply:
             case Reply():
-                return self._noted(meaning.answered(reply, message))
+                return self._noted(responses.answered(reply, message))
             case Cut() if not reply.is_in_doubt and self._is_late(message):
-                return meaning.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
+                return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
             case Cut():
-                return meaning.cut(reply)
+                return responses.cut(reply)
 
     async def check(self) -> Probe:
         """Asks for the account, which sends no mail."""
@@ -97,18 +97,18 @@ class Ses:
         try:
             keys = await self._keys.keys()
         except KeysMissing as error:
-            return meaning.KEYS_MISSING.result(str(error))
+            return responses.KEYS_MISSING.result(str(error))
         url = self._url + ACCOUNT
         headers = self._signer.sign(keys, "GET", url, headers=JSON, body=b"", now=self._clock.now())
         reply = await self._http.request("GET", url, headers=headers, timeout_seconds=self._settings.timeout_seconds)
         if isinstance(reply, Cut):
-            return meaning.cut(reply)
+            return responses.cut(reply)
         if reply.status != 200:
-            return self._noted(meaning.refused(reply))
-        return account.read(reply.body) or meaning.UNKNOWN.result("this is not how SES tells of an account")
+            return self._noted(responses.refused(reply))
+        return account.read(reply.body) or responses.UNKNOWN.result("this is not how SES tells of an account")
 
     def _noted(self, result: SendResult) -> SendResult:
-        if result.code in meaning.ABOUT_KEYS:
+        if result.code in responses.ABOUT_KEYS:
             self._keys.forget()
         return result
 
@@ -119,9 +119,9 @@ class Ses:
 def _objection(message: Outgoing, body: bytes) -> SendResult | None:
     """What SES is known to refuse as a whole is not worth a request."""
     if len(message.recipients) > request.MOST_RECIPIENTS:
-        return meaning.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")
+        return responses.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")
     if not "".join((message.sender, *message.recipients)).isascii():
-        return meaning.UTF8_UNSUPPORTED.result("SES takes addresses in ASCII only")
+        return responses.UTF8_UNSUPPORTED.result("SES takes addresses in ASCII only")
     if len(body) > MOST_BYTES:
-        return meaning.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
+        return responses.TOO_LARGE.result(f"SES takes at most {MOST_BYTES:,} bytes")
     return None

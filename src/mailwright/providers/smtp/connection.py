@@ -10,9 +10,10 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.job import Job
-from mailwright.providers.smtp.line import Line
 from mailwright.providers.smtp.login import Features
-from mailwright.providers.smtp.meaning import (
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.responses import (
     EIGHT_BIT_UNSUPPORTED,
     ENDED_AFTER,
     ENDED_BEFORE,
@@ -22,9 +23,8 @@ from mailwright.providers.smtp.meaning import (
     Ending,
     refused,
 )
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import Reply
 from mailwright.providers.smtp.settings import Timeouts
+from mailwright.providers.smtp.transport import Line
 from mailwright.providers.smtp.wire import on_the_line
 
 # A larger body leaves in pieces of this size, each after the one before: until the last piece is written,

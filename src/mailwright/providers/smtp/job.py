@@ -4,8 +4,8 @@ from mailwright.domain.address import mask
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import ResultKind, SendResult, sent
 from mailwright.providers.protocol import Answered
-from mailwright.providers.smtp.meaning import PROVIDER
 from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.responses import PROVIDER
 
 
 class Job:

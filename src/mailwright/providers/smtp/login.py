@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.line import Line
-from mailwright.providers.smtp.meaning import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, Ending, refused
 from mailwright.providers.smtp.phases import Phase
 from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.responses import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, Ending, refused
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
+from mailwright.providers.smtp.transport import Line
 
 
 class LoginFailed(Exception):

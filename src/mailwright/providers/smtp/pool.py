@@ -9,7 +9,7 @@ from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.connection import Connection
 from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.login import LoginFailed, log_in
-from mailwright.providers.smtp.meaning import ENDED_BEFORE, Ending
+from mailwright.providers.smtp.responses import ENDED_BEFORE, Ending
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
 # One message whose content is with the server and one whose envelope is: more does not fit into one round trip.

@@ -8,13 +8,13 @@ from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.carrying import awaited
+from mailwright.providers.callbacks import awaited
 from mailwright.providers.protocol import Answered, Probe, Sending
 from mailwright.providers.smtp.job import Job
 from mailwright.providers.smtp.login import LoginFailed, log_in
-from mailwright.providers.smtp.meaning import PROVIDER
 from mailwright.providers.smtp.phases import Phase
 from mailwright.providers.smtp.pool import Pool
+from mailwright.providers.smtp.responses import PROVIDER
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
 from mailwright.providers.smtp.wire import objection
 

@@ -6,7 +6,7 @@ from io import IncrementalNewlineDecoder
 from mailwright.domain.address import MAX_LENGTH, mask
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.meaning import INVALID_ADDRESS, INVALID_CONTENT
+from mailwright.providers.smtp.responses import INVALID_ADDRESS, INVALID_CONTENT
 
 # Inside MAIL FROM:<…> each of these could end the address or the line and begin a command of its own. Surrogates
 # have no bytes at all.

@@ -15,7 +15,7 @@ from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
-from mailwright.outbox.intake import Intake
+from mailwright.outbox.accept import Intake
 from mailwright.sources.api.requests import (
     BatchRequest,
     FieldError,

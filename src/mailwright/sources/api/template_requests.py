@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.content.formats import Format
-from mailwright.content.store import Draft
+from mailwright.content.template_store import Draft
 from mailwright.content.variables import Variable
 from mailwright.domain.locales import EVERYONE
 from mailwright.sources.api.requests import (

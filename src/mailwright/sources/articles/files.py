@@ -13,7 +13,7 @@ import yaml
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles.assembly import Slice
-from mailwright.sources.articles.writing import FIELDS, SliceRefused, written
+from mailwright.sources.articles.slice_input import FIELDS, SliceRefused, written
 
 MARK: Final = "---"
 LARGEST_FILE: Final = 16 * 1024 * 1024

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from mailwright.audience import people
+from mailwright.audience import contact_fields
 
 _PLACEHOLDER: Final = re.compile(r"\[\[([^\W\d]\w{0,63})(?:\|([^\[\]\n|]{0,200}))?\]\]")
 # The code of templates. Slices say what differs by placeholders alone, so that a stray brace cannot stop a run.
@@ -30,7 +30,7 @@ class Placeholder:
 
     def fill(self, name: str | None, attributes: Mapping[str, Any]) -> str:
         value = (name or attributes.get("name")) if self.name == "name" else attributes.get(self.name)
-        return self.otherwise if value is None or value == "" else people.as_text(value)
+        return self.otherwise if value is None or value == "" else contact_fields.as_text(value)
 
 
 def has_code(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import ColumnElement, and_, func, or_, select
 
-from mailwright.audience import lists, people
+from mailwright.audience import contact_fields, lists
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.segments import audience
 from mailwright.domain.clock import Instant
@@ -63,7 +63,7 @@ class Condition:
         if self.name == OCD_ID:
             return self.value in reader.divisions
         attribute = reader.attributes.get(self.name)
-        if attribute is not None and _small(people.as_text(attribute)) == self.value:
+        if attribute is not None and _small(contact_fields.as_text(attribute)) == self.value:
             return True
         for each in reader.divisions:  # noqa: SIM110 - asked of everyone, and `any` costs twice as much
             if each.endswith(self.endings):
@@ -174,8 +174,8 @@ def conditions_of(given: Mapping[str, str]) -> tuple[Condition, ...]:
 
 def _is_name(name: str) -> bool:
     try:
-        people.attribute_name(name)
-    except people.InvalidPerson:
+        contact_fields.attribute_name(name)
+    except contact_fields.InvalidPerson:
         return False
     return True
 

@@ -9,20 +9,20 @@ import orjson
 from sqlalchemy import ColumnElement, and_, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.content.store import TemplateStore
 from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import Priority, Status
-from mailwright.outbox import journal
-from mailwright.outbox.finding import newest_key
+from mailwright.outbox import audit_log
+from mailwright.outbox.search import newest_key
 from mailwright.sources.articles import readers
 from mailwright.sources.articles.assembly import Edition, Slice, assemble, published
-from mailwright.sources.articles.composing import compose
+from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.readers import Asked
-from mailwright.sources.articles.store import as_text, from_text, of_article
+from mailwright.sources.articles.slices import as_text, from_text, of_article
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs, run_variants
@@ -207,7 +207,7 @@ class Runs:
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_of(rows[0])
-        await journal.note(
+        await audit_log.note(
             tx,
             now,
             actor=begin.actor,

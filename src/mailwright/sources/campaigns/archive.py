@@ -7,13 +7,13 @@ from typing import Any, Final
 from sqlalchemy import and_, select, update
 
 from mailwright.audience.lists import list_all
-from mailwright.content.store import StoredTemplate, TemplateStore
 from mailwright.content.template import Rendered, Template, TemplateFailed
+from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.campaigns import Acting
 from mailwright.sources.campaigns.entries import Frozen
 from mailwright.storage.database import Database, Transaction
@@ -157,7 +157,7 @@ class Archive:
         async with self._database.write() as tx:
             mine = campaigns.c.id == issue.key
             await tx.execute(update(campaigns).where(mine).values(archived_at=archived_at))
-            await journal.note(
+            await audit_log.note(
                 tx,
                 self._clock.now(),
                 actor=acting.actor,

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from sqlalchemy import insert, select, update
 
-from mailwright.content.preflight import Facts, Finding
-from mailwright.content.store import TemplateStore
+from mailwright.content.presend_checks import Facts, Finding
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
     CANCELLED,
     PAUSED,
@@ -25,15 +25,15 @@ from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
 from mailwright.domain.states import Priority
-from mailwright.outbox import defer, journal
-from mailwright.outbox.finding import newest_key
-from mailwright.outbox.intake import accept
-from mailwright.sources.campaigns import failures, winner
+from mailwright.outbox import audit_log, defer
+from mailwright.outbox.accept import accept
+from mailwright.outbox.search import newest_key
+from mailwright.sources.campaigns import ab_test, failure_actions
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
+from mailwright.sources.campaigns.enqueue import count_newcomers
 from mailwright.sources.campaigns.entries import Entry, change_entry, entry_of
-from mailwright.sources.campaigns.freeze import NO_FACTS, freeze, with_segment
-from mailwright.sources.campaigns.trial import Trial, trial_mails
-from mailwright.sources.campaigns.walk import count_newcomers
+from mailwright.sources.campaigns.snapshot import NO_FACTS, freeze, with_segment
+from mailwright.sources.campaigns.test_send import Trial, trial_mails
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
@@ -196,7 +196,7 @@ class Campaigns:
         """Everyone whose mail failed gets all attempts again."""
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, Action.RETRY_FAILED)
-            count = await failures.requeue(tx, (await _entry(tx, campaign)).lane, self._clock.now())
+            count = await failure_actions.requeue(tx, (await _entry(tx, campaign)).lane, self._clock.now())
             await change_entry(tx, campaign.key, completed_at=None)
             await self._note(tx, acting, Action.RETRY_FAILED, campaign, messages=count)
         return campaign, count
@@ -232,7 +232,7 @@ class Campaigns:
             entry = await _entry(tx, campaign)
             if entry.walk_ended_at is None:
                 raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
-            await winner.decide(tx, entry, self._clock.now(), actor=acting.actor, name=version)
+            await ab_test.decide(tx, entry, self._clock.now(), actor=acting.actor, name=version)
             if campaign.status is CampaignStatus.PAUSED:
                 await defer.hold(tx, entry.lane, PAUSED, UNTIL_TOLD)
             return campaign
@@ -315,7 +315,7 @@ class Campaigns:
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
 
     async def _note(self, tx: Transaction, acting: Acting, action: str, campaign: Campaign, **detail: Any) -> None:
-        await journal.note(
+        await audit_log.note(
             tx,
             self._clock.now(),
             actor=acting.actor,

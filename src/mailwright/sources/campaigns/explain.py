@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.content.preflight import Facts as Known
-from mailwright.content.store import TemplateStore
+from mailwright.content.presend_checks import Facts as Known
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.actions import Act, Deed, is_possible, on_campaign
 from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
-from mailwright.domain.deeds import Act, Deed, is_possible, on_campaign
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held, Level, reason_told
@@ -25,12 +25,12 @@ from mailwright.outbox.workers import Presence, present
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, paces
 from mailwright.policies.rates import windows
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, waits
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
 from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.freeze import NO_FACTS, examine
 from mailwright.sources.campaigns.simulation import Course
-from mailwright.sources.campaigns.waits import RETRY_SCHEDULED, waits
+from mailwright.sources.campaigns.snapshot import NO_FACTS, examine
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants

@@ -15,6 +15,8 @@ from mailwright.domain.permits import Held, Level, reason_told
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import sending_rate
+from mailwright.sources.campaigns.deferrals import waits
+from mailwright.sources.campaigns.enqueue import tried
 from mailwright.sources.campaigns.entries import Frozen
 from mailwright.sources.campaigns.simulation import (
     ALONE_PER_SECOND,
@@ -28,8 +30,6 @@ from mailwright.sources.campaigns.simulation import (
     needed_counters,
     simulate,
 )
-from mailwright.sources.campaigns.waits import waits
-from mailwright.sources.campaigns.walk import tried
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants

@@ -9,7 +9,7 @@ from sqlalchemy import Select, select
 from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Held, reason_told
-from mailwright.sources.campaigns.waits import waits
+from mailwright.sources.campaigns.deferrals import waits
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries

@@ -2,10 +2,10 @@
 
 from html import escape
 
-from mailwright.content.way_out import UNSUBSCRIBE
+from mailwright.content.unsubscribe_footer import UNSUBSCRIBE
 from mailwright.sources.mailouts.literal import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import no_footer
-from mailwright.sources.mailouts.rendering.looks import MUTED
+from mailwright.sources.mailouts.rendering.styles import MUTED
 from mailwright.sources.mailouts.setup import Footer
 
 _LINK = f"{{{{ {UNSUBSCRIBE} }}}}"

@@ -19,12 +19,12 @@ from mailwright.sources.mailouts.notion import (
     NotionUnavailable,
     read_mailout,
 )
-from mailwright.sources.mailouts.preparing import Preparing, Rehearsal, Written
+from mailwright.sources.mailouts.prepare import Preparing, Rehearsal, Written
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
-from mailwright.sources.mailouts.reporting import Reporting
 from mailwright.sources.mailouts.runs import Held, LostHold, Run, RunError, Runs, RunStatus
 from mailwright.sources.mailouts.setup import Setup
 from mailwright.sources.mailouts.supabase import SupabaseError
+from mailwright.sources.mailouts.write_back import Reporting
 
 # Whoever asks waits no longer than this for what can be told of the page at once.
 ANSWER_SECONDS: Final = 10.0

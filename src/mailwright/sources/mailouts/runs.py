@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid, token, uuid7
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.sources.mailouts.notion import notion_id
 from mailwright.sources.mailouts.refusals import MailoutRefused, already_sent
 from mailwright.storage.database import Database, Transaction
@@ -129,7 +129,7 @@ class Runs:
             rows = await tx.execute(insert(mailouts).values(**values).returning(mailouts))
             run = _run(rows[0])
             detail = {"page": run.page_id}
-            await journal.note(
+            await audit_log.note(
                 tx, now, actor=actor, action="mailout.send", subject=run.mailout_id, tenant_id=tenant_id, detail=detail
             )
         return run

@@ -6,11 +6,11 @@ from typing import Any
 
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.sources.notifications import jobs, moments, preferences
+from mailwright.sources.notifications import jobs, preferences, times
+from mailwright.sources.notifications.event_types import Kind, Kinds
 from mailwright.sources.notifications.jobs import Invalid, Row, Surroundings
-from mailwright.sources.notifications.kinds import Kind, Kinds
 from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait
-from mailwright.sources.notifications.words import ACTIVE, EMAIL, Fanout, Waits
+from mailwright.sources.notifications.statuses import ACTIVE, EMAIL, Fanout, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def lock_wait(row: Row, kinds: Kinds, now: Instant) -> Wait | None:
     if row.locked_at is None:
         return None
     payload = jobs.json_of((row.event or {}).get("payload"))
-    until = (moments.read(row.locked_at) or 0) + kinds.lock_ttl_of(kinds.find(jobs.kind_name(payload)))
+    until = (times.read(row.locked_at) or 0) + kinds.lock_ttl_of(kinds.find(jobs.kind_name(payload)))
     return Wait(Waits.LOCKED, until, f"{row.locked_by} has it") if now <= until else None
 
 
@@ -114,7 +114,7 @@ def _expired(row: Row, kind: Kind, now: Instant) -> End | None:
     until = expires_at(row, kind)
     if until is None or now < until:
         return None
-    message = f"It was of use for {kind.useful_for_seconds} seconds, until {moments.write(until)}."
+    message = f"It was of use for {kind.useful_for_seconds} seconds, until {times.write(until)}."
     return End(Fanout.EXPIRED, Invalid("EXPIRED", message))
 
 
@@ -130,7 +130,7 @@ def _unreachable(subscription: Mapping[str, Any]) -> End | None:
 
 def _retry_wait(row: Row, kind: Kind, lock_ttl: Instant, now: Instant) -> Wait | None:
     """From the row alone, so that every worker agrees: the longer of the schedule and what the provider asked for."""
-    last = moments.read(row.last_attempt_at)
+    last = times.read(row.last_attempt_at)
     if not row.attempts or last is None:
         return None
     error = jobs.json_of(row.error)
@@ -188,7 +188,7 @@ def _repeated(row: Row, kind: Kind, twins: Sequence[Twin], held_since: Instant) 
     earlier = [
         twin
         for twin in waiting
-        if twin.notification_id < row.notification_id or (moments.read(twin.locked_at) or 0) >= held_since
+        if twin.notification_id < row.notification_id or (times.read(twin.locked_at) or 0) >= held_since
     ]
     if earlier:
         return Wait(Waits.DEDUPE, None, f"notification {earlier[0].notification_id} says the same and goes first")
@@ -196,7 +196,7 @@ def _repeated(row: Row, kind: Kind, twins: Sequence[Twin], held_since: Instant) 
 
 
 def _is_near(row: Row, twin: Twin, window: Instant) -> bool:
-    ours, theirs = moments.read(row.created_at), moments.read(twin.created_at)
+    ours, theirs = times.read(row.created_at), times.read(twin.created_at)
     return ours is None or theirs is None or abs(ours - theirs) < window
 
 

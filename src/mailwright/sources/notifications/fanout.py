@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from mailwright.content.store import StoredTemplate
+from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.errors import NotDurable
@@ -20,9 +20,9 @@ from mailwright.domain.retry import OUTSIDE
 from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.intake import accept
+from mailwright.outbox.accept import accept
 from mailwright.outbox.settle import APPEND_EVENTS, LOCK_DOMAINS, event_row
-from mailwright.sources.notifications import links, moments, results
+from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
     Beside,
     End,
@@ -34,13 +34,13 @@ from mailwright.sources.notifications.decisions import (
     lock_wait,
 )
 from mailwright.sources.notifications.jobs import Invalid, Row, Surroundings
-from mailwright.sources.notifications.letters import Letters
 from mailwright.sources.notifications.links import PARKED, Link
 from mailwright.sources.notifications.preferences import Wait
 from mailwright.sources.notifications.queue import Lock, Neighbours, Queue, section_of
 from mailwright.sources.notifications.results import Told, is_in, refused, told_of
-from mailwright.sources.notifications.words import Fanout as Status
-from mailwright.sources.notifications.words import LinkState
+from mailwright.sources.notifications.statuses import Fanout as Status
+from mailwright.sources.notifications.statuses import LinkState
+from mailwright.sources.notifications.templates import Letters
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -165,7 +165,7 @@ class Fanout:
     async def renew(self) -> None:
         """Keeps the locks on rows whose messages wait or are being sent."""
         now = self._clock.now()
-        before, at = moments.write(now - self._renew_every), moments.write(now)
+        before, at = times.write(now - self._renew_every), times.write(now)
         async with self._database.read() as tx:
             held = await links.held(tx, self._queue.name, self._worker, before, BATCH)
         if not held:
@@ -178,7 +178,7 @@ class Fanout:
     async def give_back(self) -> int:
         """Before leaving: what was not begun is parked, and its rows are free for others at once."""
         async with self._database.read() as tx:
-            held = await links.held(tx, self._queue.name, self._worker, moments.write(self._clock.now()), 1_000_000)
+            held = await links.held(tx, self._queue.name, self._worker, times.write(self._clock.now()), 1_000_000)
         if not held:
             return 0
 
@@ -210,7 +210,7 @@ class Fanout:
         steps = await self._plan(rows, now)
         if not steps:
             return 0
-        lock = Lock(self._worker, moments.write(now))
+        lock = Lock(self._worker, times.write(now))
 
         async def take_over(tx: Runner) -> list[tuple[Row, Step]]:
             locked = await self._queue.lock(tx, [row for row, _ in steps], lock)

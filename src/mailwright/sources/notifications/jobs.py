@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.sources.notifications import moments
-from mailwright.sources.notifications.kinds import LINKS, OPEN_SEAT, Kind
+from mailwright.sources.notifications import times
+from mailwright.sources.notifications.event_types import LINKS, OPEN_SEAT, Kind
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
@@ -71,7 +71,7 @@ class Row:
     @property
     def age_from(self) -> Instant | None:
         """When it came to be, as far as anybody wrote it down."""
-        return moments.read(self.created_at) or moments.read((self.event or {}).get("event_at"))
+        return times.read(self.created_at) or times.read((self.event or {}).get("event_at"))
 
 
 def json_of(text: Any) -> Any:
@@ -182,7 +182,7 @@ def _variables(
     seat = _seat_variables(own, told, around) if kind.name == OPEN_SEAT else {}
     # One that is no time is told of where it stands in the event.
     detected_at = own.get("eventAt")
-    moment = {"eventDetectedAt": detected_at} if moments.read(detected_at) is not None else {}
+    moment = {"eventDetectedAt": detected_at} if times.read(detected_at) is not None else {}
     return {**moment, **seat, **named, **(said if isinstance(said, Mapping) else {}), **links}
 
 
@@ -232,8 +232,8 @@ def _text(value: Any) -> str | None:
 
 def _moment(text: Any) -> Any:
     """In the one spelling that the schema takes; what is no time is left as it is, for the schema to say so."""
-    found = moments.read(text)
-    return text if found is None else moments.write(found)
+    found = times.read(text)
+    return text if found is None else times.write(found)
 
 
 def _variable_missing(message: str) -> Invalid:

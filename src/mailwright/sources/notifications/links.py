@@ -7,7 +7,7 @@ from typing import Any
 
 from mailwright.domain.campaign import UNTIL_TOLD
 from mailwright.domain.clock import Instant
-from mailwright.sources.notifications.words import LinkState
+from mailwright.sources.notifications.statuses import LinkState
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 

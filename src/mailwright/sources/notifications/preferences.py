@@ -7,8 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.domain.clock import Instant, instant_of
-from mailwright.sources.notifications import moments
-from mailwright.sources.notifications.words import Waits
+from mailwright.sources.notifications import times
+from mailwright.sources.notifications.statuses import Waits
 
 DAY_MINUTES = 24 * 60
 
@@ -81,7 +81,7 @@ def read(given: Any, zone: str) -> Preferences | Broken:
         return Preferences(zone=zone)
     if not isinstance(given, Mapping):
         return Broken("/subscription/preferences", "must be an object")
-    wanted, snooze = given.get("notifyOn") or [], moments.read(given.get("snoozeUntil"))
+    wanted, snooze = given.get("notifyOn") or [], times.read(given.get("snoozeUntil"))
     most, own_zone = given.get("maxNotifications"), given.get("timezone") or zone
     window = _window(given.get("deliveryWindow"))
     rules = (

@@ -11,10 +11,10 @@ from sqlalchemy import and_, insert, literal, or_, select
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
-from mailwright.sources.notifications import moments
-from mailwright.sources.notifications.kinds import OPEN_SEAT, Kind, Kinds
+from mailwright.sources.notifications import times
+from mailwright.sources.notifications.event_types import OPEN_SEAT, Kind, Kinds
 from mailwright.sources.notifications.queue import Queue
-from mailwright.sources.notifications.words import ACTIVE, Fanout
+from mailwright.sources.notifications.statuses import ACTIVE, Fanout
 from mailwright.storage.database import Transaction
 
 PRODUCER = "mailwright"
@@ -80,7 +80,7 @@ class Producer:
             select(e.open_event_id, e.created_at).where(e.dedupe_key == key).order_by(e.open_event_id.desc()).limit(1)
         )
         for row in await tx.execute(query):
-            since = moments.read(row.created_at)
+            since = times.read(row.created_at)
             if since is not None and now - since < kind.dedupe_window:
                 return int(row.open_event_id)
         return None
@@ -97,12 +97,12 @@ class Producer:
             "index_number": happening.index_number,
             "status_before": happening.status_before,
             "status_after": happening.status_after,
-            "event_at": moments.write(happening.event_at if happening.event_at is not None else now),
+            "event_at": times.write(happening.event_at if happening.event_at is not None else now),
             "detected_by": PRODUCER,
             "dedupe_key": key,
             "trace_id": happening.trace_id,
             "payload": orjson.dumps(payload).decode(),
-            "created_at": moments.write(now),
+            "created_at": times.write(now),
         }
         there = {name: value for name, value in values.items() if name in events.c}
         [made] = await tx.execute(insert(events).values(**there).returning(events.c.open_event_id))
@@ -125,7 +125,7 @@ class Producer:
             literal(key),
             literal(Fanout.PENDING.value),
             literal(0),
-            literal(moments.write(now)),
+            literal(times.write(now)),
         ).where(s.status == ACTIVE, subject)
         columns = ["open_event_id", "subscription_id", "dedupe_key", "fanout_status", "fanout_attempts", "created_at"]
         made = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))

@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import Select, Text, cast, func, or_, select
 
 from mailwright.domain.clock import Instant
-from mailwright.sources.notifications import moments, results
+from mailwright.sources.notifications import results, times
 from mailwright.sources.notifications.decisions import Twin
+from mailwright.sources.notifications.event_types import OPEN_SEAT
 from mailwright.sources.notifications.jobs import Row, Surroundings
-from mailwright.sources.notifications.kinds import OPEN_SEAT
 from mailwright.sources.notifications.links import Link
 from mailwright.sources.notifications.results import Told
+from mailwright.sources.notifications.statuses import NOTIFY_SENT, Fanout
 from mailwright.sources.notifications.tables import Statements, Tables, contract_tables, look_at, statements_of
-from mailwright.sources.notifications.words import NOTIFY_SENT, Fanout
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 
@@ -85,7 +85,7 @@ class Queue:
     async def pending(self, locked_before: Instant, after: int, limit: int) -> list[Row]:
         """In the order of their numbers. Locks are told in text that others may spell otherwise: look again."""
         n = self.tables.notifications.c
-        free = or_(n.locked_at.is_(None), n.locked_at < moments.write(locked_before))
+        free = or_(n.locked_at.is_(None), n.locked_at < times.write(locked_before))
         query = self._rows().where(n.fanout_status == Fanout.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
             return self._shape.read(await tx.execute(query.order_by(n.notification_id).limit(limit)))

@@ -10,11 +10,11 @@ import orjson
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.results import Category
 from mailwright.domain.states import Status
-from mailwright.sources.notifications import moments
+from mailwright.sources.notifications import times
 from mailwright.sources.notifications.jobs import Invalid
 from mailwright.sources.notifications.links import Link
+from mailwright.sources.notifications.statuses import Fanout, LinkState
 from mailwright.sources.notifications.tables import Statements
-from mailwright.sources.notifications.words import Fanout, LinkState
 from mailwright.storage.hot import Runner
 
 # Nobody can act on these: the reader has left.
@@ -70,7 +70,7 @@ def refused(found: Invalid, status: Fanout, now: Instant) -> Told:
 def is_in(told: Told, last_attempt_at: str | None) -> bool:
     """Whether the row has this result already. Its own time of the last attempt is the evidence: it is written with the
     result, and stays when an operator resets the rest."""
-    there = moments.read(last_attempt_at)
+    there = times.read(last_attempt_at)
     return told.at is not None and there is not None and there >= told.at
 
 
@@ -97,7 +97,7 @@ async def write(tx: Runner, statements: Statements, results: Iterable[tuple[int,
             "locked_at": locked_at,
             "fanout_status": told.status.value,
             "completed": told.completed,
-            "attempted_at": None if told.at is None else moments.write(told.at),
+            "attempted_at": None if told.at is None else times.write(told.at),
             "error": None if told.error is None else orjson.dumps(told.error).decode(),
         }
         for notification_id, locked_by, locked_at, told in results
@@ -135,5 +135,5 @@ def _timeline(link: Link, told: Told) -> dict[str, Any]:
         "subscription_id": link.subscription_id,
         "section_status": known["sectionStatus"],
         "payload": orjson.dumps(payload).decode(),
-        "created_at": moments.write(told.at or 0),
+        "created_at": times.write(told.at or 0),
     }

@@ -18,8 +18,8 @@ To add a page:
    `errors=errors_of(error)` with status 422, and each field shows its own.
 5. Live parts: `<div data-live="/things/stream">` around elements that have ids, `live.js` in the scripts block, and a
    route that returns `stream(request, visitor, "things", look)`.
-6. Lists are paged by cursor (`web/paging.py`); figures come from roll-ups (`outbox/tallies.py`) or from indexes of what
-   is open: never from counting a table that grows.
+6. Lists are paged by cursor (`schemas/paging.py`); figures come from roll-ups (`outbox/tallies.py`) or from indexes
+   of what is open: never from counting a table that grows.
 7. Its router goes to `pages.py`, its line to `navigation.py`; only then do `link` and `ui.linked` lead to it. Others
    expect `/messages?status=…`, `/messages/{outboxId}`, `/campaigns/{campaignId}` and `/dead-letters`. A script or style
    of its own goes to `static/`, and is linked with `{{ asset("things.js") }}`.

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from mailwright.access import second_factor
 from mailwright.access.guesses import TooManyGuesses
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.web.dashboard.entry import Viewing, Visitor, host_of
 from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Viewing, Visitor, host_of
 
 router = APIRouter(prefix="/account", route_class=PageRoute, include_in_schema=False)
 

@@ -17,12 +17,12 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Edition, Fate, Slice, fate
 from mailwright.sources.articles.files import FilesRefused, Misread
-from mailwright.sources.articles.looking import Preview
+from mailwright.sources.articles.preview import Preview
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, errors_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 

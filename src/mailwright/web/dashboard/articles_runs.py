@@ -10,18 +10,18 @@ from starlette.responses import Response
 
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
+from mailwright.schemas.article_requests import ArticleSendRequest
+from mailwright.schemas.campaign_requests import parse
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.articles import history
 from mailwright.sources.articles.runs import NEWEST, Run, Share
-from mailwright.web.article_requests import ArticleSendRequest
-from mailwright.web.campaign_requests import parse
 from mailwright.web.dashboard.articles import ArticleKey, about, about_filter, edition_of, filter_of
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 

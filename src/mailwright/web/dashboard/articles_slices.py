@@ -8,23 +8,23 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts
-from mailwright.content.preflight import Facts, preflight
+from mailwright.content.presend_checks import Facts, preflight
 from mailwright.content.template import Rendered, Template, TemplateFailed
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.sources.articles import writing
+from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
-from mailwright.sources.articles.composing import compose
-from mailwright.sources.articles.store import PlaceTaken
-from mailwright.sources.articles.writing import SliceRefused
+from mailwright.sources.articles.compose import compose
+from mailwright.sources.articles.slice_input import SliceRefused
+from mailwright.sources.articles.slices import PlaceTaken
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import local_time, moment_text
-from mailwright.web.dashboard.entry import Editing, Visitor
 from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Visitor
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
@@ -134,17 +134,17 @@ def _place(each: Slice) -> tuple[int, str | None, int]:
 
 
 def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
-    given: dict[str, Any] = {name: form[name] for name in writing.FIELDS}
+    given: dict[str, Any] = {name: form[name] for name in slice_input.FIELDS}
     for name in _MOMENTS:
         before = None if kept is None else getattr(kept, name)
         # The field shows minutes; what nobody touched keeps its seconds.
         is_same = before is not None and form[name] == local_time(before, zone)
         given[name] = isoformat(before) if is_same else moment_text(form[name], zone)
-    return writing.written(given)
+    return slice_input.written(given)
 
 
 def _fields(found: Slice, zone: tzinfo) -> Fields:
-    shown = {name: getattr(found, name) for name in writing.FIELDS}
+    shown = {name: getattr(found, name) for name in slice_input.FIELDS}
     shown |= {name: local_time(getattr(found, name), zone) for name in _MOMENTS}
     shown |= {"is_headline": "yes" if found.is_headline else "", "tags": ", ".join(found.tags)}
     return Fields({name: "" if value is None else str(value) for name, value in shown.items()})

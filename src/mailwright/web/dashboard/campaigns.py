@@ -9,26 +9,27 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import segments
-from mailwright.content.preflight import Facts
+from mailwright.content.presend_checks import Facts
 from mailwright.domain.campaign import POSSIBLE, WAITS_FOR_WINNER, Action, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
-from mailwright.outbox import journal
+from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
+from mailwright.schemas import campaigns as answers
+from mailwright.schemas.campaign_requests import CampaignRequest, parse
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import RequestInvalid
-from mailwright.sources.campaigns import progress, report, winner
+from mailwright.sources.campaigns import ab_test, progress, report
+from mailwright.sources.campaigns.ab_test import Standing
 from mailwright.sources.campaigns.campaigns import Acting, Campaign
 from mailwright.sources.campaigns.entries import entry_of
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.sources.campaigns.failed import failed, in_doubt
+from mailwright.sources.campaigns.failed_recipients import failed, in_doubt
 from mailwright.sources.campaigns.figures import SHOWN, Figures, figures
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.freeze import Examined, Refused, examine
 from mailwright.sources.campaigns.progress import Counts, Place
-from mailwright.sources.campaigns.trial import Trial, looked_at
-from mailwright.sources.campaigns.winner import Standing
-from mailwright.web import campaign_answers as answers
-from mailwright.web.campaign_requests import CampaignRequest, parse
+from mailwright.sources.campaigns.snapshot import Examined, Refused, examine
+from mailwright.sources.campaigns.test_send import Trial, looked_at
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.axis import round_number
@@ -40,12 +41,11 @@ from mailwright.web.dashboard.campaigns_forms import (
     told,
     variables_text,
 )
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
@@ -110,7 +110,7 @@ class Experiment:
 
     @property
     def leader(self) -> str | None:
-        best = winner.best(self.standings)
+        best = ab_test.best(self.standings)
         return best.name if best.answered else None
 
 
@@ -424,7 +424,7 @@ async def _page(
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
         "segments": await segments.list_all(parts.database, visitor.tenant_id),
-        "deeds": await journal.deeds(
+        "deeds": await audit_log.deeds(
             parts.database, tenant_id=visitor.tenant_id, limit=_DEEDS_SHOWN, subject=campaign.campaign_id
         ),
     }
@@ -484,7 +484,7 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
     asked = line.campaign.definition.experiment
     if asked is None:
         return None
-    found = await journal.deeds(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
+    found = await audit_log.deeds(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
     decided = next((each for each in found if each.action == f"campaign.{Action.CHOOSE_WINNER}"), None)
     if decided is not None:
         versions = [Standing(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
@@ -493,7 +493,7 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
         entry = await entry_of(tx, line.campaign.key)
         if entry is None:
             return None
-        standings = await winner.standings(tx, entry, asked.winner_by)
+        standings = await ab_test.standings(tx, entry, asked.winner_by)
     may_choose = (
         line.may(Action.CHOOSE_WINNER) and entry.content.contest is not None and entry.walk_ended_at is not None
     )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.formats import Format
-from mailwright.content.preflight import Facts, Finding, preflight
+from mailwright.content.presend_checks import Facts, Finding, preflight
 from mailwright.content.template import Rendered
 from mailwright.content.variables import STANDARD
 from mailwright.domain.campaign import CampaignStatus
@@ -19,16 +19,16 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.campaigns.campaigns import Acting, Campaign
 from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.freeze import Refused
-from mailwright.sources.campaigns.trial import Trial, looked_at
+from mailwright.sources.campaigns.snapshot import Refused
+from mailwright.sources.campaigns.test_send import Trial, looked_at
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fields_from, told, variant_rows
-from mailwright.web.dashboard.entry import Editing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, fields_of
+from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, done, fragment, framed, page
-from mailwright.web.dashboard.words import zone_of
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Visitor
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 

@@ -11,9 +11,9 @@ import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.schemas.campaign_requests import CampaignRefused, CampaignRequest, parse
 from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.freeze import Refused
-from mailwright.web.campaign_requests import CampaignRefused, CampaignRequest, parse
+from mailwright.sources.campaigns.snapshot import Refused
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of
 
 LIMITS_IN_NUMBERS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")

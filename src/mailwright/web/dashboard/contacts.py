@@ -10,19 +10,20 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.audience import contacts, erasing, exporting, lists, personal, segments
+from mailwright.audience import contacts, erasure, lists, personal_data, segments
+from mailwright.audience import export as exporting
 from mailwright.audience.contacts import Change
-from mailwright.audience.exporting import Wanted
-from mailwright.audience.finding import STRETCH, Asked, look_for, tags_of
-from mailwright.audience.standing import ContactStatus, Standing
+from mailwright.audience.export import Wanted
+from mailwright.audience.search import STRETCH, Asked, look_for, tags_of
+from mailwright.audience.status import ContactStatus, Standing
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
-from mailwright.pipeline.once_more import subjects_of
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.pipeline.rerender import subjects_of
+from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.mail import download
 from mailwright.web.dashboard.shell import PageRoute, done, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=False)
 
@@ -101,7 +102,7 @@ async def export(
 @router.get("/{email:path}/data.json")
 async def hand_out_data(parts: Parts, visitor: Viewing, email: str) -> Response:
     """Everything that is known of a person, mails and all, to be handed to them."""
-    known = await personal.everything(parts.database, visitor.tenant_id, email)
+    known = await personal_data.everything(parts.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
 
 
@@ -153,7 +154,7 @@ async def erase(request: Request, parts: Parts, visitor: Editing, email: str) ->
         return await _page(request, parts, visitor, email, errors=errors_of(error))
     try:
         whose, folder = visitor.tenant_id, parts.imports_folder
-        emptied = await erasing.erase(
+        emptied = await erasure.erase(
             parts.database, parts.clock, whose, email, actor=visitor.actor, imports_folder=folder
         )
     except MailwrightError as error:
@@ -185,7 +186,7 @@ async def _page(
         known = await contacts.portrait(parts.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("Nobody of this address is known here. They may have been erased.") from error
-    happened = await personal.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
+    happened = await personal_data.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
     # The mails that happened reach further back than those that are listed.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}

@@ -11,16 +11,16 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import lists
+from mailwright.audience.contact_fields import attribute_name_of
 from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, guessed
 from mailwright.audience.importing.plans import Preview, Purpose
-from mailwright.audience.people import attribute_name_of
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.api.imports import beginning
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.imports import beginning
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=False)
 

@@ -7,16 +7,16 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
-from mailwright.audience.finding import Asked, count_on, look_for
 from mailwright.audience.lists import List
-from mailwright.audience.standing import Standing
+from mailwright.audience.search import Asked, count_on, look_for
+from mailwright.audience.status import Standing
 from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import ListRequest, parse
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/lists", route_class=PageRoute, include_in_schema=False)
 

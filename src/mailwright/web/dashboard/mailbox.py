@@ -19,13 +19,13 @@ from starlette.responses import Response
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.storage.tables import messages
-from mailwright.web.dashboard.entry import Viewing, Visitor
-from mailwright.web.dashboard.mail import Opened, download, file_of, frame_of, opened, readable
+from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened, readable
 from mailwright.web.dashboard.shell import PageRoute, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Viewing, Visitor
 
 router = APIRouter(prefix="/mailbox", route_class=PageRoute, include_in_schema=False)
 

@@ -9,20 +9,20 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.mailouts import MailoutDesk, setup_of, tallies_of
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
+from mailwright.schemas.campaigns import report_csv
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.runs import RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseError
-from mailwright.sources.mailouts.waits import waits_of
-from mailwright.web.campaign_answers import report_csv
+from mailwright.sources.mailouts.wait_reasons import waits_of
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, framed, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/mailouts", route_class=PageRoute, include_in_schema=False)
 

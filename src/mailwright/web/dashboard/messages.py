@@ -15,18 +15,18 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
-from mailwright.outbox import records
+from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
-from mailwright.outbox.finding import STRETCH, holds_on, look_for
-from mailwright.outbox.records import NEWEST, Record, Search, Summary
-from mailwright.pipeline.once_more import mail_of, subjects_of
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.outbox.message_records import NEWEST, Record, Search, Summary
+from mailwright.outbox.search import STRETCH, holds_on, look_for
+from mailwright.pipeline.rerender import mail_of, subjects_of
+from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened
 from mailwright.web.dashboard.forms import chosen, fields_of
-from mailwright.web.dashboard.mail import Opened, download, file_of, frame_of, opened
 from mailwright.web.dashboard.shell import PageRoute, done, own_path, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -281,7 +281,7 @@ async def resolve(request: Request, parts: Parts, visitor: Editing, outbox_id: s
 @router.get("/dead-letters")
 async def list_dead_letters(request: Request, parts: Parts, visitor: Viewing, cursor: str = "") -> Response:
     created_at, key = decode_cursor("dead-letter", cursor, 2) if cursor else (NEWEST, NEWEST)
-    found = await records.dead_letters(parts.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
+    found = await message_records.dead_letters(parts.database, visitor.tenant_id, limit=PAGE, before=(created_at, key))
     last = found[-1] if len(found) == PAGE else None
     following = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
     return await page(request, visitor, "messages/dead_letters.html", found=found, following=following)
@@ -306,12 +306,12 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
 
 
 async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
-    return bool(await records.dead_letters(parts.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST)))
+    return bool(await message_records.dead_letters(parts.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST)))
 
 
 async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Record:
     try:
-        return await records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
+        return await message_records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
     except NotFound as error:
         raise NotFound("There is no such message here. It may be another tenant’s.") from error
 

@@ -11,17 +11,17 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from mailwright.content.store import latest_by_locale
+from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
-from mailwright.sources.notifications import jobs, moments
-from mailwright.sources.notifications.desk import NEWEST, Desk, Standing
-from mailwright.sources.notifications.words import Fanout
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.sources.notifications import jobs, times
+from mailwright.sources.notifications.overview import NEWEST, Desk, Standing
+from mailwright.sources.notifications.statuses import Fanout
 from mailwright.web.dashboard.forms import chosen, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_schema=False)
 
@@ -124,7 +124,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
     [happened] = _by_event([standing])
     values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
     values |= {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
-    return await page(request, visitor, "notifications/show.html", **values, moment=moments.read)
+    return await page(request, visitor, "notifications/show.html", **values, moment=times.read)
 
 
 @router.post("/{notification_id}/requeue")
@@ -186,7 +186,7 @@ def _happened(standings: tuple[Standing, ...]) -> Happened:
         str(jobs.kind_name(jobs.json_of(event.get("payload"))) or "unknown"),
         f"{title} ({subject})" if title else subject or "its event is gone",
         f"{before} → {after}" if before else str(after or ""),
-        moments.read(event.get("event_at")),
+        times.read(event.get("event_at")),
         standings[0].row.open_event_id,
         standings,
     )

@@ -10,17 +10,17 @@ from starlette.responses import Response
 from mailwright.domain.campaign import PAUSED, WAITS_FOR_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
-from mailwright.outbox.glance import MOST_COUNTED, Glance, glance
+from mailwright.outbox.summary import MOST_COUNTED, Glance, glance
 from mailwright.outbox.workers import present
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.progress import Counts, Place, counts_of, places
 from mailwright.sources.campaigns.simulation import Course, in_short
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
-from mailwright.web.dashboard.entry import Viewing, Visitor, visitor_of
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, rendered
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Viewing, Visitor, visitor_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import lists, segments
-from mailwright.audience.finding import tags_of
+from mailwright.audience.filter_text import describe
+from mailwright.audience.search import tags_of
 from mailwright.audience.segments import Segment
-from mailwright.audience.standing import ContactStatus
-from mailwright.audience.wording import describe
+from mailwright.audience.status import ContactStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.web.api.segments import people_in
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.segments_forms import JOINS, KINDS, Built, act, built_from, built_of, filter_of, missing
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
 from mailwright.web.parts import ApiParts, Parts
-from mailwright.web.segments import people_in
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=False)
 

@@ -14,13 +14,13 @@ from mailwright.access.roles import Forbidden, Role, Scope, role_named, scopes_n
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
-from mailwright.outbox.journal import deeds, note
+from mailwright.outbox.audit_log import deeds, note
 from mailwright.outbox.workers import sightings
-from mailwright.web.dashboard.entry import Administering, Visitor
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Administering, Visitor
 
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
 

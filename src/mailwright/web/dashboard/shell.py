@@ -24,12 +24,12 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, 
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.explain import distance
-from mailwright.web.dashboard import words
+from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
-from mailwright.web.dashboard.entry import CodeNeeded, SignInNeeded, Visitor, found_visitor
 from mailwright.web.dashboard.navigation import link, places_for
+from mailwright.web.errors import STATUSES, not_now
 from mailwright.web.parts import parts_of
-from mailwright.web.problems import STATUSES, not_now
+from mailwright.web.session import CodeNeeded, SignInNeeded, Visitor, found_visitor
 
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
@@ -195,7 +195,7 @@ def _render(template: str, request: Request, visitor: Visitor | None, **values: 
         places=places_for(visitor.user.role) if visitor is not None else [],
         flash=_flash(request),
         now=parts.clock.now(),
-        zone=words.zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))),
+        zone=labels.zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))),
         has_zone=ZONE_COOKIE in request.cookies,
         public_url=parts.public_url,
         **values,
@@ -217,24 +217,24 @@ def _flash(request: Request) -> dict[str, str] | None:
 def _time(context: Context, instant: Instant | None, *, form: str = "clock", with_seconds: bool = False) -> Markup:
     """In the viewer's zone. Before their browser has told it, the script of the page puts it right."""
     if instant is None:
-        return Markup("{}").format(words.NO_TIME)
+        return Markup("{}").format(labels.NO_TIME)
     now, zone = context["now"], context["zone"]
     match form:
         case "ago":
             text = distance(instant, now)
         case "day":
-            text = words.day_words(instant, now, zone)
+            text = labels.day_words(instant, now, zone)
         case _:
-            text = words.clock_words(instant, now, zone, with_seconds=with_seconds)
+            text = labels.clock_words(instant, now, zone, with_seconds=with_seconds)
     return Markup('<time datetime="{}" title="{}" data-form="{}">{}</time>').format(
-        isoformat(instant), words.full_words(instant, now, zone), form, text
+        isoformat(instant), labels.full_words(instant, now, zone), form, text
     )
 
 
 @pass_context
 def _clock(context: Context, instant: Instant) -> str:
     """The words alone, for where no element can stand."""
-    return words.clock_words(instant, context["now"], context["zone"])
+    return labels.clock_words(instant, context["now"], context["zone"])
 
 
 @pass_context
@@ -245,7 +245,7 @@ def _in_zone(context: Context, sentence: str) -> Markup:
     def told(found: re.Match[str]) -> str:
         day = found["day"] or (isoformat(now) or "")[:10]
         then = round(datetime.fromisoformat(f"{day}T{found['time']}+00:00").timestamp() * 1_000)
-        return ("at " if found["at"] and not found["day"] else "") + words.clock_words(then, now, zone)
+        return ("at " if found["at"] and not found["day"] else "") + labels.clock_words(then, now, zone)
 
     return Markup(_MOMENT.sub(told, str(escape(sentence))))  # noqa: S704 - escaped in the same breath
 
@@ -283,10 +283,10 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {
-    "number": words.number_words,
-    "share": words.share_words,
-    "rule": words.rule,
-    "browser": words.browser_words,
+    "number": labels.number_words,
+    "share": labels.share_words,
+    "rule": labels.rule,
+    "browser": labels.browser_words,
     "labelled": _labelled,
     "in_zone": _in_zone,
     "clock": _clock,
@@ -294,9 +294,9 @@ _TEMPLATES.filters |= {
 _TEMPLATES.globals |= {
     "asset": asset,
     "link": link,
-    "look": words.look,
-    "wait_words": words.wait_words,
-    "is_until_told": words.is_until_told,
+    "look": labels.look,
+    "wait_words": labels.wait_words,
+    "is_until_told": labels.is_until_told,
     "time": _time,
     "with_query": _with_query,
 }

@@ -12,7 +12,10 @@ from mailwright.access.set_up import SetUpOver
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox.explain import duration
-from mailwright.web.dashboard.entry import (
+from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
+from mailwright.web.dashboard.shell import PageRoute, done, own_path, page
+from mailwright.web.parts import Parts
+from mailwright.web.session import (
     SignInNeeded,
     Viewing,
     Visitor,
@@ -23,9 +26,6 @@ from mailwright.web.dashboard.entry import (
     require_own_origin,
     require_own_page,
 )
-from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, own_path, page
-from mailwright.web.parts import Parts
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -8,10 +8,10 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Role
-from mailwright.web.dashboard.entry import Visitor, welcome
+from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE
-from mailwright.web.dashboard.words import zone_of
 from mailwright.web.parts import parts_of
+from mailwright.web.session import Visitor, welcome
 
 # Nobody between us and the listener keeps events back to hand them on together.
 _AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -10,12 +10,12 @@ from mailwright.audience import lists, suppressions
 from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
-from mailwright.domain.unsubscribe import GENERAL
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
+from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_schema=False)
 

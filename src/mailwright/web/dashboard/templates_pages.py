@@ -11,23 +11,23 @@ from starlette.responses import Response
 from mailwright.access.keys import Caller
 from mailwright.audience import contacts
 from mailwright.content.formats import Format
-from mailwright.content.preflight import Facts, preflight
-from mailwright.content.store import RESERVED, StoredTemplate, difference
+from mailwright.content.presend_checks import Facts, preflight
 from mailwright.content.template import Rendered, TemplateFailed
+from mailwright.content.template_store import RESERVED, StoredTemplate, difference
 from mailwright.content.variables import STANDARD, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.sources.api.mail import Asking
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.api.template_requests import check_template_id, parse_template
-from mailwright.sources.campaigns.trial import MARK
+from mailwright.sources.campaigns.test_send import MARK
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
-from mailwright.web.dashboard.entry import Editing, Viewing, Visitor
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.request_ids import request_id_of
+from mailwright.web.session import Editing, Viewing, Visitor
 
 router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema=False)
 

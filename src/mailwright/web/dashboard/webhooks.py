@@ -10,17 +10,17 @@ from starlette.responses import Response
 from mailwright.access.roles import Role
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
-from mailwright.events.outgoing.deliveries import NEWEST, Deliveries
-from mailwright.events.outgoing.endpoints import TYPES, Endpoint, Wanted
+from mailwright.events.outbound.deliveries import NEWEST, Deliveries
+from mailwright.events.outbound.endpoints import TYPES, Endpoint, Wanted
+from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import parse
-from mailwright.web.dashboard.entry import Administering, Visitor
+from mailwright.web.api.webhooks import WebhookRequest
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
 from mailwright.web.dashboard.stream import stream
-from mailwright.web.paging import decode_cursor, encode_cursor
 from mailwright.web.parts import ApiParts, Parts
-from mailwright.web.webhooks import WebhookRequest
+from mailwright.web.session import Administering, Visitor
 
 HOME: Final = "/settings/webhooks"
 

@@ -14,7 +14,7 @@ from mailwright.content.template import TemplateFailed
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.sources.campaigns.archive import NEWEST, Issue, Surroundings
-from mailwright.web.archive import archive_of
+from mailwright.web.api.archive import archive_of
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.language import language_of
 from mailwright.web.public.pages import FOR_EVERYONE, page, policy, stored_html

@@ -5,12 +5,12 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.audience.choices import has_left_everything, is_blocked
 from mailwright.audience.lists import list_all
-from mailwright.audience.standing import Preferences, Standing
+from mailwright.audience.preferences import has_left_everything, is_blocked
+from mailwright.audience.status import Preferences, Standing
 from mailwright.web.bodies import json_response
+from mailwright.web.errors import problem
 from mailwright.web.parts import ApiParts, Parts
-from mailwright.web.problems import problem
 from mailwright.web.public.readers import Reader, ReaderRoute, reader_of, reader_page, wants_json
 
 router = APIRouter(route_class=ReaderRoute, include_in_schema=False)

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from mailwright.web.problems import BodyTooLarge
+from mailwright.web.errors import BodyTooLarge
 
 # A form of a thousand lists is far smaller.
 LARGEST_FORM = 256 * 1024

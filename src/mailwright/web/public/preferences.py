@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
-from mailwright.audience.choices import Choice, Outcome, choose, has_left_everything, is_blocked, lists_on
-from mailwright.audience.standing import Preferences, Standing
+from mailwright.audience.preferences import Choice, Outcome, choose, has_left_everything, is_blocked, lists_on
+from mailwright.audience.status import Preferences, Standing
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, spoken, usual_language

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from mailwright.domain import address
 from mailwright.domain.errors import NotDurable, NotFound
-from mailwright.domain.unsubscribe import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, found_secret, kept_secret
+from mailwright.web.errors import HEADERS, problem
 from mailwright.web.parts import ApiParts
-from mailwright.web.problems import HEADERS, problem
 from mailwright.web.public.language import chosen_language, language_of
 from mailwright.web.public.pages import page
 

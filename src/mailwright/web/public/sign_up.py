@@ -7,10 +7,10 @@ from typing import Any, assert_never
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.audience.signing_up import SigningUp, Taken, Wish
+from mailwright.audience.sign_up import SigningUp, Taken, Wish
 from mailwright.web.bodies import json_response
+from mailwright.web.errors import problem
 from mailwright.web.parts import Parts
-from mailwright.web.problems import problem
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, spoken
 from mailwright.web.public.pages import page, policy

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from mailwright.audience.lists import List, list_all
 from mailwright.domain.errors import NotFound
-from mailwright.domain.unsubscribe import FIRST_TENANT, InvalidToken
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken
 from mailwright.outbox import tenants
 from mailwright.web.parts import ApiParts
 from mailwright.web.public.language import chosen_language

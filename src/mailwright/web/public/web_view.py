@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import NotFound
-from mailwright.domain.unsubscribe import UnsubscribeTokens
-from mailwright.domain.viewing import ViewTokens
-from mailwright.pipeline.view import Pages, seen
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.pipeline.web_view import Pages, seen
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.pages import stored_html
 from mailwright.web.public.readers import ReaderRoute, link_secrets

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from math import isfinite
 
 from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.looks import INK, LINE, SHADE
-from mailwright.sources.mailouts.rendering.walking import LONGEST_UNDERLINE, NOTHING, Piece, Walk
-from mailwright.sources.mailouts.rendering.words import Words, words
+from mailwright.sources.mailouts.rendering.block_walk import LONGEST_UNDERLINE, NOTHING, Piece, Walk
+from mailwright.sources.mailouts.rendering.rich_text import Words, words
+from mailwright.sources.mailouts.rendering.styles import INK, LINE, SHADE
 
 
 def columns(page: Walk, block: Block, depth: int) -> Piece:

@@ -3,8 +3,8 @@
 from html import escape
 from urllib.parse import urlsplit
 
-from mailwright.sources.mailouts.rendering.looks import LINE, MUTED
-from mailwright.sources.mailouts.rendering.words import Words, linked, shown
+from mailwright.sources.mailouts.rendering.rich_text import Words, linked, shown
+from mailwright.sources.mailouts.rendering.styles import LINE, MUTED
 
 
 def card(sign: str, title: str, url: str | None, beside: str) -> str:

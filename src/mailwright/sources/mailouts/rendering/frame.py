@@ -2,7 +2,7 @@
 
 from html import escape
 
-from mailwright.sources.mailouts.rendering.looks import FONT, INK, LINE, NARROW, PAPER, by_night
+from mailwright.sources.mailouts.rendering.styles import FONT, INK, LINE, NARROW, PAPER, by_night
 
 # Of the words; some sixty to a hundred letters are a line that eyes can follow.
 WIDTH = 640

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.looks import MUTED, attributes
+from mailwright.sources.mailouts.rendering.block_walk import MOST_DEPTH, NOTHING, Piece, Walk, indented
 from mailwright.sources.mailouts.rendering.numbering import numeral
-from mailwright.sources.mailouts.rendering.walking import MOST_DEPTH, NOTHING, Piece, Walk, indented
+from mailwright.sources.mailouts.rendering.styles import MUTED, attributes
 
 
 def listed(page: Walk, kind: str, run: Sequence[Block], depth: int) -> Piece:

@@ -6,12 +6,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mailwright.sources.mailouts.notion.pages import Block
+from mailwright.sources.mailouts.rendering.block_walk import NOTHING, Piece, Walk, mapping
 from mailwright.sources.mailouts.rendering.cards import captioned, card
 from mailwright.sources.mailouts.rendering.frame import WIDTH
-from mailwright.sources.mailouts.rendering.looks import MUTED
 from mailwright.sources.mailouts.rendering.pictures import dying_url
-from mailwright.sources.mailouts.rendering.walking import NOTHING, Piece, Walk, mapping
-from mailwright.sources.mailouts.rendering.words import Picture, clean, is_private, safe_url, shown
+from mailwright.sources.mailouts.rendering.rich_text import Picture, clean, is_private, safe_url, shown
+from mailwright.sources.mailouts.rendering.styles import MUTED
 
 _FILES = {"video": ("🎬", "Video"), "audio": ("🎧", "Audio"), "pdf": ("📕", "PDF"), "file": ("📎", "File")}
 

@@ -12,8 +12,8 @@ from mailwright.content.images import MAX_BYTES, ImageStore, NotAnImage, extensi
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Cut, Http, Reply
 from mailwright.sources.mailouts.notion.pages import Block, every
+from mailwright.sources.mailouts.rendering.rich_text import Picture
 from mailwright.sources.mailouts.rendering.sizes import width_of
-from mailwright.sources.mailouts.rendering.words import Picture
 
 TIMEOUT_SECONDS = 30.0
 AT_ONCE = 4

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering import boxes, media, texts, unshown
+from mailwright.sources.mailouts.rendering import boxes, media, texts
+from mailwright.sources.mailouts.rendering import unsupported as unshown
+from mailwright.sources.mailouts.rendering.block_walk import LISTS, UNKNOWN, Form, Unsupported, Walk
 from mailwright.sources.mailouts.rendering.lists import listed
-from mailwright.sources.mailouts.rendering.walking import LISTS, UNKNOWN, Form, Unsupported, Walk
-from mailwright.sources.mailouts.rendering.words import Picture, Surroundings, words
+from mailwright.sources.mailouts.rendering.rich_text import Picture, Surroundings, words
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from html import escape
 from typing import Any
 
 from mailwright.sources.mailouts.notion.pages import Block
+from mailwright.sources.mailouts.rendering.block_walk import LONGEST_UNDERLINE, NOTHING, Piece, Walk, indented, mapping
 from mailwright.sources.mailouts.rendering.cards import captioned
-from mailwright.sources.mailouts.rendering.looks import INK, LINE, MONOSPACE, SHADE, attributes
 from mailwright.sources.mailouts.rendering.pictures import icon_url
-from mailwright.sources.mailouts.rendering.walking import LONGEST_UNDERLINE, NOTHING, Piece, Walk, indented, mapping
-from mailwright.sources.mailouts.rendering.words import clean, shown
+from mailwright.sources.mailouts.rendering.rich_text import clean, shown
+from mailwright.sources.mailouts.rendering.styles import INK, LINE, MONOSPACE, SHADE, attributes
 
 
 def paragraph(page: Walk, block: Block, depth: int) -> Piece:

@@ -1,0 +1,130 @@
+"""Checks: what works in this installation and what does not, each with what to do about it. No mail is sent."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from sqlalchemy import delete, insert
+
+from mailwright.app.providers import make_route
+from mailwright.checks.findings import Finding, Verdict, ok, problem, warning
+from mailwright.checks.mailouts import check_mailouts
+from mailwright.checks.sender_dns import check_sender
+from mailwright.domain.clock import Clock, SystemClock
+from mailwright.domain.errors import MailwrightError
+from mailwright.domain.ids import uuid7
+from mailwright.ops.settings import Settings
+from mailwright.outbox.workers import present
+from mailwright.providers.protocol import Probe
+from mailwright.storage.database import Database
+from mailwright.storage.migrate import current_revision, newest_revision
+from mailwright.storage.tables import counters
+
+
+async def check(settings: Settings) -> AsyncIterator[Finding]:
+    """One part after the other; findings are handed out as they become known."""
+    clock = SystemClock()
+    yield ok("settings", "all valid")
+    async for finding in _storage(settings, clock):
+        yield finding
+    if settings.redis_url is not None:
+        yield await _valkey(settings.redis_url)
+    async for finding in _providers(settings, clock):
+        yield finding
+    async for finding in check_sender(settings):
+        yield finding
+    async for finding in check_mailouts(settings):
+        yield finding
+
+
+async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    try:
+        database = Database(settings.database_url)
+    except MailwrightError as error:
+        yield problem("database", str(error), "correct it")
+        return
+    try:
+        found = await _database(database, clock)
+        yield found
+        if found.verdict is Verdict.OK:
+            yield await _workers(database, clock)
+    finally:
+        await database.close()
+
+
+async def _database(database: Database, clock: Clock) -> Finding:
+    where = database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
+    if _is_missing(database):
+        return problem("database", f"{where} does not exist yet", "`mailwright serve` or `mailwright db upgrade`")
+    try:
+        current, newest = await current_revision(database), newest_revision()
+        if current != newest:
+            form = f"has the form {current}, not {newest}" if current else "is empty"
+            return problem("database", f"{where} {form}", "`mailwright db upgrade`")
+        await _write(database, clock)
+    except MailwrightError as error:
+        return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
+    return ok("database", f"{where}: reachable, newest form ({newest}), writable")
+
+
+def _is_missing(database: Database) -> bool:
+    """Looking must not make an empty file."""
+    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
+
+
+async def _write(database: Database, clock: Clock) -> None:
+    """A row that comes and goes in one commit: only a commit shows a full disk or a server that can only be read."""
+    name = f"check:{uuid7(clock.now())}"
+    async with database.write() as tx:
+        await tx.execute(insert(counters).values(name=name, used=0, expires_at=clock.now()))
+        await tx.execute(delete(counters).where(counters.c.name == name))
+
+
+async def _workers(database: Database, clock: Clock) -> Finding:
+    now = clock.now()
+    found = await present(database, now)
+    if not found:
+        return warning("workers", "none is running, so nothing is sent", "`mailwright serve` or `mailwright worker`")
+    for presence in found:
+        if presence.unavailable_until is not None and presence.unavailable_until > now:
+            why = presence.unavailable_reason or "it does not answer"
+            return problem("workers", f"leave {presence.provider} alone for a while: {why}", "see the provider below")
+    providers = sorted({presence.provider for presence in found})
+    word = "provider" if len(providers) == 1 else "providers"
+    count = len({presence.worker for presence in found})
+    return ok("workers", f"{count} running, with the {word} {', '.join(providers)}")
+
+
+async def _valkey(url: str) -> Finding:
+    from mailwright.outbox.valkey import SILENT, valkey_client  # noqa: PLC0415 - only for those who have one
+
+    advice = "start it, or unset MAILWRIGHT_REDIS_URL: the database can do its work, more slowly"
+    try:
+        async with valkey_client(url) as client:
+            await client.ping()
+    except (*SILENT, MailwrightError) as error:
+        return problem("redis", f"does not answer: {error}", advice)
+    return ok("redis", "answers")
+
+
+async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    try:
+        route = make_route(settings, clock)
+    except MailwrightError as error:
+        yield problem("provider", str(error), "correct it")
+        return
+    try:
+        probes = [(member.name, await member.provider.check()) for member in route.members]
+    finally:
+        await route.close()
+    advice = _advice([probe for _, probe in probes])
+    for name, probe in probes:
+        summary = f"{name}: {probe.summary}"
+        yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
+
+
+def _advice(probes: Sequence[Probe]) -> str:
+    if any(probe.is_ok for probe in probes):
+        return "mail goes through the others of the route until this is put right"
+    if len(probes) > 1:
+        return "no provider of the route takes mail: it waits until one of them is put right"
+    return "mail waits until this is put right"

@@ -1,0 +1,93 @@
+"""Checks of mailouts: the tables in Notion, the subscribers in Supabase and the footer, before a page finds out."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Final
+
+from mailwright.app.mailouts import readers_url, setup_of
+from mailwright.checks.findings import Finding, ok, problem, warning
+from mailwright.domain.clock import SteadyClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.ops.settings import Settings
+from mailwright.providers.http import Http
+from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, written
+from mailwright.sources.mailouts.setup import Setup
+from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
+
+_NOTHING_SENT: Final = "no page can be sent until this is put right"
+_ERRORS_WAIT: Final = "errors are kept here until this is put right"
+_SOME_TIME: Final = "2027-01-01T00:00:00.000Z"
+
+
+async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
+    """Nothing where no mailout was ever meant to be sent."""
+    if settings.notion_token is None:
+        return
+    setup = setup_of(settings, 0)
+    for finding in _footer(settings, setup):
+        yield finding
+    http = Http(connections=2)
+    notion = Notion(
+        http,
+        settings.notion_token.get_secret_value(),
+        SteadyClock(),
+        url=settings.notion_url,
+        version=settings.notion_version,
+    )
+    try:
+        yield await _table(notion, "NOTION_DB_MAILOUTS", setup.mailouts_database, _mailout_cells(setup), _NOTHING_SENT)
+        yield await _table(notion, "NOTION_DB_ERRORS", setup.errors_database, _error_cells(setup), _ERRORS_WAIT)
+        if settings.supabase_url is not None and settings.supabase_service_role_key is not None:
+            key = settings.supabase_service_role_key.get_secret_value()
+            yield await _subscribers(Supabase(http, settings.supabase_url, key))
+    finally:
+        await http.close()
+
+
+def _footer(settings: Settings, setup: Setup) -> Iterator[Finding]:
+    if setup.footer.missing:
+        yield problem("mailouts", "no page can be sent without a footer", f"set {', '.join(setup.footer.missing)}")
+    if readers_url(settings) is None:
+        yield warning(
+            "mailouts",
+            "readers will not see pictures of Notion, which we keep for them",
+            "set MAILWRIGHT_BASE_URL to where they reach us",
+        )
+
+
+async def _table(
+    notion: Notion, setting: str, database: str | None, cells: list[Mapping[str, Cell]], advice: str
+) -> Finding:
+    if database is None:
+        return warning("notion", f"{setting} is not set", "set it to the address of that table in Notion")
+    try:
+        source = await notion.data_source(database, setting=setting)
+    except (NotionError, InvalidInput) as error:
+        return problem("notion", str(error), advice)
+    skipped = {sentence for some in cells for sentence in written(source, some).skipped.values()}
+    if skipped:
+        return warning("notion", " ".join(sorted(skipped)), "until then, what it would hold is not told")
+    return ok("notion", f"{setting}: the table {source.name!r} has every column")
+
+
+async def _subscribers(supabase: Supabase) -> Finding:
+    try:
+        await supabase.probe()
+        await supabase.probe_columns()
+    except SupabaseError as error:
+        return problem("supabase", str(error), _NOTHING_SENT)
+    return ok("supabase", "subscribers can be read")
+
+
+def _mailout_cells(setup: Setup) -> list[Mapping[str, Cell]]:
+    """All that is ever written to a mailout, and the box that is read there."""
+    names = setup.names
+    counts = (names.sent_count, names.failed_count, names.delivered_count, names.bounce_rate, names.unsub_rate)
+    told: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _SOME_TIME, names.test: False}
+    return [{**told, names.status: status} for status in (setup.statuses.send, setup.statuses.failed)]
+
+
+def _error_cells(setup: Setup) -> list[Mapping[str, Cell]]:
+    names = setup.error_names
+    words = (names.name, names.mailout_id, names.provider, names.stage, names.email, names.error_code)
+    told: dict[str, Cell] = {**dict.fromkeys(words, "x"), names.error_message: "x"}
+    return [{**told, names.timestamp: _SOME_TIME, names.is_test: False, names.retry_count: 0}]

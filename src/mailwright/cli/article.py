@@ -1,0 +1,275 @@
+"""`mailwright article`: slices in and out, what readers would get and why, and the sending of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from mailwright.app.templates import make_templates
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas import articles as answers
+from mailwright.schemas.article_requests import ArticleSendRequest
+from mailwright.schemas.campaign_requests import parse
+from mailwright.sources.articles import files
+from mailwright.sources.articles.assembly import Edition, Slice
+from mailwright.sources.articles.preview import Coverage, Looking, Preview
+from mailwright.sources.articles.runs import Run, Runs, Share
+from mailwright.sources.articles.slices import Put, Slices, Summary
+
+app = group("Articles: one personal newsletter for each reader, put together from slices.")
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The article's key, as spring-vote.", show_default=False)]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter", metavar="NAME=VALUE", help="As state=OH; list and ocd_id are names, too.", show_default=False
+    ),
+]
+As = Annotated[str | None, typer.Option("--as", metavar="EMAIL", help="As this contact.", show_default=False)]
+Divisions = Annotated[
+    list[str] | None,
+    typer.Option("--ocd-id", metavar="ID", help="As anybody who lives there; may be given several times."),
+]
+
+Part = TypeVar("Part", Slices, Runs, Looking)
+
+
+@app.command("list")
+def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """List articles."""
+
+    async def work(at: Installation) -> list[Summary]:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Slices, at).articles(owner.id)
+
+    found = run(work)
+    if as_json:
+        print_json([answers.article(each) for each in found])
+        return
+    rows = ((each.article_key, each.slices, each.published, clock_time(each.updated_at)) for each in found)
+    print_rows(("Key!", "Slices#", "Published#", "Changed!"), rows, nothing="No articles.")
+
+
+@app.command("import")
+def import_command(
+    path: Annotated[Path, typer.Argument(help="A folder of .md files, one of them, or a .csv.", show_default=False)],
+    *,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Take slices in. What has the place of one that is known changes it; nothing is taken if anything is wrong."""
+    given = files.read(path)
+
+    async def work(at: Installation) -> Put:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Slices, at).take_in(CONSOLE, owner.id, given)
+
+    put = run(work, creates=True)
+    if as_json:
+        print_json(answers.taken(put))
+        return
+    out.print(f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged.")
+
+
+@app.command()
+def export(
+    key: Key,
+    to: Annotated[Path, typer.Argument(help="A .csv file, or a folder for .md files.", show_default=False)],
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Write an article's slices down. Taken in again, they change nothing."""
+
+    async def work(at: Installation) -> list[Slice]:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Slices, at).of_article(owner.id, key)
+
+    found = Edition(run(work)).slices
+    if not found:
+        raise NotFound(f"there is no article {key}")
+    if to.suffix.lower() == ".csv":
+        to.write_text(files.as_csv(found), encoding="utf-8")
+    else:
+        for name, text in files.as_markdown(found).items():
+            file = to / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    out.print(f"{len(found)} slices are in {to}.", markup=False)
+
+
+@app.command()
+def preview(
+    key: Key,
+    *,
+    as_: As = None,
+    ocd_ids: Divisions = None,
+    html: Annotated[bool, typer.Option("--html", help="Print the HTML of the mail.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show an article as a reader would get it now."""
+    seen = _seen(key, as_, ocd_ids, tenant)
+    if as_json:
+        print_json(answers.preview(seen))
+        return
+    if seen.article is None or seen.rendered is None:
+        out.print("This reader gets nothing: `mailwright article why` tells the reason for each slice.")
+        raise typer.Exit(1)
+    if html:
+        out.file.write(f"{seen.rendered.html}\n")
+        return
+    out.print(f"Subject: {seen.rendered.subject}\n\n{seen.rendered.text}", markup=False)
+
+
+@app.command()
+def why(
+    key: Key, *, as_: As = None, ocd_ids: Divisions = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False
+) -> None:
+    """Tell why each slice is, or is not, in a reader's article."""
+    seen = _seen(key, as_, ocd_ids, tenant)
+    if as_json:
+        print_json([answers.judged(each) for each in seen.judged])
+        return
+    rows = (("✓" if each.fate.is_included else "–", _words(each.slice), each.reason) for each in seen.judged)
+    print_rows(("!", "Slice", "Why"), rows, nothing="No slices.")
+
+
+@app.command()
+def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """Count how many readers would get which variant now."""
+
+    async def work(at: Installation) -> Coverage:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Looking, at).coverage(owner.id, key, _conditions(filters))
+
+    found = run(work)
+    if as_json:
+        print_json(answers.coverage(key, found))
+        return
+    rows = (
+        (each.recipients, each.title, "\n".join(one.scope_ocd_id or "everyone" for one in each.slices))
+        for each in found.variants
+    )
+    print_rows(("Readers#", "Headline", "Slices for"), rows, nothing="Nobody would get it.")
+    out.print(f"Readers of the list {found.list_key}: {found.recipients}. Variants: {len(found.variants)}.")
+    if found.skipped:
+        out.print(f"No slice is for {found.skipped} more.")
+    for each in found.unread:
+        out.print(f"Nobody gets: {_words(each)}", markup=False)
+
+
+@app.command()
+def send(
+    *,
+    tag: Annotated[str, typer.Option("--tag", help="What the sending is counted under.", show_default=False)],
+    key: Annotated[str, typer.Option("--key", help="The article's key.", show_default=False)],
+    batch: Annotated[str, typer.Option("--batch", help="A UUID: the same one is sent once.", show_default=False)],
+    filters: Filters = None,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Send an article to everyone who answers to all filters. A worker does it; asking again changes nothing."""
+    asked = {"campaign_tag": tag, "article_key": key, "send_batch_id": batch, "audience_filter": _conditions(filters)}
+    order = parse(ArticleSendRequest, asked).order()
+
+    async def work(at: Installation) -> tuple[Run, bool]:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Runs, at).begin(CONSOLE, owner.id, order)
+
+    begun, is_replay = run(work)
+    if as_json:
+        print_json({**answers.run(begun), "is_replay": is_replay})
+        return
+    if is_replay:
+        out.print(f"This batch was asked for before: run {begun.run_id}, {begun.recipients} readers.", markup=False)
+        return
+    out.print(f"Run {begun.run_id} has begun; a worker writes to its readers.", markup=False)
+
+
+@app.command()
+def runs(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this one, with all about it.")] = None,
+    *,
+    tenant: Tenant = tenants.DEFAULT,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List runs, or show where the messages of one stand."""
+    if run_id is not None:
+        _one_run(run_id, tenant, as_json=as_json)
+        return
+
+    async def work(at: Installation) -> list[Run]:
+        owner = await tenants.find(at.database, tenant)
+        return await _made(Runs, at).some(owner.id, limit=limit)
+
+    found = run(work)
+    if as_json:
+        print_json([answers.run(each) for each in found])
+        return
+    rows = (
+        (
+            each.run_id,
+            two_lines(each.campaign_tag, each.article_key),
+            each.recipients,
+            two_lines(clock_time(each.started_at), _state(each)),
+        )
+        for each in found
+    )
+    print_rows(("Run!", "Tag, article", "Readers#", "Begun"), rows, nothing="No runs.")
+
+
+def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
+    async def work(at: Installation) -> tuple[Run, dict[str, int], list[Share]]:
+        owner = await tenants.find(at.database, tenant)
+        made = _made(Runs, at)
+        found = await made.find(owner.id, run_id)
+        return found, await made.counts(found), await made.shares(found)
+
+    found, counts, shares = run(work)
+    if as_json:
+        print_json(answers.run_story(found, counts, shares))
+        return
+    out.print(f"{found.article_key} as {found.campaign_tag}, by {found.actor}: {_state(found)}.", markup=False)
+    print_rows(("Status!", "Messages#"), counts.items(), nothing="No messages yet.")
+    out.print(f"Readers: {found.recipients}. Variants: {len(shares)}. No slice was for {found.skipped} more.")
+
+
+def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> Preview:
+    async def work(at: Installation) -> Preview:
+        owner = await tenants.find(at.database, tenant)
+        looking = _made(Looking, at)
+        person = await looking.person(owner.id, email, ocd_ids or ())
+        return await looking.preview(owner.id, key, person)
+
+    return run(work)
+
+
+def _made(part: type[Part], at: Installation) -> Part:
+    return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
+
+
+def _conditions(given: Sequence[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise InvalidInput("must look like state=OH", field="--filter")
+        found[name] = value
+    return found
+
+
+def _words(each: Slice) -> str:
+    says: Any = each.title or each.dek or each.body_md.partition("\n")[0][:60]
+    return f"{each.section_order}.{each.sort_index} {says}"
+
+
+def _state(each: Run) -> str:
+    if each.failure is not None:
+        return f"failed: {each.failure}"
+    return "all have their message" if each.walk_ended_at is not None else "under way"

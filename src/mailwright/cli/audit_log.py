@@ -1,0 +1,47 @@
+"""`mailwright journal`: who did what."""
+
+from typing import Annotated
+
+import typer
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, command
+from mailwright.cli.output import clock_time, print_json, print_rows, two_lines
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import Deed, deeds
+from mailwright.schemas.campaigns import deed
+
+app = command()
+
+
+@app.command()
+def journal(
+    *,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only what was done for this tenant.", show_default=False)
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only what was done to it, as a campaign's id.", show_default=False)
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List what people did, from the console and through the API."""
+
+    async def work(at: Installation) -> list[Deed]:
+        tenant_id = None if tenant is None else (await tenants.find(at.database, tenant)).id
+        return await deeds(at.database, tenant_id=tenant_id, limit=limit, subject=subject)
+
+    found = run(work)
+    if as_json:
+        print_json([deed(each) for each in found])
+        return
+    rows = (
+        (two_lines(clock_time(each.created_at), each.actor), two_lines(f"{each.action}  {each.subject}", _told(each)))
+        for each in found
+    )
+    print_rows(("When (UTC), and who!", "What, and to what"), rows, nothing="Nothing was done yet.")
+
+
+def _told(done: Deed) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in done.detail.items() if value is not None)

@@ -1,0 +1,107 @@
+"""Campaigns written down at the command line: options become the definition that the HTTP API takes, by its rules."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import orjson
+import typer
+from pydantic import BaseModel
+
+from mailwright.cli.exit_codes import USAGE
+from mailwright.domain.errors import InvalidInput
+from mailwright.schemas.campaign_requests import parse
+from mailwright.sources.api.requests import RequestInvalid
+
+PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per second.", show_default=False)]
+PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per clock hour.", show_default=False)]
+PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per day.", show_default=False)]
+Hours = Annotated[
+    str | None, typer.Option(metavar="HH:MM-HH:MM|none", help="When it may go, as 09:00-18:00.", show_default=False)
+]
+Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
+Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Few mails on its first day, more on each.")]
+ReadersTime = Annotated[bool | None, typer.Option("--readers-time/--senders-time", help="Whose clock the hours go by.")]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
+    ),
+]
+Alone = Annotated[
+    bool | None, typer.Option("--one-at-a-time/--side-by-side", help="The next begins when the one before has ended.")
+]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def checked(model: type[Model], written: dict[str, Any]) -> Model:
+    """Everything that is wrong is told at once, by the option's or field's name."""
+    try:
+        return parse(model, written)
+    except RequestInvalid as error:
+        for each in error.errors:
+            sys.stderr.write(f"{each.field}: {each.message}\n")
+        raise typer.Exit(USAGE) from error
+
+
+def limits(**given: str | bool | None) -> dict[str, Any]:
+    """What was named, under the names of the API; `none` takes a limit away."""
+    named = {name: value for name, value in given.items() if value is not None}
+    return {_camel(name): _limit(value) for name, value in named.items()}
+
+
+def variables(given: list[str]) -> dict[str, Any]:
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InvalidInput(f"{text!r} must look like season=spring", field="--var")
+        found[name] = json_or_text(value)
+    return found
+
+
+def variants(given: list[str]) -> list[dict[str, str]]:
+    """`A` is the campaign as it stands, `B=Other subject` differs in its subject."""
+    pairs = (text.partition("=") for text in given)
+    return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
+
+
+def moment(text: str) -> str:
+    """A time without a zone is in UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput("must look like 2027-01-15T08:00 or 2027-01-15T08:00+01:00", field="--schedule") from error
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+
+
+def json_or_text(text: str) -> Any:
+    """`3`, `true` and `["a"]` are what they look like; anything else is a text."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def json_object(text: str, field: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"is not JSON: {error}", field=field) from error
+    if not isinstance(found, dict):
+        raise InvalidInput("must be an object, as `campaign show --json` prints it under definition", field=field)
+    return found
+
+
+def _limit(value: str | bool) -> Any:
+    if isinstance(value, bool):
+        return value
+    if value == "none":
+        return None
+    return int(value) if value.isdecimal() else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

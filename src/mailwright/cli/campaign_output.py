@@ -1,0 +1,150 @@
+"""How a campaign looks in a terminal: its state, how far it is, and what holds it until when."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mailwright.cli.output import clock_time
+from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.clock import Instant
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason
+from mailwright.outbox.explain import RULES, moment
+from mailwright.sources.campaigns.campaigns import Campaign
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
+from mailwright.sources.campaigns.progress import Counts, Place
+
+SHAPES: Final = {
+    CampaignStatus.DRAFT: ("·", "bright_black"),
+    CampaignStatus.READY: ("○", "cyan"),
+    CampaignStatus.SENDING: ("→", "cyan"),
+    CampaignStatus.PAUSED: ("=", "yellow"),
+    CampaignStatus.SENT: ("✓", "green"),
+    CampaignStatus.CANCELLED: ("–", "bright_black"),
+}
+# What holds a campaign and is no limit of anyone's.
+OTHER_WAITS: Final = {
+    PAUSED: "paused",
+    CANCELLED: "cancelled",
+    SCHEDULED: "scheduled for {}",
+    WAITS_FOR_WINNER: "its versions are tried until {}",
+    QUOTA_EXHAUSTED: "the providers' quota is used up, at least until {}",
+    PROVIDER_RATE: "the providers take only so many in a second; goes on at {}",
+    RETRY_SCHEDULED: "what failed for now is tried again at {}",
+    DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
+    DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
+}
+BAR_WIDTH: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A campaign as it stands at one moment. No place and no counts before it starts."""
+
+    campaign: Campaign
+    place: Place | None
+    counts: Counts | None
+    now: Instant
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing happens any more unless a person acts."""
+        return self.place is None or self.place.status == "COMPLETED"
+
+
+def status(found: CampaignStatus) -> Text:
+    shape, colour = SHAPES[found]
+    return Text(f"{shape} {found}", style=colour)
+
+
+def waiting(place: Place | None, now: Instant) -> str | None:
+    """`held by the hourly limit until 15:00:00 UTC (in 12 minutes)`; None where nothing holds it."""
+    if place is None or place.defer_reason is None or place.deferred_until is None:
+        return None
+    rule = RULES.get(place.defer_reason, place.defer_reason)
+    words = OTHER_WAITS.get(place.defer_reason, f"held by {rule} until {{}}")
+    return words.format(moment(place.deferred_until, now))
+
+
+def picture(view: View) -> RenderableType:
+    campaign, counts = view.campaign, view.counts
+    facts: list[tuple[str, Any]] = [
+        ("campaign", campaign.campaign_id),
+        ("name", campaign.name),
+        ("status", status(campaign.status)),
+        ("waits", None if view.is_over else waiting(view.place, view.now)),
+        ("for", ", ".join(_audience(campaign))),
+        ("limits", ", ".join(limits(campaign)) or None),
+        ("started", _time(campaign.started_at)),
+        ("ended", _time(campaign.finished_at)),
+    ]
+    grid = _grid(facts)
+    if counts is None:
+        return grid
+    bar = Table.grid(padding=(0, 1))
+    total = max(counts.planned, counts.recipients, 1)
+    bar.add_row(ProgressBar(total=total, completed=counts.done, width=BAR_WIDTH), f"{counts.percent:g} %")
+    return Group(grid, bar, Text(_figures(counts)))
+
+
+def limits(campaign: Campaign) -> Iterable[str]:
+    own = campaign.definition.limits
+    for words, value in (
+        ("{} a second", own.rate_per_second),
+        ("{} ms apart", own.interval_ms),
+        ("{} an hour", own.rate_per_hour),
+        ("{} a day", own.daily_limit),
+        ("{}", own.working_hours),
+        ("{}", own.timezone),
+    ):
+        if value is not None:
+            yield words.format(value)
+    if own.warmup:
+        yield "warm-up"
+    if own.one_at_a_time:
+        yield "one at a time"
+    if own.in_readers_time_zone:
+        yield "in readers' own time"
+
+
+def _audience(campaign: Campaign) -> Iterable[str]:
+    definition = campaign.definition
+    yield from definition.lists
+    if definition.segment is not None:
+        yield f"segment {definition.segment}"
+    if definition.filter is not None:
+        yield "a filter"
+
+
+def _figures(counts: Counts) -> str:
+    parts = [f"{counts.sent} of {max(counts.planned, counts.recipients)} sent", f"{counts.waiting} waiting"]
+    if counts.sending:
+        parts.append(f"{counts.sending} under way")
+    parts += [f"{number} {words}" for words, number in _rare(counts) if number]
+    return ", ".join(parts)
+
+
+def _rare(counts: Counts) -> Iterable[tuple[str, int]]:
+    yield "failed", counts.failed
+    yield "left before their turn", counts.withdrawn
+    yield "in doubt", counts.in_doubt
+    yield "closed as unknown", counts.closed_unknown
+    yield "cancelled", counts.cancelled
+
+
+def _grid(facts: Iterable[tuple[str, Any]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bright_black", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        if value:
+            grid.add_row(name, value if isinstance(value, Text) else Text(str(value)))
+    return grid
+
+
+def _time(instant: Instant | None) -> str | None:
+    return None if instant is None else f"{clock_time(instant)} UTC"

@@ -1,0 +1,87 @@
+"""`mailwright dead-letters`: messages that used up their attempts and wait for a person."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.outbox import message_records, tenants
+from mailwright.outbox.message_records import DeadLetter
+from mailwright.outbox.operations import Operations
+from mailwright.schemas.answers import dead_letter
+
+app = group("Messages that wait for a person.")
+
+PAGE = 500
+
+
+@app.command("list")
+def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False) -> None:
+    """List a tenant's dead letters, with what went wrong last."""
+
+    async def work(at: Installation) -> list[DeadLetter]:
+        owner = await tenants.find(at.database, tenant)
+        return await message_records.dead_letters(at.database, owner.id, limit=limit)
+
+    found = run(work)
+    if as_json:
+        print_json([dead_letter(letter) for letter in found])
+        return
+    rows = (
+        (two_lines(letter.outbox_id, clock_time(letter.created_at)), two_lines(letter.to_email, letter.reason))
+        for letter in found
+    )
+    nothing = f"Nothing of the tenant {tenant} waits for a person."
+    print_rows(("Message and time (UTC)!", "To, and why"), rows, nothing=nothing)
+
+
+@app.command()
+def retry(
+    outbox_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The message's outboxId.", show_default=False)
+    ] = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Every dead letter of the tenant.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Give a dead letter all its attempts again, or every one of a tenant's."""
+    if (outbox_id is not None) == is_all:
+        raise typer.BadParameter("give the id of one message, or --all")
+
+    async def work(at: Installation) -> int:
+        if outbox_id is not None:
+            await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
+            return 1
+        owner = await tenants.find(at.database, tenant)
+        return await _retry_all(at, [letter.outbox_id async for letter in _letters(at, owner.id)])
+
+    count = run(work)
+    out.print(f"{_messages(count)} will be tried again from the start." if count else "There is nothing to try again.")
+
+
+async def _letters(at: Installation, tenant_id: int) -> AsyncIterator[DeadLetter]:
+    before = (message_records.NEWEST, message_records.NEWEST)
+    while page := await message_records.dead_letters(at.database, tenant_id, limit=PAGE, before=before):
+        for letter in page:
+            yield letter
+        before = (page[-1].created_at, page[-1].message_key)
+
+
+async def _retry_all(at: Installation, outbox_ids: list[str]) -> int:
+    operations, retried = Operations(at.database, at.clock), 0
+    with Progress(console=aside, transient=True) as progress:
+        for outbox_id in progress.track(outbox_ids, description="Trying again"):
+            try:
+                await operations.requeue(outbox_id, tenant_id=None)
+            except (NotFound, NotPossibleNow):
+                continue  # someone else was faster, which is as good
+            retried += 1
+    return retried
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"

@@ -1,0 +1,308 @@
+"""`mailwright mailout`: pages of Notion go to their readers, and Notion is told how it went."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+from rich.text import Text
+
+from mailwright.app.mailouts import MailoutDesk, tallies_of, verify_mailouts
+from mailwright.app.templates import make_templates
+from mailwright.cli.exit_codes import NEGATIVE, sentence
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, group
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.content.template import Rendered
+from mailwright.domain.errors import NotFound
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.campaigns import report_csv
+from mailwright.sources.campaigns import report
+from mailwright.sources.mailouts.mailouts import Mailouts
+from mailwright.sources.mailouts.notion import NotionUnavailable
+from mailwright.sources.mailouts.prepare import Rehearsal
+from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.refusals import MailoutRefused
+from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
+from mailwright.sources.mailouts.supabase import SupabaseUnavailable
+from mailwright.sources.mailouts.wait_reasons import Wait, waits_of
+from mailwright.web.api.mailouts import answer
+
+app = group("Mailouts: pages of Notion, sent to their readers.")
+
+SHAPES: Final = {
+    RunStatus.ACCEPTED: ("○", "cyan"),
+    RunStatus.GATHERING: ("○", "cyan"),
+    RunStatus.QUEUEING: ("○", "cyan"),
+    RunStatus.SENDING: ("→", "cyan"),
+    RunStatus.SENT: ("✓", "green"),
+    RunStatus.REFUSED: ("✗", "red"),
+}
+
+Page = Annotated[
+    str, typer.Argument(metavar="PAGE", help="The page's address in the browser, or its id.", show_default=False)
+]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="As `mailout send` printed it.", show_default=False)]
+
+Found = TypeVar("Found")
+
+
+@app.command()
+def send(
+    page: Page,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Render it, list who would get it, and send nothing.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="With --dry-run: where to write the mail, to be looked at.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Send a page, and print the id of its run, alone, on stdout. A worker then does the sending.
+
+    Where the page's Test is ticked, it goes to TEST_EMAILS only. What speaks against it is told, and nothing is sent.
+    """
+    if dry_run:
+        try:
+            found, mail = _run(lambda mailouts: _rehearse(mailouts, page))
+        except MailoutRefused as refused:
+            raise _refused([(each.code, str(each)) for each in refused.each]) from refused
+        _show_rehearsal(found, mail, html, as_json=as_json)
+        return
+    begun, wait, errors = _run_at(lambda at, mailouts: _send(at, mailouts, page))
+    if begun.status is RunStatus.REFUSED:
+        raise _refused([(each.code, each.message) for each in errors])
+    if as_json:
+        print_json(answer(begun, None, wait))
+    else:
+        print(begun.mailout_id)
+
+
+@app.command("list")
+def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
+    """List runs, the latest first."""
+
+    async def work(at: Installation) -> list[tuple[Run, Tally | None, Wait | None]]:
+        runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
+        tallies = await tallies_of(at.database, at.clock, runs)
+        waits = await waits_of(at.database, at.clock, runs)
+        return [(each, tallies.get(each.key), waits.get(each.key)) for each in runs]
+
+    found = run(work)
+    if as_json:
+        print_json([answer(each, tally, wait) for each, tally, wait in found])
+        return
+    rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally, _ in found)
+    print_rows(("Run!", "Mailout"), rows, nothing="No page was sent yet; `mailwright mailout send PAGE` does it.")
+    _show_wait(next((wait for _, _, wait in found if wait is not None), None))
+
+
+@app.command()
+def status(run_id: RunId, as_json: Json = False) -> None:
+    """Show how far a run has come, what went wrong with it, and what Notion has been told."""
+
+    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], Wait | None]:
+        runs = _desk(at).runs
+        found = await runs.find(run_id, tenant_id=None)
+        tallies = await tallies_of(at.database, at.clock, [found])
+        waits = await waits_of(at.database, at.clock, [found])
+        return found, tallies.get(found.key), await runs.errors_of(found), waits.get(found.key)
+
+    found, tally, errors, wait = _known(lambda: run(work))
+    if as_json:
+        shown = [
+            {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
+        ]
+        print_json({**answer(found, tally, wait), "errors": shown, "reported": found.figures})
+        return
+    out.print(_about(found, tally))
+    _show_wait(wait)
+    for each in errors:
+        if (each.code, each.message) == (found.error_code, found.error_message):
+            continue  # it stands above
+        whom = f" {each.email}" if each.email else ""
+        out.print(Text(f"✗ {each.stage}{whom}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
+    if tally is not None and tally.failed:
+        out.print(f"`mailwright mailout report {run_id}` tells who they are.", soft_wrap=True)
+    if found.reported_at is not None:
+        out.print(f"Notion was told at {clock_time(found.reported_at)} UTC.")
+    if (waits := found.delay) is not None:
+        again = f"Failed {waits.failures} times" if waits.failures > 1 else "Failed once"
+        told = f"! {sentence(waits.reason)} [{waits.code}] {again}; next try at {clock_time(waits.next_try_at)} UTC."
+        out.print(Text(told, style="yellow"), soft_wrap=True)
+
+
+@app.command("report")
+def report_command(
+    run_id: RunId,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where to; or else stdout.", show_default=False)
+    ] = None,
+) -> None:
+    """Write what became of every recipient's mail, as CSV: email, status, error_message, message_id, sent_at."""
+
+    async def work(at: Installation) -> None:
+        found = await _desk(at).runs.find(run_id, tenant_id=None)
+        parts = report_csv(report.rows(at.database, found.campaign_key or 0))
+        if file is None or str(file) == "-":
+            async for part in parts:
+                sys.stdout.write(part)
+            return
+        with await asyncio.to_thread(file.open, "w", encoding="utf-8", newline="") as opened:
+            async for part in parts:
+                opened.write(part)
+
+    _known(lambda: run(work))
+
+
+@app.command()
+def watch(
+    every: Annotated[int, typer.Option(min=5, max=86_400, help="Look again after so many seconds.")] = 30,
+    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+) -> None:
+    """Send every page of NOTION_DB_MAILOUTS whose status is Ready, as it becomes so.
+
+    A page that was refused is met again when it has changed, and one that was tested when its row has.
+    """
+
+    async def work(mailouts: Mailouts) -> None:
+        while True:
+            try:
+                for begun in await mailouts.look_for_ready(actor=f"{CONSOLE}: watch"):
+                    prepared = await _prepare(mailouts, begun)
+                    out.print(Text.assemble(prepared.mailout_id, "  ", _about(prepared, None)), soft_wrap=True)
+            except NotionUnavailable as error:
+                if once:
+                    raise
+                aside.print(Text(f"! {sentence(str(error))} It is asked again.", style="yellow"), soft_wrap=True)
+            if once:
+                return
+            await asyncio.sleep(every)
+
+    _run(work)
+
+
+def _run(work: Callable[[Mailouts], Awaitable[Found]]) -> Found:
+    return _run_at(lambda _, mailouts: work(mailouts))
+
+
+def _run_at(work: Callable[[Installation, Mailouts], Awaitable[Found]]) -> Found:
+    async def opened(at: Installation) -> Found:
+        async with _opened(at) as mailouts:
+            return await work(at, mailouts)
+
+    return run(opened, creates=True)
+
+
+@asynccontextmanager
+async def _opened(at: Installation) -> AsyncIterator[Mailouts]:
+    verify_mailouts(at.settings)
+    desk = _desk(at)
+    try:
+        yield await desk.open()
+    finally:
+        await desk.close()
+
+
+def _desk(at: Installation) -> MailoutDesk:
+    return MailoutDesk(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
+
+
+async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, Rendered]:
+    found = await mailouts.rehearse(page)
+    return found, mailouts.preview(found.written)
+
+
+async def _send(at: Installation, mailouts: Mailouts, page: str) -> tuple[Run, Wait | None, list[RunError]]:
+    """With what it waits for here, and with what went wrong with it."""
+    begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE))
+    waits = await waits_of(at.database, at.clock, [begun])
+    return begun, waits.get(begun.key), await mailouts.errors_of(begun)
+
+
+def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
+    """Each fault on a line of its own, by its code."""
+    for code, message in faults:
+        aside.print(Text(f"✗ {sentence(message)} [{code}]", style="red"), soft_wrap=True)
+    return typer.Exit(NEGATIVE)
+
+
+async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
+    """Here and now, so that what is wrong is told; what is only out of reach is left to a worker."""
+    if begun.status is RunStatus.REFUSED:
+        return begun
+    if (waits := begun.delay) is not None:
+        _leave_to_worker(waits.reason)
+        return begun
+    try:
+        with aside.status("Reading the page and its readers …"):
+            return await mailouts.prepare(begun)
+    except (NotionUnavailable, SupabaseUnavailable) as error:
+        _leave_to_worker(str(error))
+        return begun
+
+
+def _leave_to_worker(reason: str) -> None:
+    aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
+
+
+def _show_wait(wait: Wait | None) -> None:
+    if wait is not None:
+        out.print(Text(f"! {wait.sentence} {wait.what_would_change}", style="yellow"), soft_wrap=True)
+
+
+def _known(work: Callable[[], Found]) -> Found:
+    try:
+        return work()
+    except NotFound as error:
+        raise NotFound("There is no run with this id here.") from error
+
+
+def _about(found: Run, tally: Tally | None) -> Text:
+    shape, colour = SHAPES[found.status]
+    kind = "  (test)" if found.is_test else ""
+    about = Text.assemble((f"{shape} {found.status}", colour), f"  {found.subject or found.page_id}{kind}")
+    if found.error_code is not None:
+        about.append(f"\n{found.error_code}: {found.error_message}", style="bright_black")
+    if tally is not None:
+        about.append(f"\n{_counted(found, tally)}", style="bright_black")
+    return about
+
+
+def _counted(found: Run, tally: Tally) -> str:
+    parts = [f"{tally.sent:,} of {found.planned or 0:,} sent", f"{tally.failed:,} failed"]
+    others = (("waiting", tally.waiting), ("in doubt", tally.in_doubt), ("left before", tally.withdrawn))
+    parts += [f"{count:,} {words}" for words, count in (*others, ("cancelled", tally.cancelled)) if count]
+    return ", ".join(parts)
+
+
+def _show_rehearsal(found: Rehearsal, mail: Rendered, html: Path | None, *, as_json: bool) -> None:
+    if html is not None:
+        html.write_text(mail.html or "", encoding="utf-8")
+    if as_json:
+        print_json(
+            {
+                "subject": mail.subject,
+                "isTest": found.page.is_test,
+                "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
+                "html": mail.html,
+                "text": mail.text,
+                "unsupported": [_unsupported(each) for each in found.written.unsupported],
+            }
+        )
+        return
+    out.print(Text(mail.subject, style="bold"), soft_wrap=True)
+    out.print(Text(mail.text or ""), soft_wrap=True)
+    for each in found.written.unsupported:
+        aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
+    print_rows(("Would get it", "From name"), found.recipients.items(), nothing="Nobody.")
+    count = len(found.recipients)
+    out.print(f"{count:,} recipient{'' if count == 1 else 's'}. Nothing was sent.")
+
+
+def _unsupported(each: Any) -> dict[str, str]:
+    return {"block": each.block_id, "type": each.type, "reason": each.reason, "code": each.code}

@@ -1,0 +1,282 @@
+"""`mailwright message`: find any message, see its whole story, learn why it waits, and act."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
+from mailwright.domain import address
+from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.errors import NotFound
+from mailwright.domain.message import Event, Source
+from mailwright.domain.permits import reason_told
+from mailwright.domain.states import Resolution, Status
+from mailwright.outbox import message_records, tenants
+from mailwright.outbox.explain import Explanation
+from mailwright.outbox.explain import explain as explain_message
+from mailwright.outbox.message_records import Record, Search, Summary
+from mailwright.outbox.operations import Operations
+from mailwright.schemas.answers import line, story
+
+app = group("Find, explain, retry, cancel and resolve messages.")
+
+Moment = Annotated[
+    datetime | None, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In UTC.", show_default=False)
+]
+
+# Facts of an event that a person reads, and how each is introduced.
+_DETAILS = (
+    ("provider", "by "),
+    ("source", "told by "),
+    ("recipient", "to "),
+    ("bounceType", ""),
+    ("bounceSubtype", ""),
+    ("feedbackType", ""),
+    ("status", "status "),
+    ("diagnosticCode", ""),
+    ("errorCode", ""),
+    ("errorMessage", ""),
+    ("message", ""),
+    ("providerMessageId", "id "),
+    ("deferReason", ""),
+    ("reason", ""),
+    ("worker", "worker "),
+    ("resolvedBy", "by "),
+    ("as", "as "),
+    ("link", ""),
+    ("url", ""),
+)
+
+
+@app.command()
+def show(outbox_id: MessageId, as_json: Json = False) -> None:
+    """Show a message's whole story. The JSON has the fields of GET /v1/email/{id}."""
+
+    async def work(at: Installation) -> tuple[Record, Explanation]:
+        record = await _found(at, outbox_id)
+        if not as_json:
+            owner = await tenants.find(at.database, record.tenant)
+            [summary] = await as_read(at, owner.id, [record.summary])
+            record = replace(record, summary=summary)
+        return record, await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
+
+    record, explanation = run(work)
+    if as_json:
+        print_json(story(record))
+        return
+    out.print(_header(record))
+    _print_explanation(explanation)
+    out.print(_timeline(record))
+
+
+@app.command()
+def explain(outbox_id: MessageId, as_json: Json = False) -> None:
+    """Say why a message is not sent yet, which rule holds it, until when, and what would change that."""
+
+    async def work(at: Installation) -> Explanation:
+        await _found(at, outbox_id)
+        return await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
+
+    explanation = run(work)
+    if as_json:
+        print_json(explanation.as_dict())
+    else:
+        _print_explanation(explanation)
+
+
+@app.command("list")
+def list_command(
+    *,
+    tenant: Tenant = tenants.DEFAULT,
+    status: Annotated[Status | None, typer.Option(case_sensitive=False, show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(help="The recipient's address.", show_default=False)] = None,
+    source: Annotated[Source | None, typer.Option(help="Who asked for it.", show_default=False)] = None,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List a tenant's messages, the newest first."""
+    wanted = Search(status=status, to_email=_normal(to), source=source, since=_instant(since), until=_instant(until))
+
+    async def work(at: Installation) -> list[Summary]:
+        owner = await tenants.find(at.database, tenant)
+        found = await message_records.search(at.database, owner.id, wanted, limit=limit)
+        return found if as_json else await as_read(at, owner.id, found)
+
+    found = run(work)
+    if as_json:
+        print_json([line(message) for message in found])
+        return
+    print_rows(("Message and time (UTC)!", "What and where to"), map(_row, found), nothing="No message matches.")
+
+
+@app.command()
+def retry(outbox_id: MessageId) -> None:
+    """Give a failed message all its attempts again."""
+
+    async def work(at: Installation) -> Status:
+        return await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
+
+    _done(outbox_id, run(work))
+
+
+@app.command()
+def cancel(outbox_id: MessageId) -> None:
+    """Withdraw a message that waits. One that is being sent can no longer be held back."""
+
+    async def work(at: Installation) -> Status:
+        return await Operations(at.database, at.clock).cancel(outbox_id, tenant_id=None)
+
+    _done(outbox_id, run(work))
+
+
+@app.command()
+def resolve(
+    outbox_id: MessageId,
+    resolution: Annotated[
+        Resolution,
+        typer.Option(
+            "--as",
+            help="sent: the provider has it. resend: send it once more. close: nobody will know.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """End a doubt: say what became of a mail that the provider may or may not have."""
+
+    async def work(at: Installation) -> Status:
+        return await Operations(at.database, at.clock).resolve(outbox_id, resolution, tenant_id=None)
+
+    _done(outbox_id, run(work))
+
+
+async def as_read(at: Installation, tenant_id: int, found: Sequence[Summary]) -> list[Summary]:
+    """With the subjects that their readers see, where a template left something to fill in."""
+    said = await subjects_read(at, tenant_id, {each.outbox_id: each.subject for each in found})
+    return [replace(each, subject=said.get(each.outbox_id, each.subject)) for each in found]
+
+
+async def subjects_read(at: Installation, tenant_id: int, stored: Mapping[str, str]) -> dict[str, str]:
+    """By the message's id, those that differ from what is stored."""
+    if not any("{" in subject for subject in stored.values()):
+        return {}
+    from mailwright.pipeline.rerender import subjects_of  # noqa: PLC0415 - templates are slow to import
+
+    return await subjects_of(at.database, stored, tenant_id=tenant_id, at=at.clock.now())
+
+
+async def _found(at: Installation, outbox_id: str) -> Record:
+    try:
+        return await message_records.find(at.database, outbox_id, tenant_id=None)
+    except NotFound as error:
+        raise NotFound(f"There is no message {outbox_id[:80]} here.") from error
+
+
+def _done(outbox_id: str, status: Status) -> None:
+    out.print(Text.assemble(f"{outbox_id} is now ", status_text(status)), soft_wrap=True)
+
+
+def _row(message: Summary) -> tuple[Text, Text]:
+    about = Text.assemble(status_text(message.status), f"  {message.to_email}\n{message.subject}")
+    if why(message):
+        about.append(f"\n{why(message)}", style="bright_black")
+    return two_lines(message.outbox_id, clock_time(message.created_at)), about
+
+
+def _header(record: Record) -> Table:
+    message = record.summary
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bright_black", no_wrap=True)
+    grid.add_column(overflow="fold")
+    facts: tuple[tuple[str, Any], ...] = (
+        ("message", message.outbox_id),
+        ("status", status_text(message.status)),
+        ("to", message.to_email),
+        ("subject", message.subject),
+        ("tenant", record.tenant),
+        ("source", message.source),
+        ("request", message.request_id),
+        ("accepted", f"{clock_time(message.created_at)} UTC"),
+        ("attempts", message.attempts or None),
+        ("provider", _provider(message)),
+        ("error", why(message) or None),
+    )
+    for name, value in facts:
+        if value is not None:
+            grid.add_row(name, value if isinstance(value, Text) else Text(str(value)))
+    return grid
+
+
+def _provider(message: Summary) -> str | None:
+    if message.provider is None:
+        return None
+    return f"{message.provider}, {message.provider_message_id}" if message.provider_message_id else message.provider
+
+
+def why(message: Summary) -> str:
+    """The error in one line, or nothing where there is none."""
+    if message.error_code is None:
+        return reason_told(message.defer_reason)[0] or ""
+    return f"{message.error_code}: {message.error_reason}" if message.error_reason else message.error_code
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    out.print()
+    out.print(Text(explanation.sentence, style="bold"))
+    if explanation.what_would_change:
+        out.print(Text(f"What would change it: {explanation.what_would_change}"))
+
+
+def _timeline(record: Record) -> Table:
+    """Times are told from the moment of acceptance: how long each step took is what people look for."""
+    start = record.summary.created_at
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", style="bright_black", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row("", "", "")
+    grid.add_row("+0 ms", "ACCEPTED", "")
+    for event in record.events:
+        grid.add_row(_after(event.at - start), str(event.type), Text(_details(event)))
+    return grid
+
+
+def _details(event: Event) -> str:
+    metadata = event.metadata
+    parts: list[str] = [f"attempt {metadata['attempt']}"] if "attempt" in metadata else []
+    parts += [f"{words}{metadata[name]}" for name, words in _DETAILS if metadata.get(name)]
+    if metadata.get("willRetry"):
+        parts.append(f"again in {metadata.get('backoffDelay', 0) / 1000:.3g} s")
+    return ", ".join(parts)
+
+
+def _after(milliseconds: Instant) -> str:
+    """`+12 ms`, `+3.41 s`, `+2 h 05 min`"""
+    if milliseconds < 1_000:
+        return f"+{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"+{milliseconds / 1000:.2f} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
+
+
+def _normal(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return address.normal(text)
+    except address.InvalidAddress as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from error
+
+
+def _instant(moment: datetime | None) -> Instant | None:
+    return None if moment is None else instant_of(moment.replace(tzinfo=UTC))

@@ -1,0 +1,105 @@
+"""`mailwright segments`: saved questions about people."""
+
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from mailwright.audience import segments
+from mailwright.audience.contacts import Contact
+from mailwright.audience.filter_text import describe
+from mailwright.audience.segments import Segment
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.output import out, print_json, print_rows
+from mailwright.domain.errors import InvalidInput
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.answers import contact, segment
+
+app = group("Segments: saved questions about people.")
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="As in big-spenders.", show_default=False)]
+Filter = Annotated[str, typer.Argument(metavar="FILTER", help='JSON, as {"tag": "vip"}.', show_default=False)]
+
+
+@app.command()
+def create(
+    key: Key,
+    asked: Filter,
+    *,
+    name: Annotated[str | None, typer.Option(help="What people call it.", show_default=False)] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Save a question. It is asked anew each time: whoever answers to it then is in the segment."""
+
+    async def work(at: Installation) -> tuple[Segment, int]:
+        owner = await tenants.find(at.database, tenant)
+        made = await segments.create(
+            at.database, at.clock, owner.id, key, filter_=_parsed(asked), name=name, actor=CONSOLE
+        )
+        return made, await _count(at, owner.id, made.filter)
+
+    made, number = run(work, creates=True)
+    out.print(f"{describe(made.filter)} {number} now.", markup=False)
+
+
+@app.command("list")
+def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """List a tenant's segments."""
+
+    async def work(at: Installation) -> list[Segment]:
+        owner = await tenants.find(at.database, tenant)
+        return await segments.list_all(at.database, owner.id)
+
+    found = run(work)
+    if as_json:
+        print_json([segment(each, describe(each.filter)) for each in found])
+        return
+    rows = ((each.segment_key, each.name, describe(each.filter)) for each in found)
+    print_rows(("Key!", "Name", "Who"), rows, nothing="No segments.")
+
+
+@app.command()
+def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json: Json = False) -> None:
+    """Show who is in a segment now."""
+
+    async def work(at: Installation) -> tuple[Segment, int, list[Contact]]:
+        owner = await tenants.find(at.database, tenant)
+        found = await segments.find(at.database, owner.id, key)
+        async with at.database.read() as tx:
+            people = await segments.members(tx, owner.id, found.filter, at.clock.now(), limit=limit)
+        return found, await _count(at, owner.id, found.filter), people
+
+    found, number, people = run(work)
+    if as_json:
+        members = [contact(person) for person in people]
+        print_json({**segment(found, describe(found.filter)), "count": number, "contacts": members})
+        return
+    out.print(f"{describe(found.filter)} {number} now.", markup=False)
+    rows = ((person.email, person.name, person.status) for person in people)
+    print_rows(("Address", "Name", "Status!"), rows, nothing="Nobody.")
+
+
+@app.command()
+def forget(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Forget a question. The people stay."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await segments.forget(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
+
+    run(work)
+    out.print(f"The segment {key} is forgotten.", markup=False)
+
+
+async def _count(at: Installation, tenant_id: int, asked: Any) -> int:
+    async with at.database.read() as tx:
+        return await segments.count(tx, tenant_id, asked, at.clock.now())
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"is not JSON: {error}", field="FILTER") from error

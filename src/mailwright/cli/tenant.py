@@ -1,0 +1,218 @@
+"""`mailwright tenant`: tenants, their share of the workers and their limits."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, cast
+
+import typer
+
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, group
+from mailwright.cli.output import clock_time, out, print_json, print_rows, table
+from mailwright.domain.clock import isoformat
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.outbox.tenants import Tenant, TenantChanges
+
+app = group("Tenants and their limits.")
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="1 to 63 of a-z, 0-9 and -, as in acme-shop.", show_default=False)
+]
+Weight = Annotated[
+    int | None, typer.Option(min=1, help="Its share of the workers beside other tenants.", show_default=False)
+]
+# Each may also be `none`, which takes the tenant's own limit away: the settings' limit then holds.
+InFlight = Annotated[str | None, typer.Option(metavar="N|none", help="Mails under way at once.", show_default=False)]
+PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per second.", show_default=False)]
+PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per clock hour.", show_default=False)]
+PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per day.", show_default=False)]
+Hours = Annotated[
+    str | None,
+    typer.Option(metavar="HH:MM-HH:MM|none", help="When bulk mail may go, as 09:00-18:00.", show_default=False),
+]
+Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
+Warmup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE|none", help="Its first day, as 2027-01-15: its mail grows from then on.", show_default=False
+    ),
+]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
+    ),
+]
+Alone = Annotated[
+    str | None,
+    typer.Option(metavar="yes|no|none", help="The next begins when the one before has ended.", show_default=False),
+]
+
+_NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
+_ANSWERS = {"yes": True, "no": False}
+
+
+@app.command()
+def create(
+    name: Name,
+    *,
+    weight: Weight = None,
+    max_in_flight: InFlight = None,
+    rate_per_second: PerSecond = None,
+    rate_per_hour: PerHour = None,
+    daily_limit: PerDay = None,
+    working_hours: Hours = None,
+    timezone: Zone = None,
+    warmup_since: Warmup = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
+) -> None:
+    """Create a tenant: a company with its own data, keys and limits."""
+    given = _changes(
+        weight=weight,
+        max_in_flight=max_in_flight,
+        rate_per_second=rate_per_second,
+        rate_per_hour=rate_per_hour,
+        daily_limit=daily_limit,
+        working_hours=working_hours,
+        timezone=timezone,
+        warmup_since=warmup_since,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
+    )
+
+    async def work(at: Installation) -> Tenant:
+        return await tenants.create(at.database, at.clock, name, actor=CONSOLE, **given)
+
+    created = run(work, creates=True)
+    out.print(f"The tenant {created.name} exists now; `mailwright key create --tenant {created.name}` makes its key.")
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """List all tenants."""
+
+    async def work(at: Installation) -> list[Tenant]:
+        return await tenants.list_all(at.database)
+
+    found = run(work)
+    if as_json:
+        print_json([_described(tenant) for tenant in found])
+        return
+    columns = ("Tenant!", "Weight#", "In flight#", "/s#", "/hour#", "/day#", "Hours!", "Zone!", "Created!")
+    rows = (
+        (
+            tenant.name,
+            tenant.weight,
+            tenant.max_in_flight,
+            tenant.rate_per_second,
+            tenant.rate_per_hour,
+            tenant.daily_limit,
+            tenant.working_hours,
+            tenant.timezone,
+            clock_time(tenant.created_at)[:10],
+        )
+        for tenant in found
+    )
+    print_rows(columns, rows, nothing="There are no tenants.")
+
+
+@app.command()
+def show(name: Name, as_json: Json = False) -> None:
+    """Show one tenant and its own limits."""
+
+    async def work(at: Installation) -> Tenant:
+        return await tenants.find(at.database, name)
+
+    _print(run(work), as_json=as_json)
+
+
+@app.command("set")
+def set_command(
+    name: Name,
+    *,
+    weight: Weight = None,
+    max_in_flight: InFlight = None,
+    rate_per_second: PerSecond = None,
+    rate_per_hour: PerHour = None,
+    daily_limit: PerDay = None,
+    working_hours: Hours = None,
+    timezone: Zone = None,
+    warmup_since: Warmup = None,
+    interval_ms: Interval = None,
+    one_at_a_time: Alone = None,
+) -> None:
+    """Change a tenant's weight and limits: what is named changes, the rest stays. Workers follow within a second."""
+    changes = _changes(
+        weight=weight,
+        max_in_flight=max_in_flight,
+        rate_per_second=rate_per_second,
+        rate_per_hour=rate_per_hour,
+        daily_limit=daily_limit,
+        working_hours=working_hours,
+        timezone=timezone,
+        warmup_since=warmup_since,
+        interval_ms=interval_ms,
+        one_at_a_time=one_at_a_time,
+    )
+    if not changes:
+        raise typer.BadParameter("name what to change, as in --rate-per-hour 500 or --rate-per-hour none")
+
+    async def work(at: Installation) -> Tenant:
+        return await tenants.change(at.database, name, actor=CONSOLE, clock=at.clock, **changes)
+
+    _print(run(work), as_json=False)
+
+
+def _changes(**given: Any) -> TenantChanges:
+    return cast("TenantChanges", {key: _value(key, value) for key, value in given.items() if value is not None})
+
+
+def _value(name: str, value: Any) -> Any:
+    if value == "none":
+        return None
+    if name in _NUMBERS:
+        try:
+            return int(value)
+        except ValueError as error:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{value!r} is neither a number nor none", param_hint=option) from error
+    if name == "one_at_a_time":
+        if value not in _ANSWERS:
+            raise typer.BadParameter(f"{value!r} is neither yes, no nor none", param_hint="--one-at-a-time")
+        return _ANSWERS[value]
+    return value
+
+
+def _print(tenant: Tenant, *, as_json: bool) -> None:
+    described = _described(tenant)
+    if as_json:
+        print_json(described)
+        return
+    made = table("Tenant!", tenant.name)
+    made.add_row("id", str(tenant.id))
+    made.add_row("weight", str(tenant.weight))
+    for label, value in (
+        ("mails in flight", tenant.max_in_flight),
+        ("per second", tenant.rate_per_second),
+        ("ms apart", tenant.interval_ms),
+        ("one at a time", tenant.one_at_a_time),
+        ("per hour", tenant.rate_per_hour),
+        ("per day", tenant.daily_limit),
+        ("working hours", tenant.working_hours),
+        ("time zone", tenant.timezone),
+        ("warm-up since", tenant.warmup_since),
+    ):
+        made.add_row(label, "as in the settings" if value is None else str(value))
+    made.add_row("created", f"{clock_time(tenant.created_at)} UTC")
+    out.print(made)
+
+
+def _described(tenant: Tenant) -> dict[str, Any]:
+    words = {_camel(name): value for name, value in asdict(tenant).items()}
+    return {**words, "createdAt": isoformat(tenant.created_at)}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,1 @@
+"""Sample data for `make demo`: a small shop and a bakery with messages in every state."""

@@ -1,0 +1,63 @@
+"""The demonstration's article: five slices, four readers in Ohio and elsewhere, and the letters that come of them."""
+
+from typing import Final
+
+from mailwright.app.wiring import Engine
+from mailwright.audience import contacts
+from mailwright.sources.articles.assembly import PublishStatus, Slice
+from mailwright.sources.articles.runs import Order, Runs
+from mailwright.sources.articles.slices import Slices
+
+ACTOR: Final = "demo"
+KEY: Final = "spring-vote"
+TAG: Final = "spring-2027"
+BATCH: Final = "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f"
+
+US: Final = "ocd-division/country:us"
+OHIO: Final = f"{US}/state:oh"
+FRANKLIN: Final = f"{OHIO}/county:franklin"
+UPPER_ARLINGTON: Final = f"{OHIO}/place:upper_arlington"
+CLEVELAND: Final = f"{OHIO}/place:cleveland"
+
+# Scope and words, from broad to narrow.
+_NEWS: Final = (
+    (US, "## The nation\n\nEvery seat in the House is up this year."),
+    (OHIO, "## Ohio\n\nPolls are open from **6:30** to **19:30**. Bring a photo."),
+    (FRANKLIN, "## Franklin County\n\nThe library levy is on the ballot again."),
+    (UPPER_ARLINGTON, "## Upper Arlington\n\nTwo of seven seats in the council."),
+)
+_READERS: Final = (
+    ("upper.arlington@example.com", "Dorothy Vaughan", (US, OHIO, FRANKLIN, UPPER_ARLINGTON)),
+    ("columbus@example.com", "Evelyn Boyd Granville", (US, OHIO, FRANKLIN)),
+    ("cleveland@example.com", "Jean Sammet", (US, OHIO, CLEVELAND)),
+    ("denver@example.com", None, (US, f"{US}/state:co")),
+)
+
+
+async def load_article(engine: Engine, tenant_id: int) -> None:
+    database, clock, templates = engine.database, engine.clock, engine.templates
+    for email, name, divisions in _READERS:
+        change = contacts.Change(name=name, attributes={"ocd_ids": list(divisions)})
+        await contacts.put(database, clock, tenant_id, email, change)
+    await Slices(database, clock, templates).put(ACTOR, tenant_id, _slices())
+    order = Order(TAG, KEY, BATCH, {"country": "us"})
+    await Runs(database, clock, templates).begin(ACTOR, tenant_id, order)
+
+
+def _slices() -> list[Slice]:
+    published = PublishStatus.PUBLISHED
+    return [
+        Slice(
+            "",
+            KEY,
+            "Dear [[name|reader]],\n\nthis is what you vote on in May.",
+            is_headline=True,
+            title="Your ballot in May",
+            dek="What is on it where you live",
+            publish_status=published,
+        ),
+        *(
+            Slice("", KEY, words, section_order=2, scope_ocd_id=scope, publish_status=published)
+            for scope, words in _NEWS
+        ),
+    ]

@@ -1,0 +1,142 @@
+"""The demonstration's campaigns: readers with cities and tastes, and one campaign of each fate that people ask about.
+
+One is sent, one is held by its own hourly limit and goes on by itself, one leaves at a slow pace while people look on,
+one is scheduled, one is a draft.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mailwright.app.wiring import Engine
+from mailwright.audience import contacts, lists, segments
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import DAY
+from mailwright.sources.campaigns import progress
+from mailwright.sources.campaigns.campaigns import Acting, Campaign, Campaigns
+from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.progress import Counts, Place
+
+NEWS: Final = "news"
+COLLECTORS: Final = "collectors"
+# Fewer than the readers, so that the campaign shows what a limit does.
+PER_HOUR: Final = 8
+# So slow that it is seen to move, and moves for a while.
+PACE: Final = 15_000
+ACTOR: Final = "demo"
+SENT: Final = "Thanks to collectors"
+
+# Name, city, what they collect, and how many orders they made.
+READERS: Final = (
+    ("Ada Lovelace", "London", "engines", 12),
+    ("Grace Hopper", "New York", "moths", 8),
+    ("Hedy Lamarr", "Vienna", "radios", 3),
+    ("Katherine Johnson", "Hampton", "charts", 21),
+    ("Radia Perlman", "Portsmouth", "trees", 5),
+    ("Sophie Wilson", "Leeds", "chips", 17),
+    ("Mary Jackson", "Hampton", "wings", 2),
+    ("Annie Easley", "Birmingham", "rockets", 9),
+    ("Frances Allen", "Peru", "loops", 4),
+    ("Barbara Liskov", "Los Angeles", "types", 11),
+    ("Karen Jones", "Huddersfield", "words", 6),
+    ("Lynn Conway", "Mount Vernon", "gates", 14),
+    ("Emmy Noether", "Erlangen", "rings", 1),
+    ("Sofja Kowalewskaja", "Moskau", "tops", 2),
+    ("Wang Zhenyi", "Nanjing", "eclipses", 7),
+)
+
+_BODY: Final = """# {{ title }}
+
+Dear {{ name }}, how are the {{ collects }} in {{ city }}?
+
+{{ news }}
+
+[See what is new](https://shop.example/new)
+
+{{ postal_address }} · [Leave this list]({{ unsubscribe_url }})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A campaign of the demonstration, and where it stands."""
+
+    campaign: Campaign
+    place: Place | None
+    counts: Counts | None
+
+    @property
+    def is_settled(self) -> bool:
+        """It has ended, or waits for something that a demonstration cannot hurry."""
+        return self.place is None or self.place.status == "COMPLETED" or self.place.defer_reason is not None
+
+
+async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None:
+    """`moves`: with the one that is being sent; whoever compares two looks wants none."""
+    await _readers(engine, tenant_id)
+    campaigns, acting = _campaigns(engine), Acting(ACTOR, tenant_id)
+    for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
+        campaign = await campaigns.create(acting, tenant_id, definition)
+        await campaigns.start(acting, campaign.campaign_id)
+    await campaigns.create(acting, tenant_id, _draft())
+
+
+async def campaigns_of(engine: Engine, tenant_id: int) -> list[Shown]:
+    """The oldest first."""
+    found = await _campaigns(engine).some(tenant_id=tenant_id, limit=10)
+    shown = []
+    async with engine.database.read() as tx:
+        for campaign in reversed(found):
+            place = await progress.place_of_campaign(tx, campaign.key, engine.clock.now())
+            shown.append(Shown(campaign, place, None if place is None else await progress.counts(tx, place)))
+    return shown
+
+
+async def _readers(engine: Engine, tenant_id: int) -> None:
+    database, clock = engine.database, engine.clock
+    await lists.create(database, clock, tenant_id, NEWS, name="News of the shop")
+    standing = Standing(database, clock)
+    for name, city, collects, orders in READERS:
+        email = f"{name.partition(' ')[0].lower()}@example.com"
+        attributes = {"city": city, "collects": collects, "orders": orders}
+        await contacts.put(database, clock, tenant_id, email, contacts.Change(name=name, attributes=attributes))
+        await standing.subscribe(tenant_id, email, NEWS, source=ACTOR)
+    asked = {"attribute": "orders", "atLeast": 10}
+    await segments.create(database, clock, tenant_id, COLLECTORS, filter_=asked, name="Ten orders or more")
+
+
+def _definitions(engine: Engine) -> list[Definition]:
+    in_three_days = engine.clock.now() // DAY * DAY + 3 * DAY
+    return [
+        _definition(SENT, "For you first, {{ name }}", "The catalogue, a day early.", COLLECTORS),
+        _definition("Spring catalogue", "{{ name }}, the new catalogue", "Four new engines.", ratePerHour=PER_HOUR),
+        _definition("Summer sale", "Summer sale", "Everything in brass.", scheduledAt=in_three_days),
+    ]
+
+
+def _moving() -> Definition:
+    limits = {"intervalMs": PACE}
+    return _definition("Letter of the month", "A letter for {{ city }}", "What we read in the workshop.", limits=limits)
+
+
+def _draft() -> Definition:
+    experiment = {"variants": [{"name": "calm"}, {"name": "loud", "subject": "Brass! Brass!"}], "testPercent": 40}
+    return _definition("Two subjects to try", "A letter about brass", "Which of both is opened?", experiment=experiment)
+
+
+def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> Definition:
+    limits = {"ratePerHour": more.pop("ratePerHour")} if "ratePerHour" in more else more.pop("limits", {})
+    return Definition.model_validate(
+        {
+            "name": name,
+            "content": {"subject": subject, "format": "markdown", "body": _BODY},
+            "lists": [NEWS],
+            "segment": segment,
+            "variables": {"title": name, "news": news},
+            "limits": limits,
+            **more,
+        }
+    )
+
+
+def _campaigns(engine: Engine) -> Campaigns:
+    return Campaigns(engine.database, engine.clock, engine.templates)

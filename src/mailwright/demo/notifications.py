@@ -1,0 +1,61 @@
+"""Notifications of the demonstration: a seat opens in a course, and each subscriber has a fate of their own."""
+
+from typing import Any
+
+import orjson
+from sqlalchemy import insert
+
+from mailwright.app.notifications import house_of, make_fanout, opened_queue, queue_database
+from mailwright.app.wiring import Engine
+from mailwright.sources.notifications.fanout import Fanout
+from mailwright.sources.notifications.producer import Happening, Producer
+from mailwright.sources.notifications.queue import Queue, create_queue
+
+SUBJECT: dict[str, Any] = {"term_id": "92026", "campus_code": "NB", "index_number": "10001"}
+WORKER = "demo"
+
+
+async def load_notifications(engine: Engine) -> None:
+    """The queue lies beside the database. Its mails are sent with the others."""
+    async with queue_database(engine.settings, engine.database) as database:
+        await create_queue(database, None)
+    async with opened_queue(engine.settings, engine.database) as queue:
+        await _subscribe(queue)
+        course = {"courseTitle": "Difference Engines", "courseString": "01:198:112", "sectionNumber": "02"}
+        seat = Happening(**SUBJECT, status_before="Closed", status_after="Open", payload=course)
+        await Producer(queue, engine.clock, house_of(engine.settings).kinds).emit(seat)
+        await (await _fanout(engine, queue)).take(100)
+
+
+async def tell_notifications(engine: Engine) -> None:
+    if engine.settings.notify_database_url is not None:
+        async with opened_queue(engine.settings, engine.database) as queue:
+            await (await _fanout(engine, queue)).reconcile()
+
+
+async def _fanout(engine: Engine, queue: Queue) -> Fanout:
+    return await make_fanout(engine.settings, engine.database, engine.clock, engine.templates, queue, worker=WORKER)
+
+
+async def _subscribe(queue: Queue) -> None:
+    everyone = [
+        _subscriber("mary@example.com", "en"),
+        _subscriber("sofia@example.com", "ru"),
+        _subscriber("clarice@example.com", "pt-BR"),
+        _subscriber("annie@example.com", "en", {"snoozeUntil": "2099-01-01T00:00:00Z"}),
+        _subscriber("joan@example.com", "en", {"notifyOn": ["Closed"]}),
+    ]
+    async with queue.database.write() as tx:
+        await tx.execute(insert(queue.tables.subscriptions).values(everyone))
+
+
+def _subscriber(email: str, locale: str, preferences: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        **SUBJECT,
+        "contact_type": "email",
+        "contact_value": email,
+        "locale": locale,
+        "status": "active",
+        "unsubscribe_token": f"demo-{email.partition('@')[0]}",
+        "metadata": orjson.dumps({"preferences": preferences or {}}).decode(),
+    }

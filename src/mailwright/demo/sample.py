@@ -1,0 +1,218 @@
+"""The demonstration: a small shop and a bakery with mails of every fate, in a folder that is thrown away."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mailwright.access.keys import Caller, Keys
+from mailwright.app.wiring import Engine
+from mailwright.audience import suppressions
+from mailwright.demo.articles import load_article
+from mailwright.demo.campaigns import campaigns_of, load_campaigns
+from mailwright.demo.notifications import load_notifications, tell_notifications
+from mailwright.demo.outcomes import load_fates, tell_fates
+from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Source
+from mailwright.outbox import tenants
+from mailwright.outbox.explain import Explanation, State, explain
+from mailwright.outbox.message_records import Search, Summary, search
+from mailwright.outbox.operations import Operations
+from mailwright.outbox.tenants import TenantExists
+from mailwright.sources.api.mail import Asking, Mail
+
+BAKERY = "bakery"
+# Fewer than the bakery's mails, so that some of them show what a limit does.
+BAKERY_PER_HOUR = 3
+
+# What these wait for is not a worker's next look: the demonstration has settled.
+_UNSETTLED = frozenset({State.SENDING, State.CLAIMED, State.IN_LINE, State.NO_WORKER, State.SUSPECT})
+_SETTLE_SECONDS = 20.0
+_MOST_SHOWN = 50
+
+_FRAME = """<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:24px;background:#f5f5f0;font-family:Georgia,serif;color:#222">
+<div style="max-width:560px;margin:0 auto;padding:32px;background:#fff;border-radius:8px">
+{body}
+<p style="margin-top:32px;color:#777;font-size:13px">{footer}</p>
+</div>
+</body>
+</html>
+"""
+
+_RECEIPT = _FRAME.format(
+    body="""<h1 style="font-size:22px">Thank you, {{ name }}</h1>
+<p>Your order <strong>{{ order }}</strong> is on its way.</p>
+<table width="100%" style="border-collapse:collapse">
+{% for item in items %}<tr>
+<td style="padding:6px 0;border-bottom:1px solid #eee">{{ item.name }}</td>
+<td align="right" style="padding:6px 0;border-bottom:1px solid #eee">{{ item.price }}</td>
+</tr>{% endfor %}
+<tr><td style="padding:6px 0"><strong>Total</strong></td><td align="right"><strong>{{ total }}</strong></td></tr>
+</table>""",
+    footer="Analytical Engines Ltd, 12 Byron Street, London",
+)
+_RESET = _FRAME.format(
+    body="""<h1 style="font-size:22px">A new password</h1>
+<p>Hello {{ name }}, someone, hopefully you, asked for a new password.</p>
+<p><a href="{{ link }}" style="color:#0a5">Choose it here</a>; the link works for an hour.</p>""",
+    footer="You did not ask? Then nothing has changed, and nothing needs to be done.",
+)
+_NEWSLETTER = _FRAME.format(
+    body="""<h1 style="font-size:22px">What is baked this week</h1>
+<p>Dear {{ name }}, rye with caraway on Tuesday, cardamom buns on Friday.</p>
+<p>Come before nine, while the windows are still steamed up.</p>""",
+    footer="The Corner Bakery, 3 Mill Lane",
+)
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was loaded: the key that opens it, and every single message in the order it was asked for."""
+
+    key: str
+    shop: int  # the tenant whose campaigns there are
+    outbox_ids: list[str] = field(default_factory=list)
+
+
+async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
+    """Everything enters by the doors that callers use; nothing is written past them. `moves`: with a campaign that goes
+    on leaving, slowly, once everything else has settled."""
+    shop = await tenants.find(engine.database, tenants.DEFAULT)
+    sample = Sample(await Keys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
+    try:
+        bakery = await tenants.create(engine.database, engine.clock, BAKERY, rate_per_hour=BAKERY_PER_HOUR)
+    except TenantExists:  # an earlier demonstration was kept
+        sample.outbox_ids = await _known_messages(engine)
+        return sample
+    await _templates(engine, shop.id, bakery.id)
+    await suppressions.add(
+        engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
+    )
+    sample.outbox_ids += await load_fates(engine, Caller(shop.id, shop.name))
+    mail, now = Mail(engine.database, engine.clock, engine.intake), engine.clock.now()
+    for tenant, wanted in ((bakery, _bakery_mails()), (shop, _shop_mails(now))):
+        for body in wanted:
+            asking = Asking(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
+            sample.outbox_ids.append((await mail.send(asking, body)).outbox_id)
+    # The table for tonight, which is last: its guest has fallen ill.
+    await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
+    await load_campaigns(engine, shop.id, moves=moves)
+    await load_article(engine, shop.id)
+    await load_notifications(engine)
+    return sample
+
+
+async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
+    """Waits until all mail was sent, refused, or waits for something that a demonstration cannot hurry."""
+    deadline = asyncio.get_running_loop().time() + _SETTLE_SECONDS
+    while True:
+        stories = [
+            await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in sample.outbox_ids
+        ]
+        campaigns = await campaigns_of(engine, sample.shop)
+        is_settled = not any(story.state in _UNSETTLED for story in stories) and all(
+            campaign.is_settled for campaign in campaigns
+        )
+        if is_settled or asyncio.get_running_loop().time() >= deadline:
+            await tell_notifications(engine)
+            await tell_fates(engine, sample.shop)
+            return stories
+        await asyncio.sleep(0.05)
+
+
+async def _known_messages(engine: Engine) -> list[str]:
+    found: list[Summary] = []
+    for tenant in await tenants.list_all(engine.database):
+        found += await search(engine.database, tenant.id, Search(source=Source.API), limit=_MOST_SHOWN)
+    return [message.outbox_id for message in sorted(found, key=lambda message: message.message_key)]
+
+
+async def _templates(engine: Engine, shop: int, bakery: int) -> None:
+    for tenant, template_id, subject, html in (
+        (shop, "receipt", "Your order is on its way", _RECEIPT),
+        (shop, "password-reset", "Choose a new password", _RESET),
+        (bakery, "newsletter", "This week: cardamom buns", _NEWSLETTER),
+    ):
+        await engine.templates.put(tenant, template_id, subject=subject, html=html, text=None)
+
+
+def _shop_mails(now: Instant) -> list[dict[str, Any]]:
+    return [
+        _receipt("ada@example.com", "Ada Lovelace", "A-1815", {"Punched cards, 1,000": "€ 24.00"}, "€ 24.00"),
+        _receipt(
+            "grace@example.com", "Grace Hopper", "A-1906", {"Moth trap": "€ 9.50", "Logbook": "€ 12.00"}, "€ 21.50"
+        ),
+        _receipt("lukasz@example.com", "Łukasz Żółć", "A-2044", {"Zegar, mosiężny": "€ 7.00"}, "€ 7.00"),
+        _reset("alan@example.com", "Alan Turing"),
+        _reset("hedy@example.com", "Hedy Lamarr"),
+        {
+            "to": "margaret@example.com",
+            "subject": "Your invoice for March",
+            "html": "<p>Dear Margaret,</p><p>your invoice is attached. It is paid already.</p>",
+            "attachments": [
+                {"filename": "invoice.txt", "contentType": "text/plain", "content": "TWFyY2g6IOKCrCAyNC4wMAo="}
+            ],
+            "tags": ["invoice"],
+        },
+        {
+            "to": "katherine@example.com",
+            "subject": "How was your order?",
+            "html": "<p>Dear Katherine, tell us in a week, when you have tried it.</p>",
+            "scheduledAt": isoformat(now + 7 * DAY),
+        },
+        {
+            "to": "barbara@example.com",
+            "subject": "Welcome",
+            "html": "<p>Hello Barbara</p><script>alert('never')</script>",
+        },
+        {
+            "to": "edsger@example.com",
+            "subject": "Your account",
+            "html": "<p>Hello Edsger</p>",
+            "recipient": {"recipientId": uuid7(now)},
+        },
+        _reset("charles@example.com", "Charles Babbage"),
+        {
+            "to": "joan@example.com",
+            "subject": "Your table for tonight",
+            "html": "<p>Dear Joan, see you at eight.</p>",
+            "scheduledAt": isoformat(now + 4 * HOUR),
+        },
+    ]
+
+
+def _bakery_mails() -> list[dict[str, Any]]:
+    readers = ("Annie Easley", "Mary Jackson", "Radia Perlman", "Sophie Wilson", "Frances Allen")
+    return [
+        {
+            "to": f"{name.split()[0].lower()}@example.com",
+            "templateId": "newsletter",
+            "variables": {"name": name.split()[0]},
+            "recipient": {"name": name, "externalId": f"reader-{number}"},
+            "tags": ["newsletter"],
+        }
+        for number, name in enumerate(readers, 1)
+    ]
+
+
+def _receipt(to: str, name: str, order: str, items: Mapping[str, str], total: str) -> dict[str, Any]:
+    lines = [{"name": item, "price": price} for item, price in items.items()]
+    return {
+        "to": to,
+        "templateId": "receipt",
+        "variables": {"name": name, "order": order, "items": lines, "total": total},
+        "recipient": {"name": name, "externalId": f"customer-{order}"},
+        "tags": ["receipt"],
+    }
+
+
+def _reset(to: str, name: str) -> dict[str, Any]:
+    return {
+        "to": to,
+        "templateId": "password-reset",
+        "variables": {"name": name, "link": "https://shop.example/reset/3f9c"},
+        "recipient": {"name": name, "externalId": to},
+    }

@@ -1,0 +1,406 @@
+"""Deliveries: what is to be told to whom, claimed for a while, settled by its claim, and kept to be looked at.
+
+A claim that is never settled ends by itself, and the delivery is made again under the same id: at least once. Whoever
+comes too late with a failure changes nothing; a success counts whoever brings it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select, true, update
+
+from mailwright.audience.subscription_events import CONTACT, NO_MESSAGE
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.domain.retry import RetryPolicy
+from mailwright.events.outbound.endpoints import Endpoint, endpoint_of
+from mailwright.outbox import audit_log
+from mailwright.providers.responses import masked
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
+
+PENDING: Final = "PENDING"
+DELIVERED: Final = "DELIVERED"
+FAILED: Final = "FAILED"
+TEST: Final = "test"
+
+# Three days in all: a receiver that broke on a Friday evening has until Monday.
+SCHEDULE: Final = RetryPolicy(
+    "webhooks",
+    12,
+    (
+        5 * SECOND,
+        30 * SECOND,
+        2 * MINUTE,
+        10 * MINUTE,
+        30 * MINUTE,
+        HOUR,
+        3 * HOUR,
+        6 * HOUR,
+        12 * HOUR,
+        DAY,
+        DAY,
+    ),
+)
+# After a failure the endpoint itself rests, and then gets one request before it gets many.
+RESTS: Final[tuple[Instant, ...]] = (SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE)
+PAUSE_AFTER: Final[Instant] = 3 * DAY
+# Longer than a request may take, or a slow receiver would get it twice.
+LEASE: Final[Instant] = MINUTE
+AT_ONCE: Final = 20
+KEPT_FOR: Final[Instant] = 30 * DAY
+MOST_FORGOTTEN: Final = 5_000
+# What a receiver answers is for a person to look at, not to be kept.
+EXCERPT: Final = 500
+MOST_ATTEMPTS_SHOWN: Final = 30
+NEWEST: Final = 2**63 - 1
+
+GONE: Final = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    key: int
+    delivery_id: str
+    webhook_id: str
+    tenant_id: int
+    type: str
+    status: str
+    attempts: int
+    due_at: Instant
+    event_at: Instant
+    created_at: Instant
+    ended_at: Instant | None
+    outbox_id: str | None
+    log: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One delivery on its way, with all that its body says."""
+
+    key: int
+    delivery_id: str
+    token: int
+    until: Instant
+    attempts: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A whole answer: taken if its status is 2xx."""
+
+    status: int
+    excerpt: str
+    milliseconds: int
+
+    @property
+    def is_taken(self) -> bool:
+        return 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No whole answer came, and why."""
+
+    cause: str
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The claim had ended before anything left: whoever has it now makes the delivery."""
+
+
+Outcome = Answered | Unanswered | Withheld
+
+
+class Deliveries:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    # What people look at and do.
+
+    async def some(
+        self, endpoint: Endpoint, *, limit: int, before: int = NEWEST, status: str | None = None
+    ) -> list[Delivery]:
+        """The latest first."""
+        d = webhook_deliveries.c
+        query = _shown().where(d.endpoint_key == endpoint.key, d.id < before)
+        if status is not None:
+            query = query.where(d.status == status)
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(d.id.desc()).limit(limit))
+        return [_delivery(row) for row in rows]
+
+    async def find(self, delivery_id: str, *, tenant_id: int | None) -> Delivery:
+        async with self._database.read() as tx:
+            return await _find(tx, delivery_id, tenant_id)
+
+    async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> Delivery:
+        """Once more under the same id, with all attempts again, whatever became of it."""
+        async with self._database.write() as tx:
+            found = await _find(tx, delivery_id, tenant_id)
+            if found.status == PENDING:
+                raise NotPossibleNow("The delivery still waits for its next attempt.")
+            again = {
+                "status": PENDING,
+                "due_at": self._clock.now(),
+                "attempts": 0,
+                "ended_at": None,
+                "claim_token": None,
+            }
+            await tx.execute(update(webhook_deliveries).where(webhook_deliveries.c.id == found.key).values(**again))
+            await self._note(tx, actor, "redeliver", found)
+            return await _find(tx, delivery_id, tenant_id)
+
+    async def test(self, endpoint: Endpoint, *, actor: str) -> Delivery:
+        """A delivery that is about no mail, made like any other."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            delivery_id = uuid7(now)
+            await tx.execute(
+                insert(webhook_deliveries).values(
+                    delivery_id=delivery_id,
+                    endpoint_key=endpoint.key,
+                    tenant_id=endpoint.tenant_id,
+                    event_at=now,
+                    type=TEST,
+                    status=PENDING,
+                    due_at=now,
+                    attempts=0,
+                    log="[]",
+                    created_at=now,
+                )
+            )
+            made = await _find(tx, delivery_id, endpoint.tenant_id)
+            await self._note(tx, actor, "test", made)
+        return made
+
+    # What the delivering process does.
+
+    async def has_receivers(self) -> bool:
+        """Whether anybody wants to be told anything now."""
+        e = webhook_endpoints.c
+        async with self._database.read() as tx:
+            return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))
+
+    async def due(self, *, limit: int) -> list[Endpoint]:
+        """Endpoints that can be told something now, whoever has rested longest first."""
+        now, e, d = self._clock.now(), webhook_endpoints.c, webhook_deliveries.c
+        waiting = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
+        query = select(webhook_endpoints).where(
+            e.is_active == true(), e.paused_at.is_(None), e.held_until <= now, waiting.exists()
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(e.held_until, e.id).limit(limit))
+        return [endpoint_of(row) for row in rows]
+
+    async def claim(self, endpoint: Endpoint, *, only: int | None = None) -> list[Claimed]:
+        """What is due for this endpoint; one while it fails. `only`: this delivery, if it is due."""
+        now, d = self._clock.now(), webhook_deliveries.c
+        due = and_(d.endpoint_key == endpoint.key, d.status == PENDING, d.due_at <= now)
+        if only is not None:
+            due = and_(due, d.id == only)
+        claimed, until = token(), now + LEASE
+        async with self._database.write() as tx:
+            rows = await tx.execute(
+                select(d.id)
+                .where(due)
+                .order_by(d.due_at, d.id)
+                .limit(1 if endpoint.failures else AT_ONCE)
+                .with_for_update(skip_locked=True)
+            )
+            keys = [row.id for row in rows]
+            if not keys:
+                return []
+            lease = {"claim_token": claimed, "due_at": until}
+            await tx.execute(update(webhook_deliveries).where(d.id.in_(keys)).values(**lease))
+            told = await tx.execute(_told(d.id.in_(keys)).order_by(d.id))
+            people = await _people(tx, told)
+        return [
+            Claimed(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint, people)) for row in told
+        ]
+
+    async def settle(self, endpoint: Endpoint, outcomes: Sequence[tuple[Claimed, Outcome]]) -> None:
+        """What came of each, and of the endpoint as a whole, in one transaction."""
+        now, mine = self._clock.now(), webhook_endpoints.c.id == endpoint.key
+        async with self._database.write() as tx:
+            # Before its deliveries, as whoever removes it does: nobody waits for each other.
+            rows = await tx.execute(select(webhook_endpoints).where(mine).with_for_update())
+            for claimed, outcome in outcomes:
+                await _settle(tx, claimed, outcome, now)
+            # What was asked of it as it was before somebody edited it tells nothing about it as it is now.
+            known = [each for each in map(endpoint_of, rows) if each.updated_at == endpoint.updated_at]
+            if known and (changes := _changes(known[0], [outcome for _, outcome in outcomes], now)):
+                await tx.execute(update(webhook_endpoints).where(mine).values(**changes))
+
+    async def forget(self) -> int:
+        """Deliveries that ended long ago, and those of endpoints that are gone; some of them at a time."""
+        d = webhook_deliveries.c
+        known = select(webhook_endpoints.c.id).where(webhook_endpoints.c.id == d.endpoint_key)
+        old = or_(d.ended_at < self._clock.now() - KEPT_FOR, ~known.exists())
+        async with self._database.write() as tx:
+            keys = [row.id for row in await tx.execute(select(d.id).where(old).limit(MOST_FORGOTTEN))]
+            if keys:
+                await tx.execute(delete(webhook_deliveries).where(d.id.in_(keys)))
+        return len(keys)
+
+    async def _note(self, tx: Transaction, actor: str, action: str, about: Delivery) -> None:
+        await audit_log.note(
+            tx,
+            self._clock.now(),
+            actor=actor,
+            action=f"webhook.{action}",
+            subject=about.webhook_id,
+            tenant_id=about.tenant_id,
+            detail={"deliveryId": about.delivery_id},
+        )
+
+
+async def _settle(tx: Transaction, claimed: Claimed, outcome: Outcome, now: Instant) -> None:
+    d = webhook_deliveries.c
+    rows = await tx.execute(select(d.log).where(d.id == claimed.key).with_for_update())
+    if not rows:
+        return  # its endpoint was removed
+    own = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
+    attempts = claimed.attempts + 1
+    log = {"log": _log(rows[0].log, outcome, attempts, now), "attempts": attempts}
+    match outcome:
+        case Withheld():
+            return
+        case Answered(is_taken=True):
+            ended = {"status": DELIVERED, "ended_at": now, "claim_token": None}
+            anyone = and_(d.id == claimed.key, d.status == PENDING)
+            await tx.execute(update(webhook_deliveries).where(anyone).values(**log, **ended))
+        case _ if SCHEDULE.is_exhausted(attempts):
+            ended = {"status": FAILED, "ended_at": now, "claim_token": None}
+            await tx.execute(update(webhook_deliveries).where(own).values(**log, **ended))
+        case _:
+            due_at = now + SCHEDULE.delay(claimed.delivery_id, attempts)
+            await tx.execute(update(webhook_deliveries).where(own).values(**log, due_at=due_at, claim_token=None))
+
+
+def _changes(endpoint: Endpoint, outcomes: Sequence[Outcome], now: Instant) -> dict[str, Any]:
+    """One success among them, and the endpoint is well."""
+    failures = [each for each in outcomes if not isinstance(each, Withheld) and not _is_taken(each)]
+    if any(_is_taken(each) for each in outcomes):
+        return {"failures": 0, "failing_since": None, "held_until": 0} if endpoint.failures else {}
+    if not failures:
+        return {}
+    count, last = endpoint.failures + 1, failures[-1]
+    since = now if endpoint.failing_since is None else endpoint.failing_since
+    rest = RESTS[min(count, len(RESTS)) - 1]
+    changes: dict[str, Any] = {"failures": count, "failing_since": since, "held_until": now + rest}
+    if reason := _pause_reason(last, since, now):
+        changes |= {"paused_at": now, "pause_reason": reason}
+    return changes
+
+
+def _is_taken(outcome: Outcome) -> bool:
+    return isinstance(outcome, Answered) and outcome.is_taken
+
+
+def _pause_reason(last: Outcome, since: Instant, now: Instant) -> str | None:
+    match last:
+        case Answered(status=status) if status == GONE:
+            return "it answered 410 Gone: nobody is there any more"
+        case Answered(status=status) if now - since >= PAUSE_AFTER:
+            return f"it took nothing for three days; its last answer was {status}"
+        case Unanswered(cause=cause) if now - since >= PAUSE_AFTER:
+            return f"it took nothing for three days; at last {cause}"
+        case _:
+            return None
+
+
+def _log(text: str, outcome: Outcome, attempt: int, now: Instant) -> str:
+    entry: dict[str, Any] = {"at": now, "attempt": attempt, "status": None, "answer": "", "error": None}
+    match outcome:
+        case Answered(status=status, excerpt=excerpt, milliseconds=took):
+            entry |= {"status": status, "answer": masked(excerpt.replace("\0", ""))[:EXCERPT], "milliseconds": took}
+        case Unanswered(cause=cause, milliseconds=took):
+            entry |= {"error": cause, "milliseconds": took}
+        case Withheld():
+            return text
+    return orjson.dumps([*orjson.loads(text), entry][-MOST_ATTEMPTS_SHOWN:]).decode()
+
+
+def _told(condition: ColumnElement[bool]) -> Select[Any]:
+    """A delivery with its event and its message, as they are now: whoever was erased since is not told of."""
+    d, e, m = webhook_deliveries.c, events.c, messages.c
+    joined = webhook_deliveries.outerjoin(messages, m.id == d.message_key).outerjoin(
+        events, and_(e.id == d.event_key, e.created_at == d.event_at)
+    )
+    return (
+        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key, e.metadata)
+        .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
+        .select_from(joined)
+        .where(condition)
+    )
+
+
+async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """Those that events without a message are about; whoever was erased is not among them."""
+    keys = {orjson.loads(row.metadata)[CONTACT] for row in told if row.message_key == NO_MESSAGE and row.metadata}
+    if not keys:
+        return {}
+    c = contacts.c
+    rows = await tx.execute(select(c.id, c.contact_id, c.email).where(c.id.in_(sorted(keys)), c.deleted_at.is_(None)))
+    return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
+
+
+def _body(row: Any, endpoint: Endpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
+    message, metadata = None, orjson.loads(row.metadata or "{}")
+    person = metadata.pop(CONTACT, None)
+    if row.outbox_id is not None:
+        message = {
+            "outboxId": row.outbox_id,
+            "to": row.to_email,
+            "recipientId": row.recipient_id,
+            "externalId": row.external_id,
+            "requestId": row.request_id,
+            "source": row.source,
+            "listKey": row.list_key,
+        }
+    return orjson.dumps(
+        {
+            "id": row.delivery_id,
+            "webhookId": endpoint.webhook_id,
+            "type": row.type,
+            "createdAt": isoformat(row.event_at),
+            "message": message,
+            "contact": people.get(person),
+            "metadata": metadata,
+        }
+    )
+
+
+def _shown() -> Select[Any]:
+    d = webhook_deliveries.c
+    joined = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == d.endpoint_key).outerjoin(
+        messages, messages.c.id == d.message_key
+    )
+    columns = (d.id, d.delivery_id, d.tenant_id, d.type, d.status, d.attempts, d.due_at, d.event_at, d.created_at)
+    return select(*columns, d.ended_at, d.log, webhook_endpoints.c.webhook_id, messages.c.outbox_id).select_from(joined)
+
+
+async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> Delivery:
+    if not is_uuid(delivery_id):
+        raise NotFound
+    d = webhook_deliveries.c
+    query = _shown().where(d.delivery_id == delivery_id)
+    rows = await tx.execute(query if tenant_id is None else query.where(d.tenant_id == tenant_id))
+    if not rows:
+        raise NotFound
+    return _delivery(rows[0])
+
+
+def _delivery(row: Any) -> Delivery:
+    fields = dict(row._mapping)
+    fields["key"] = fields.pop("id")
+    return Delivery(**{**fields, "log": tuple(orjson.loads(fields["log"]))})

@@ -1,0 +1,44 @@
+"""Refused at once: a server that is handed a mail says that the address is dead. That is a report like any other."""
+
+from collections.abc import Sequence
+
+from mailwright.audience.status import SoftBounces
+from mailwright.domain.bounce import BounceKind
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Settlement
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.reports import take
+from mailwright.storage.hot import Runner
+
+VERDICTS = {BounceKind.HARD: Verdict.HARD_BOUNCE, BounceKind.SOFT: Verdict.SOFT_BOUNCE}
+
+
+class Refusals:
+    """Called by the outbox inside the transaction that settles these messages."""
+
+    def __init__(self, soft: SoftBounces | None = None) -> None:
+        self._soft = soft or SoftBounces()
+
+    async def __call__(self, tx: Runner, settlements: Sequence[Settlement], now: Instant) -> None:
+        reports = [
+            _report(settlement, settlement.bounce, now) for settlement in settlements if settlement.bounce is not None
+        ]
+        await take(tx, reports, self._soft, now, proves=False)
+
+
+def _report(settlement: Settlement, bounce: BounceKind, now: Instant) -> Report:
+    claimed = settlement.claimed
+    return Report(
+        # Should the commit have to be written again, it is the same report.
+        key=f"attempt:{claimed.outbox_id}:{claimed.attempt}",
+        source=settlement.provider or "smtp",
+        type=EventType.BOUNCED,
+        at=now,
+        recipient=claimed.to_email,
+        outbox_id=claimed.outbox_id,
+        verdict=VERDICTS[bounce],
+        bounce_type=bounce,
+        bounce_subtype=settlement.error_code,
+        metadata={"attempt": claimed.attempt, "errorMessage": settlement.error_reason},
+    )

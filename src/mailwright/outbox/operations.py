@@ -1,0 +1,123 @@
+"""Operating: what a person may do to a message. Each act is one transaction with its event, or nothing at all."""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.message import Event
+from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
+from mailwright.ops import metrics
+from mailwright.outbox import audit_log
+from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import Statement, statement
+
+LOCK_MESSAGE = statement(__package__, "lock_message")
+CANCEL = statement(__package__, "cancel")
+REQUEUE = statement(__package__, "requeue")
+FORGET_DEAD_LETTER = statement(__package__, "forget_dead_letter")
+FORGET_PROOFS = statement(__package__, "forget_proofs")
+RESOLVE = statement(__package__, "resolve")
+
+
+class Operations:
+    """`tenant_id` None is an operator at the console, who may reach every tenant's messages.
+
+    Whoever acts under a name of their own, as `actor`, is noted in the journal.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def cancel(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
+        """As long as no provider has been called; a message that is being sent can no longer be held back."""
+        async with self._database.write() as tx:
+            row = await _locked(tx, outbox_id, tenant_id)
+            if row.status not in CLAIMABLE:
+                raise NotPossibleNow(f"The message is {row.status}; only one that waits to be sent can be cancelled.")
+            await self._change(tx, row, CANCEL, EventType.CANCELLED, {"previousStatus": row.status})
+            await self._note(tx, row, actor, "message.cancel")
+        return _reached(Status.CANCELLED)
+
+    async def requeue(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
+        """A failed message gets all its attempts again, and is no dead letter any more."""
+        async with self._database.write() as tx:
+            row = await _locked(tx, outbox_id, tenant_id)
+            if row.status != Status.FAILED:
+                raise NotPossibleNow(f"The message is {row.status}; only one that has failed can be tried again.")
+            before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
+            await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
+            await tx.run(FORGET_DEAD_LETTER, message_key=row.message_key)
+            await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key}])
+            await self._note(tx, row, actor, "message.retry")
+        return Status.PENDING
+
+    async def resolve(
+        self, outbox_id: str, resolution: Resolution, *, tenant_id: int | None, actor: str | None = None
+    ) -> Status:
+        """Ends a doubt by an operator's word."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            row = await _locked(tx, outbox_id, tenant_id)
+            if row.status != Status.IN_DOUBT:
+                raise NotPossibleNow(f"The message is {row.status}; only one that is in doubt can be resolved.")
+            if resolution is Resolution.RESEND and row.expires_at is not None and row.expires_at <= now:
+                raise NotPossibleNow("The message was of use until its expiresAt only; it is not sent again.")
+            status, event = _outcome(resolution)
+            sent_at = (row.attempted_at or now) if status is Status.SENT else None
+            metadata = {"resolvedBy": "operator", "as": resolution}
+            await self._change(tx, row, RESOLVE, event, metadata, status=status, sent_at=sent_at)
+            await self._note(tx, row, actor, "message.resolve", {"as": resolution})
+        return _reached(status)
+
+    async def _note(
+        self, tx: Transaction, row: Any, actor: str | None, action: str, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        if actor is not None:
+            now, subject = self._clock.now(), row.outbox_id
+            await audit_log.note(
+                tx, now, actor=actor, action=action, subject=subject, tenant_id=row.tenant_id, detail=detail
+            )
+
+    async def _change(
+        self,
+        tx: Transaction,
+        row: Any,
+        change: Statement,
+        event: EventType,
+        metadata: Mapping[str, Any],
+        **parameters: Any,
+    ) -> None:
+        now = self._clock.now()
+        changed = await tx.run(change, message_key=row.message_key, now=now, **parameters)
+        if not changed:
+            raise NotPossibleNow
+        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, Event(event, now, metadata))])
+
+
+async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any:
+    rows = await tx.run(LOCK_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id) if is_uuid(outbox_id) else ()
+    if not rows:
+        raise NotFound
+    return rows[0]
+
+
+def _outcome(resolution: Resolution) -> tuple[Status, EventType]:
+    match resolution:
+        case Resolution.SENT:
+            return Status.SENT, EventType.SENT
+        case Resolution.RESEND:
+            return Status.RETRY_SCHEDULED, EventType.REQUEUED
+        case Resolution.CLOSE:
+            return Status.CLOSED_UNKNOWN, EventType.CLOSED_UNKNOWN
+        case _:
+            assert_never(resolution)
+
+
+def _reached(status: Status) -> Status:
+    if status is not Status.RETRY_SCHEDULED:
+        metrics.FINAL_STATES.labels(status).inc()
+    return status

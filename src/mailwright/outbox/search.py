@@ -1,0 +1,109 @@
+"""Finding: messages by whatever people remember of them, in steps that cost no more in a long history.
+
+An address and the rare states have indexes. What has none (words, a source, an everyday state) is looked for among so
+many of the latest messages, those of a campaign among so many of its time, and whoever wants to goes on from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import func, select
+
+from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.permits import Held, reason_told
+from mailwright.domain.states import Status
+from mailwright.outbox.message_records import NEWEST, Search, Summary, search
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaigns, deliveries, holds, messages
+
+KEY_BEFORE = statement(__package__, "key_before")
+
+# What is looked through at once for something that no index knows.
+STRETCH: Final = 25_000
+# Clocks of several machines, and transactions that take a while: keys and moments rise together only so far.
+_SLACK: Final = 10 * MINUTE
+
+_EVERYDAY: Final = frozenset({Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED, Status.SENT})
+
+_WAITING: Final = frozenset({Status.PENDING, Status.RETRY_SCHEDULED})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`next_key` is where to go on, None at the end; `is_cut`: there may be more although the page is short."""
+
+    messages: tuple[Summary, ...]
+    next_key: int | None
+    is_cut: bool = False
+
+
+async def look_for(database: Database, tenant_id: int, wanted: Search, *, limit: int) -> Found:
+    is_walked = _is_unknown_to_indexes(wanted)
+    if wanted.to_email is not None or not (is_walked or wanted.campaign_key is not None):
+        return _page(tuple(await search(database, tenant_id, wanted, limit=limit)), limit)
+    async with database.read() as tx:
+        lowest, highest = await _bounds(tx, tenant_id, wanted)
+    floor = max(lowest, highest - 1 - STRETCH) if is_walked else lowest
+    bounded = replace(wanted, before_key=highest, after_key=floor)
+    found = tuple(await search(database, tenant_id, bounded, limit=limit))
+    if len(found) == limit or floor == lowest:
+        return _page(found, limit)
+    return Found(found, floor + 1, is_cut=True)
+
+
+async def newest_key(tx: Transaction) -> int:
+    """Whatever is accepted from now on lies behind it, whatever the clock shows."""
+    [row] = await tx.execute(select(func.max(messages.c.id)))
+    return int(row[0] or 0)
+
+
+async def _key_after(tx: Transaction, moment: Instant) -> int:
+    """A key that every message of this moment and earlier lies before."""
+    [row] = await tx.run(KEY_BEFORE, moment=moment + _SLACK)
+    return int(row.low) + 1
+
+
+async def _bounds(tx: Transaction, tenant_id: int, wanted: Search) -> tuple[int, int]:
+    """Behind the one and before the other lies whatever can be found."""
+    lowest, highest = 0, wanted.before_key
+    if wanted.campaign_key is not None:
+        mine = (campaigns.c.id == wanted.campaign_key, campaigns.c.tenant_id == tenant_id)
+        for row in await tx.execute(select(campaigns.c.messages_behind, campaigns.c.finished_at).where(*mine)):
+            lowest = row.messages_behind
+            if row.finished_at is not None and highest == NEWEST:
+                highest = await _key_after(tx, row.finished_at)
+    if highest == NEWEST:
+        [newest] = await tx.execute(select(func.max(messages.c.id)).where(messages.c.tenant_id == tenant_id))
+        highest = (newest[0] or 0) + 1
+    return lowest, highest
+
+
+async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -> dict[int, Held]:
+    """What keeps those of them that wait, by their key: the hold on their lane, or what they wait for themselves."""
+    keys = [each.message_key for each in found if each.status in _WAITING]
+    if not keys:
+        return {}
+    kept = deliveries.outerjoin(holds, (holds.c.lane == deliveries.c.lane) & (holds.c.deferred_until > now))
+    columns = (deliveries.c.message_key, deliveries.c.claimable_at, deliveries.c.defer_reason)
+    wanted = select(*columns, holds.c.defer_reason.label("held_by"), holds.c.deferred_until).select_from(kept)
+    async with database.read() as tx:
+        rows = await tx.execute(wanted.where(deliveries.c.message_key.in_(keys)))
+    waits: dict[int, Held] = {}
+    for row in rows:
+        reason, _ = reason_told(row.held_by or row.defer_reason)
+        until = row.deferred_until if row.held_by else row.claimable_at
+        if reason is not None and until is not None and until > now:
+            waits[row.message_key] = Held(until, reason)
+    return waits
+
+
+def _page(found: tuple[Summary, ...], limit: int) -> Found:
+    return Found(found, found[-1].message_key if len(found) == limit else None)
+
+
+def _is_unknown_to_indexes(wanted: Search) -> bool:
+    if wanted.words is not None or wanted.source is not None:
+        return True
+    return wanted.status in _EVERYDAY or (wanted.status is None and wanted.campaign_key is not None)

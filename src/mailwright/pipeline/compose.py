@@ -1,0 +1,310 @@
+"""The road of one message up to the provider: validated, built, and signed. Whatever goes wrong is a value."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mailwright.audience.suppressions import suppressed_among
+from mailwright.content.dkim import DkimSigner
+from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, list_id, message_id
+from mailwright.content.layout import Addressed, Frame, Layout, Layouts
+from mailwright.content.mime import Attachment, Letter, compose
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template_store import StoredTemplate, TemplateStore
+from mailwright.domain import address
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Claimed, Settlement
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.ops.logs import logger
+from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
+from mailwright.pipeline.validate import Kind, Objection, objection
+from mailwright.storage.database import Database
+
+log = logger(__name__)
+
+COPIES = ("cc", "bcc")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are in the mails that we send."""
+
+    sender: Mailbox
+    bounce_address: str | None
+    unsubscribe_url: str
+    tokens: UnsubscribeTokens
+    postal_address: str = ""
+    # Where the pages for readers are, and what signs the links to a mail in the browser; None where there are none.
+    public_url: str = ""
+    views: ViewTokens | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLinks:
+    """What the standard variables of a bulk mail lead to."""
+
+    unsubscribe: str
+    preferences: str
+    web_view: str
+
+
+def standard_values(payload: Mapping[str, Any], postal_address: str, links: ReaderLinks | None) -> dict[str, Any]:
+    """What a template is filled with: the mail's own variables, and what every mail can say."""
+    values = {
+        "name": payload.get("toName") or "",
+        "unsubscribe_url": "",
+        "preferences_url": "",
+        "web_view_url": "",
+        "postal_address": postal_address,
+        **payload.get("variables", {}),
+        "email": payload["to"],
+    }
+    if links is not None:
+        # Whatever a reader's attributes are called, the links of a bulk mail are those that let them leave and choose.
+        values["unsubscribe_url"] = links.unsubscribe
+        values["preferences_url"] = links.preferences
+        values["web_view_url"] = links.web_view
+    return values
+
+
+class Road:
+    def __init__(
+        self,
+        database: Database,
+        templates: TemplateStore,
+        identity: Identity,
+        *,
+        signer: DkimSigner | None,
+        threads: Executor | None,
+    ) -> None:
+        self._database = database
+        self._templates = templates
+        self._identity = identity
+        self._signer = signer
+        self._threads = threads
+        self._layouts = Layouts()
+        self._no_copies: dict[int, set[str]] = {}  # by message: who of its copies has left
+
+    async def look_up(self, batch: Sequence[Claimed]) -> None:
+        """What `prepare` needs from the database, for a whole batch at once."""
+        await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
+        with_copies = [claimed for claimed in batch if "cc" in claimed.payload or "bcc" in claimed.payload]
+        for claimed in with_copies:
+            wanted = {_normal(box) for kind in COPIES for box in _boxes(claimed, kind)}
+            async with self._database.read() as tx:
+                left = await suppressed_among(tx, claimed.tenant_id, wanted, claimed.list_key)
+            self._no_copies[claimed.message_key] = left
+            claimed.copies = tuple(sorted(wanted - left))
+
+    def forget(self, claims: Iterable[Claimed]) -> None:
+        """What was looked up for messages that are given back: whoever has left by then is asked anew."""
+        for claimed in claims:
+            self._no_copies.pop(claimed.message_key, None)
+
+    def prepare(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+        try:
+            return self._prepared(claimed, now)
+        finally:
+            self._no_copies.pop(claimed.message_key, None)
+
+    async def once_more(self, claimed: Claimed, at: Instant) -> bytes:
+        """The mail as it would leave, unsigned and whatever validation says of it: for whoever looks at it."""
+        await self.look_up([claimed])
+        try:
+            return self._outgoing(claimed, at).content
+        finally:
+            self.forget([claimed])
+
+    def _prepared(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+        if is_poison(claimed):
+            return poisoned(claimed, now)
+        if claimed.expires_at is not None and now >= claimed.expires_at:
+            return expired(claimed, now)
+        found = objection(claimed)
+        if found is not None:
+            return refused(claimed, found, now)
+        try:
+            return Ready(claimed, self._outgoing(claimed, now), validated_at=now)
+        except (TemplateFailed, HeaderRefused, address.InvalidAddress) as error:
+            return refused(claimed, Objection(Kind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
+        except Exception as error:  # one message that we cannot build must not end the worker of all the others
+            log.exception("message_not_built", **claimed.log_fields)
+            reason = f"The mail could not be built: {type(error).__name__}."
+            return refused(claimed, Objection(Kind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
+
+    async def sign(self, batch: Sequence[Ready], now: Instant) -> list[Ready]:
+        """RSA takes milliseconds for each mail: in threads, so that connections are served meanwhile."""
+        if self._signer is None:
+            return list(batch)
+        loop = asyncio.get_running_loop()
+        signed = await asyncio.gather(
+            *(loop.run_in_executor(self._threads, self._signer.sign, ready.outgoing.content, now) for ready in batch)
+        )
+        return [
+            replace(ready, outgoing=replace(ready.outgoing, content=content))
+            for ready, content in zip(batch, signed, strict=True)
+        ]
+
+    def _outgoing(self, claimed: Claimed, now: Instant) -> Outgoing:
+        payload = claimed.payload
+        sender = mailbox_of(payload["from"]) if "from" in payload else self._identity.sender
+        to = Mailbox(payload["to"], payload.get("toName"))
+        cc, bcc = self._copies(claimed) if claimed.message_key in self._no_copies else ((), ())
+        identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
+        addressed = Addressed(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
+        # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
+        if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
+            content = self._filled(claimed, sender, addressed)
+        else:
+            content = self._composed(claimed, sender, addressed, cc)
+        copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
+        return Outgoing(
+            claimed.outbox_id,
+            address.deliverable(self._identity.bounce_address or sender.address),
+            (address.deliverable(to.address), *copies),
+            content,
+            is_canonical=True,
+            is_own_sender="from" not in payload or self._identity.bounce_address is not None,
+            is_own_from="from" not in payload,
+        )
+
+    def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
+        """Whoever has left gets no copy either; the mail itself goes on to the others."""
+        left = self._no_copies[claimed.message_key]
+        cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
+        return cc, bcc
+
+    def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
+        layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))
+        shows_view = "web_view_url" in layout.variables
+        return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view))
+
+    def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
+        stored, payload = self._template(claimed), claimed.payload
+        reply_to = _optional_mailbox(payload.get("replyTo"))
+        frame = Frame(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
+        return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
+
+    def _composed(self, claimed: Claimed, sender: Mailbox, addressed: Addressed, cc: tuple[Mailbox, ...]) -> bytes:
+        payload, url = claimed.payload, addressed.unsubscribe_url
+        subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
+        if claimed.template_key is not None:
+            stored = self._template(claimed)
+            template = Template(subject=stored.subject, html=stored.html, text=stored.text)
+            rendered = template.render(self._values(claimed, url))
+            subject, html, text = subject or rendered.subject, rendered.html, rendered.text
+        return compose(
+            Letter(
+                message_id=addressed.message_id,
+                date=addressed.date,
+                sender=sender,
+                to=addressed.to,
+                subject=subject,
+                html=html,
+                text=text,
+                reply_to=_optional_mailbox(payload.get("replyTo")),
+                cc=cc,
+                headers=_headers(claimed, sender),
+                attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
+                outbox_id=claimed.outbox_id,
+                unsubscribe=Unsubscribe(url) if url else None,
+                feedback_id=_feedback_id(claimed),
+            )
+        )
+
+    def _template(self, claimed: Claimed) -> StoredTemplate:
+        stored = self._templates.known(claimed.template_key or 0)
+        if stored is None or stored.tenant_id != claimed.tenant_id:
+            raise TemplateFailed("The template of this message no longer exists.")
+        return stored
+
+    def _values(self, claimed: Claimed, unsubscribe_url: str | None, *, shows_view: bool = True) -> dict[str, Any]:
+        identity, links = self._identity, None
+        if unsubscribe_url is not None:
+            preferences = f"{identity.public_url}/preferences"
+            links = ReaderLinks(
+                unsubscribe_url,
+                # The same token: whoever may leave may choose.
+                preferences + unsubscribe_url.removeprefix(identity.unsubscribe_url),
+                view_link(identity.public_url, identity.views, claimed.outbox_id) if shows_view else "",
+            )
+        return standard_values(claimed.payload, identity.postal_address, links)
+
+    def _unsubscribe_url(self, claimed: Claimed) -> str | None:
+        if not claimed.is_bulk:
+            return None
+        token = self._identity.tokens.of_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
+        return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
+
+
+def view_link(public_url: str, views: ViewTokens | None, outbox_id: str) -> str:
+    return "" if views is None else f"{public_url}/view/{views.make(outbox_id)}"
+
+
+def mailbox_of(value: Any) -> Mailbox:
+    """`name@example.com`, `Name <name@example.com>`, or an object with `email` and `name`."""
+    if isinstance(value, Mapping):
+        return Mailbox(value["email"], value.get("name"))
+    name, bracket, rest = str(value).rpartition("<")
+    if bracket and rest.endswith(">"):
+        return Mailbox(rest[:-1].strip(), name.strip().strip('"') or None)
+    return Mailbox(str(value).strip())
+
+
+def _boxes(claimed: Claimed, kind: str) -> list[Mailbox]:
+    return [mailbox_of(each) for each in claimed.payload.get(kind, ())]
+
+
+def _normal(box: Mailbox) -> str:
+    try:
+        return address.normal(box.address)
+    except address.InvalidAddress:
+        return box.address  # building the mail refuses it, with the reason
+
+
+def _optional_mailbox(value: Any) -> Mailbox | None:
+    return None if value is None else mailbox_of(value)
+
+
+def _attachment(value: Mapping[str, Any]) -> Attachment:
+    try:
+        content = base64.b64decode(value["content"], validate=True)
+    except binascii.Error as error:
+        raise TemplateFailed(f"The attachment {value.get('filename')!r} is not base64.") from error
+    return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
+
+
+def _look(claimed: Claimed) -> tuple[Any, ...]:
+    """What one layout can serve: the same template, and nothing else about the mail's looks that differs."""
+    payload = claimed.payload
+    look = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
+    if "from" in payload or "replyTo" in payload or "headers" in payload:
+        return (*look, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
+    return look
+
+
+def _list_key(claimed: Claimed) -> str:
+    return claimed.list_key or GENERAL
+
+
+def _other_tenant(claimed: Claimed) -> str | None:
+    return None if claimed.tenant_id == FIRST_TENANT else claimed.company
+
+
+def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
+    """The sender's own; mail of a list also says which, unless the sender does."""
+    own: Mapping[str, str] = claimed.payload.get("headers", {})
+    if not claimed.is_bulk or _list_key(claimed) == GENERAL or any(name.lower() == "list-id" for name in own):
+        return own
+    return {**own, "List-Id": list_id(_list_key(claimed), sender.address, _other_tenant(claimed))}
+
+
+def _feedback_id(claimed: Claimed) -> str:
+    """Campaign, customer, kind, sender: how mailbox providers name us in their complaint figures."""
+    return f"{claimed.payload.get('campaign', claimed.source)}:{claimed.tenant_id}:{claimed.source}:mailwright"

@@ -1,0 +1,82 @@
+"""Viewing: a mail's HTML once more, for the browser, filled as it was for its reader."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import and_, select
+
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.message import for_reader
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
+from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.pipeline.compose import ReaderLinks, standard_values, view_link
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, messages, tenants
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the links in a mail are made of."""
+
+    public_url: str
+    unsubscribe_url: str
+    tokens: UnsubscribeTokens
+    views: ViewTokens
+    postal_address: str = ""
+
+
+async def seen(database: Database, templates: TemplateStore, pages: Pages, outbox_id: str) -> str | None:
+    """The HTML of a bulk mail; None where there is none, or where its reader was erased.
+
+    A campaign's mail is filled with what is known of the reader now: their attributes are kept once, not per mail.
+    """
+    m, c = messages.c, contacts.c
+    joined = messages.join(tenants, tenants.c.id == m.tenant_id).outerjoin(
+        contacts, and_(c.id == m.contact_key, c.tenant_id == m.tenant_id)
+    )
+    query = select(m.tenant_id, m.to_email, m.payload, m.template_key, m.list_key, m.campaign_key, m.is_bulk)
+    query = query.add_columns(c.name, c.attributes, c.deleted_at, tenants.c.name.label("tenant"))
+    async with database.read() as tx:
+        rows = await tx.execute(query.select_from(joined).where(m.outbox_id == outbox_id))
+    if not rows or not rows[0].is_bulk or rows[0].deleted_at is not None:
+        return None
+    payload = _payload(rows[0])
+    if "to" not in payload:
+        return None  # emptied, with its reader's other data
+    if "html" in payload:
+        return str(payload["html"])
+    return await _filled(
+        templates, rows[0], standard_values(payload, pages.postal_address, _links(pages, rows[0], outbox_id))
+    )
+
+
+async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any]) -> str | None:
+    await templates.load([row.template_key] if row.template_key is not None else [])
+    stored = templates.known(row.template_key or 0)
+    if stored is None or stored.tenant_id != row.tenant_id:
+        return None
+    try:
+        return Template(subject=stored.subject, html=stored.html, text=stored.text).render(values).html
+    except TemplateFailed:
+        return None  # an attribute that it needs is no longer there
+
+
+def _payload(row: Any) -> dict[str, Any]:
+    """As it was for the worker."""
+    payload: dict[str, Any] = orjson.loads(row.payload or "{}")
+    if row.campaign_key is None or row.attributes is None or not payload:
+        return payload
+    return for_reader(payload, orjson.loads(row.attributes), row.to_email, row.name)
+
+
+def _links(pages: Pages, row: Any, outbox_id: str) -> ReaderLinks:
+    token = pages.tokens.of_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
+    tenant = None if row.tenant_id == FIRST_TENANT else row.tenant
+    return ReaderLinks(
+        unsubscribe_link(pages.unsubscribe_url, token, tenant),
+        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant),
+        view_link(pages.public_url, pages.views, outbox_id),
+    )

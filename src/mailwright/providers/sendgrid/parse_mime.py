@@ -1,0 +1,111 @@
+"""Reading a mail that somebody else wrote: the standard library's parser, slow and patient."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from email import policy
+from email.errors import HeaderParseError
+from email.header import Header, decode_header, make_header
+from email.message import EmailMessage, MIMEPart
+from email.parser import BytesParser
+from email.utils import getaddresses
+from typing import cast
+
+from mailwright.providers.sendgrid.mail import Attached, Mail, Mailbox
+from mailwright.providers.sendgrid.parse_own_mime import ADDRESSES
+
+Fields = list[tuple[str, str]]
+
+
+class Unreadable(ValueError):
+    """This is not a mail that SendGrid could be told about."""
+
+
+def read(content: bytes) -> Mail:
+    try:
+        return _read(BytesParser(policy=policy.default).parsebytes(content))
+    except Unreadable:
+        raise
+    except Exception as error:  # the parser promises to take anything; its headers break that promise now and then
+        raise Unreadable(f"the mail cannot be read: {type(error).__name__}") from error
+
+
+_FOLD = re.compile(r"\r?\n(?=[ \t])")
+
+
+def _read(message: EmailMessage) -> Mail:
+    fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
+    senders = _mailboxes(fields, "from")
+    if not senders:
+        raise Unreadable("the mail names no sender")
+    text, html = message.get_body(("plain",)), message.get_body(("html",))
+    return Mail(
+        senders[0],
+        _mailboxes(fields, "to"),
+        _mailboxes(fields, "cc"),
+        _mailboxes(fields, "reply-to"),
+        next((_decoded(value) for name, value in fields if name.lower() == "subject"), ""),
+        list(_others(fields)),
+        None if text is None else _text(text),
+        None if html is None else _text(html),
+        [_attached(part) for part in _leaves(message) if part is not text and part is not html],
+    )
+
+
+def _unfolded(raw: str) -> str:
+    value = _FOLD.sub("", raw).strip()
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _mailboxes(fields: Fields, wanted: str) -> list[Mailbox]:
+    """Taken apart before it is decoded: an encoded comma does not divide."""
+    found = getaddresses([value for name, value in fields if name.lower() == wanted])
+    return [Mailbox(address, _decoded(name)) for name, address in found if "@" in address]
+
+
+def _decoded(text: str) -> str:
+    try:
+        return str(make_header(decode_header(text)))
+    except (LookupError, ValueError, HeaderParseError):  # what nobody can decode is shown as it is
+        return text
+
+
+def _others(fields: Fields) -> Iterator[tuple[str, str]]:
+    for name, value in fields:
+        lowered = name.lower()
+        if lowered not in ADDRESSES and lowered != "subject" and not lowered.startswith("content-"):
+            yield name, value if value.isascii() else Header(value, "utf-8").encode(linesep="")
+
+
+def _leaves(message: MIMEPart) -> Iterator[MIMEPart]:
+    if message.get_content_maintype() != "multipart":
+        yield message
+        return
+    for part in message.iter_parts():
+        yield from _leaves(part)
+
+
+def _text(part: MIMEPart) -> str:
+    data = cast("bytes", part.get_payload(decode=True) or b"")
+    try:
+        text = data.decode(part.get_content_charset("utf-8"), "replace")
+    except LookupError:  # a character set that nobody knows
+        text = data.decode("utf-8", "replace")
+    return text.replace("\r\n", "\n")
+
+
+def _attached(part: MIMEPart) -> Attached:
+    content_id = str(part["content-id"] or "").strip().strip("<>")
+    is_inline = part.get_content_disposition() == "inline" and bool(content_id)
+    return Attached(
+        part.get_filename("") or "",
+        part.get_content_type(),
+        b64encode(_data(part)).decode(),
+        content_id if is_inline else None,
+    )
+
+
+def _data(part: MIMEPart) -> bytes:
+    if part.get_content_maintype() == "message":  # a mail within the mail
+        return b"".join([inner.as_bytes() for inner in part.iter_parts()])
+    return cast("bytes", part.get_payload(decode=True) or b"")

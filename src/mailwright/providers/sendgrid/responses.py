@@ -1,0 +1,145 @@
+"""What SendGrid's answer means to us: one table by status and text, one for requests that end without an answer."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from mailwright.domain.clock import HOUR, SECOND, Instant
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import Category, SendResult, sent
+from mailwright.providers.http import Cut, Reply
+from mailwright.providers.responses import Meaning, Vocabulary, masked, numbered, one_line
+
+PROVIDER = "sendgrid"
+
+# Credits come back with the next day or month, or when somebody pays; asking a few times a day finds it.
+CREDITS_PAUSE: Instant = 4 * HOUR
+# A limit is counted per minute or hour; a reset further away than this is a clock that goes wrong.
+LONGEST_PAUSE: Instant = HOUR
+_MESSAGE_ID = re.compile(r"[!-~]{1,255}")
+
+
+_words = Vocabulary(PROVIDER)
+failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    statuses: range
+    text: re.Pattern[str]
+    meaning: Meaning
+
+
+def row(status: int, meaning: Meaning, text: str = "", *, to: int | None = None) -> Row:
+    return Row(range(status, (to or status) + 1), re.compile(text, re.IGNORECASE), meaning)
+
+
+NOT_FOR_US = Category.CONFIGURATION
+SENDER_REFUSED = "SENDGRID_SENDER_REFUSED"
+CREDITS = "credits? exceeded|exceeded your (messaging|sending) limit"
+
+# The first row that fits decides.
+MEANINGS = (
+    #   status  internal code, category, retry
+    row(200, in_doubt("SENDGRID_UNEXPECTED_ANSWER", Category.TRANSIENT), to=299),
+    row(400, failed("SENDGRID_BAD_REQUEST")),
+    row(401, retried("SENDGRID_CREDITS_EXCEEDED", Category.QUOTA, after=CREDITS_PAUSE), text=CREDITS),
+    row(401, failed("SENDGRID_UNAUTHORIZED", NOT_FOR_US)),
+    row(403, failed(SENDER_REFUSED, NOT_FOR_US), text="from address|sender identity"),
+    row(403, failed("SENDGRID_FORBIDDEN", NOT_FOR_US)),
+    row(404, failed("SENDGRID_NOT_FOUND", NOT_FOR_US)),
+    row(405, failed("SENDGRID_METHOD_NOT_ALLOWED", NOT_FOR_US)),
+    row(408, unclear("SENDGRID_TIMEOUT", Category.TIMEOUT)),
+    row(413, failed("SENDGRID_TOO_LARGE")),
+    row(415, failed("SENDGRID_BAD_REQUEST")),
+    row(429, retried("SENDGRID_RATE_LIMIT", Category.QUOTA)),
+    row(500, unclear("SENDGRID_SERVER_ERROR")),
+    # A gateway that got no answer does not know either whether the mail was taken.
+    row(502, in_doubt("SENDGRID_NO_ANSWER")),
+    row(503, unclear("SENDGRID_SERVICE_UNAVAILABLE")),
+    row(504, in_doubt("SENDGRID_NO_ANSWER")),
+)
+UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
+# Something that stands before SendGrid made it up: it knows no more than a gateway does.
+UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", Category.TRANSIENT)
+
+# Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
+CUT_BEFORE = {
+    False: retried("NETWORK_ERROR", blame=True),
+    True: retried("SENDGRID_TIMEOUT", Category.TIMEOUT, blame=True),
+}
+CUT_AFTER = in_doubt("SENDGRID_NO_ANSWER")
+
+# What we find out ourselves.
+LOCK_EXPIRED = retried("LOCK_EXPIRED")
+INVALID_CONTENT = failed("INVALID_CONTENT", Category.VALIDATION)
+
+
+def answered(reply: Reply, now: Instant) -> SendResult:
+    message_id = reply.headers.get("X-Message-Id", "")
+    if reply.status == 202 and _MESSAGE_ID.fullmatch(message_id):
+        return sent(PROVIDER, message_id)
+    text, pause = explanation(reply), _retry_after(reply, now)
+    for candidate in MEANINGS:
+        if reply.status in candidate.statuses and candidate.text.search(text):
+            return candidate.meaning.result(text, str(reply.status), pause)
+    unknown = UNKNOWN_FAULT if reply.status >= 500 else UNKNOWN
+    return unknown.result(f"unknown answer: {numbered(reply.status, text)}", str(reply.status), pause)
+
+
+def fair(result: SendResult, message: Outgoing) -> SendResult:
+    """SendGrid looks at the From. One that a request chose is that mail's own fault; ours is the installation's."""
+    if result.code != SENDER_REFUSED or message.is_own_from:
+        return result
+    return replace(result, category=Category.PERMANENT, blames_provider=False)
+
+
+def cut(cause: Cut) -> SendResult:
+    meaning = CUT_AFTER if cause.is_in_doubt else CUT_BEFORE[cause.is_timeout]
+    return meaning.result(cause.cause)
+
+
+def explanation(reply: Reply) -> str:
+    """SendGrid's own words where it found some, without anybody's address; otherwise what came instead of them."""
+    errors = "; ".join(_errors(reply.body))
+    if errors:
+        return masked(one_line(errors))
+    if 200 <= reply.status < 300:
+        return f"{reply.status} without the id of a message: this is not how SendGrid says that it took a mail"
+    return "an explanation that is not SendGrid's" if reply.body else f"{reply.status} without a body"
+
+
+def _errors(body: bytes) -> list[str]:
+    try:
+        document: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, list):
+        return []
+    return [_error(each) for each in errors if isinstance(each, dict) and isinstance(each.get("message"), str)]
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    field = error.get("field")
+    has_field = isinstance(field, str) and field not in ("", "null")
+    return f"{error['message']} ({field})" if has_field else str(error["message"])
+
+
+def _retry_after(reply: Reply, now: Instant) -> Instant | None:
+    """`X-RateLimit-Reset` is a moment in Unix seconds, `Retry-After` a number of seconds: the later one counts."""
+    pauses = []
+    reset, seconds = _number(reply.headers.get("X-RateLimit-Reset")), _number(reply.headers.get("Retry-After"))
+    if reset is not None and reply.status == 429:  # others tell it as well, of a limit that was not met
+        pauses.append(reset * SECOND - now)
+    if seconds is not None:
+        pauses.append(seconds * SECOND)
+    pause = max(pauses, default=0)
+    return min(pause, LONGEST_PAUSE) if pause > 0 else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 12 else None

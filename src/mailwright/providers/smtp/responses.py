@@ -1,0 +1,167 @@
+"""What an SMTP server's answer means to us: one table by phase and reply, one for lines that end without a reply."""
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from fnmatch import translate
+
+from mailwright.domain.bounce import bounce_kind
+from mailwright.domain.clock import HOUR, MINUTE, Instant
+from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.providers.responses import Meaning, Vocabulary
+from mailwright.providers.smtp.phases import Phase
+from mailwright.providers.smtp.replies import Reply
+
+PROVIDER = "smtp"
+
+# About who sends, which may be somebody whom a request chose.
+SENDER_REFUSED = "SMTP_SENDER_REFUSED"
+UNVERIFIED_SENDER = "SMTP_SENDER_NOT_VERIFIED"
+SENDER_NOT_ALLOWED = "SMTP_SENDER_NOT_ALLOWED"
+
+# A daily quota opens again at a time that nobody tells us; asking a few times a day finds it.
+DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
+HOURLY_QUOTA_PAUSE: Instant = 15 * MINUTE
+
+
+class Ending(Enum):
+    """How a line ended, where no reply says why."""
+
+    LOST = auto()
+    TIMED_OUT = auto()
+    GARBLED = auto()
+    SHUT_DOWN = auto()  # we are closing and the time to wait is over
+
+
+_words = Vocabulary(PROVIDER)
+failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    phases: tuple[Phase, ...]
+    replies: re.Pattern[str]  # on "550 5.1.1", or on "550 -" where the server gives no enhanced status
+    text: re.Pattern[str]
+    meaning: Meaning
+
+
+def row(phases: tuple[Phase, ...], replies: str, meaning: Meaning, text: str = "") -> Row:
+    alternatives = "|".join(translate(pattern) for pattern in replies.split(", "))
+    return Row(phases, re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
+
+
+ANYWHERE = tuple(Phase)
+SESSION = (Phase.GREETING, Phase.HELLO, Phase.STARTTLS, Phase.AUTH)
+MAIL = (Phase.MAIL,)
+RCPT = (Phase.RCPT,)
+ENVELOPE = (Phase.MAIL, Phase.RCPT)
+CONTENT = (Phase.DATA, Phase.DOT)
+TRANSACTION = (*ENVELOPE, *CONTENT)
+
+DAILY = r"\bdaily\b.*\b(quota|limit)|\b(quota|limit)\b.*\b(daily|per day|24 hours)\b"
+TOO_FAST = r"throttl|\brate\b|rate-?limit|\bquota\b|(?<!size )\blimit(s|ed)?\b|too many (?!recipients)"
+HOURLY = r"\bhourly\b|\bper hour\b|\brate.?limit|throttl|\bsending (rate|limit|quota)"
+FULL = r"\b(mailbox|inbox|user|recipient)\b.*\b(full|quota|storage)\b|\bover ?quota\b"
+BLOCKED = r"spam|block|black ?list|deny ?list|policy|reputation|\bspf\b|\bdkim\b|\bdmarc\b|relay"
+NO_RELAY = r"\brelay\w*\b.*\b(denied|prohibited|not (permitted|allowed))|\bto relay\b|\bnot relay\b"
+# How SES and others like it say over SMTP what their API has names for.
+PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour account (is|was|has been) suspended"
+UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
+UNAUTHORIZED = r"\bnot authorized to perform\b"
+
+NOT_FOR_US = Category.CONFIGURATION
+DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE)
+# Everything but what is about the reader's own mailbox.
+NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
+
+# The first row that fits decides. SMTP_RECIPIENT_REJECTED says that the address is dead; every other code leaves the
+# address in peace.
+MEANINGS = (
+    #   where        reply                         internal code, category, retry
+    row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
+    row((Phase.RCPT, *CONTENT), "4?? -, 4?? 4.2.*", retried("SMTP_MAILBOX_FULL"), text=FULL),
+    row((Phase.RCPT, *CONTENT), "4?? 4.2.*", retried("SMTP_TEMPORARY_FAILURE")),
+    # too fast, too much
+    row(ANYWHERE, "4?? *", DAILY_QUOTA, text=DAILY),
+    row(ANYWHERE, "4?? *", retried("SMTP_THROTTLED", Category.QUOTA), text=TOO_FAST),
+    row(TRANSACTION, "5?? 5.4.5", DAILY_QUOTA),
+    row(TRANSACTION, NOT_THE_MAILBOX, DAILY_QUOTA, text=DAILY),
+    row(
+        TRANSACTION,
+        NOT_THE_MAILBOX,
+        retried("SMTP_THROTTLED", Category.QUOTA, after=HOURLY_QUOTA_PAUSE),
+        text=HOURLY,
+    ),
+    row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
+    # before a mail is mentioned: the server's state or our settings
+    row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
+    row((Phase.GREETING, Phase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
+    row((Phase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
+    row((Phase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    # the envelope
+    row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", NOT_FOR_US), text=PAUSED),
+    row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=UNVERIFIED),
+    row(TRANSACTION, "5?? *", failed(SENDER_NOT_ALLOWED, NOT_FOR_US), text=UNAUTHORIZED),
+    row(TRANSACTION, "5?? 5.3.4, 5?? 5.2.3", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(MAIL, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(MAIL, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
+    row(MAIL, "503 *", retried("SMTP_OUT_OF_SEQUENCE", blame=True)),
+    row(MAIL, "5?? *", failed(SENDER_REFUSED, NOT_FOR_US)),
+    row(MAIL, "4?? *", retried("SMTP_TEMPORARY_FAILURE", blame=True)),
+    row(RCPT, "5?? 5.1.[1236], 5?? 5.1.10, 5?? 5.2.1, 5?? 5.4.4, 556 *", failed("SMTP_RECIPIENT_REJECTED")),
+    row((Phase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
+    row(RCPT, "5?? 5.7.*, 55[0134] -", failed("SMTP_RELAY_DENIED", NOT_FOR_US), text=NO_RELAY),
+    row((Phase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
+    row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
+    row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
+    row(RCPT, "55[013] -", failed("SMTP_RECIPIENT_REJECTED")),
+    # the content
+    row(CONTENT, "5?? 5.6.*", failed("SMTP_CONTENT_REJECTED")),
+    row(CONTENT, "552 *", failed("SMTP_MESSAGE_TOO_LARGE")),
+    row(TRANSACTION, "5?? *", failed("SMTP_MESSAGE_REJECTED")),
+    row(TRANSACTION, "4?? *", retried("SMTP_TEMPORARY_FAILURE")),
+)
+UNKNOWN = retried("SMTP_UNKNOWN_REPLY")
+# Refusals that are about the address, and not about us or this mail.
+ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
+
+# Before its last byte left us nobody can have the mail; after it, only a whole reply tells.
+ENDED_BEFORE = {
+    Ending.LOST: retried("NETWORK_ERROR", blame=True),
+    Ending.TIMED_OUT: retried("SMTP_TIMEOUT", Category.TIMEOUT, blame=True),
+    Ending.GARBLED: retried("SMTP_UNKNOWN_REPLY", blame=True),
+    Ending.SHUT_DOWN: retried("SHUTTING_DOWN"),
+}
+ENDED_AFTER = {
+    Ending.LOST: in_doubt("SMTP_NO_ANSWER"),
+    Ending.TIMED_OUT: in_doubt("SMTP_NO_ANSWER"),
+    Ending.GARBLED: in_doubt("SMTP_GARBLED_ANSWER", Category.TRANSIENT),
+    Ending.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
+}
+
+# What we find out ourselves, without asking the server about this mail.
+TLS_FAILED = failed("SMTP_TLS_FAILED", NOT_FOR_US)
+AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", NOT_FOR_US)
+LOCK_EXPIRED = retried("LOCK_EXPIRED")
+INVALID_ADDRESS = failed("INVALID_ADDRESS", Category.VALIDATION)
+INVALID_CONTENT = failed("INVALID_CONTENT", Category.VALIDATION)
+TOO_LARGE = failed("SMTP_MESSAGE_TOO_LARGE")
+UTF8_UNSUPPORTED = failed("SMTP_UTF8_UNSUPPORTED")
+EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
+
+
+def refused(phase: Phase, reply: Reply) -> SendResult:
+    """The result of a message, or of everything that waits, when the server answers this at that point."""
+    status, text = reply.status, reply.text
+    subject = f"{reply.code} {reply.enhanced or '-'}"
+    for candidate in MEANINGS:
+        if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
+            return _with_bounce(candidate.meaning.result(text, status), reply)
+    return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
+
+
+def _with_bounce(result: SendResult, reply: Reply) -> SendResult:
+    if result.kind is not ResultKind.FAILED or result.code not in ABOUT_THE_ADDRESS:
+        return result
+    return replace(result, bounce=bounce_kind(reply.enhanced, reply.code, reply.text))

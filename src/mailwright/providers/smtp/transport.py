@@ -1,0 +1,172 @@
+"""A line to the server: bytes out, replies in, one timer. It knows nothing of mail."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from mailwright.providers.smtp.replies import Garbled, Reply, ReplyReader
+from mailwright.providers.smtp.responses import Ending
+
+
+class Listener(Protocol):
+    def answers_came(self, data: bytes) -> bool:
+        """Whether these bytes were exactly what was waited for, and are dealt with."""
+
+    def reply_came(self, reply: Reply) -> None: ...
+
+    def patience(self) -> float:
+        """Seconds to wait for what comes next."""
+
+    def time_ran_out(self) -> None: ...
+
+    def room_again(self) -> None:
+        """What was written has left: more may follow."""
+
+    def line_ended(self, ending: Ending, detail: str) -> None:
+        """Called once. Nothing more comes, and nothing more leaves."""
+
+
+class Line(asyncio.Protocol):
+    __slots__ = (
+        "_deadline",
+        "_loop",
+        "_reader",
+        "_timer",
+        "_timer_at",
+        "_transport",
+        "closed",
+        "has_ended",
+        "is_full",
+        "listener",
+        "write",
+    )
+
+    _transport: asyncio.Transport
+    write: Callable[[bytes | memoryview], None]
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.is_full = False  # the transport asked us to wait with writing
+        self.has_ended = False
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._reader = ReplyReader()
+        self._deadline = 0.0
+        self._timer_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """No byte is waiting to be understood."""
+        return self._reader.is_empty
+
+    @property
+    def local_address(self) -> str:
+        return str(self._transport.get_extra_info("sockname")[0])
+
+    @property
+    def tls_version(self) -> str | None:
+        tls = self._transport.get_extra_info("ssl_object")
+        return tls.version() if tls else None
+
+    def allow(self, seconds: float) -> None:
+        """From now on, so long. One timer serves all deadlines: it is moved only when the next one is earlier."""
+        self._deadline = deadline = self._loop.time() + seconds
+        if self._timer is None or deadline < self._timer_at:
+            self._stop_timer()
+            self._start_timer()
+
+    async def encrypt(self, context: ssl.SSLContext, host: str) -> None:
+        transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
+        if transport is None:  # the peer left right after the handshake
+            raise ConnectionResetError("the connection was lost in the TLS handshake")
+        self._use(transport)
+
+    def end(self, ending: Ending, detail: str) -> None:
+        """At once, whatever is under way."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self._stop_timer()
+        self._transport.abort()
+        self.listener.line_ended(ending, detail)
+
+    def close(self) -> None:
+        """In good order: what was written still leaves, and TLS says good-bye."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self._stop_timer()
+        # A peer that does not answer TLS's good-bye would keep the socket open for half a minute.
+        self._timer = self._loop.call_later(1.0, self._transport.abort)
+        self._transport.close()
+        self.listener.line_ended(Ending.LOST, "closed")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._use(cast("asyncio.Transport", transport))  # uvloop's are not its subclasses
+
+    def _use(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.write = transport.write
+
+    def data_received(self, data: bytes) -> None:
+        if self.has_ended:
+            return
+        if self._reader.is_empty and self.listener.answers_came(data):
+            if not self.has_ended:
+                self.allow(self.listener.patience())
+            return
+        reply = None
+        try:
+            for reply in self._reader.feed(data):
+                self.listener.reply_came(reply)
+                if self.has_ended:
+                    return
+        except Garbled as error:
+            self.end(Ending.GARBLED, str(error))
+            return
+        # A server that trickles bytes makes no progress; only a whole reply buys more time.
+        if reply is not None:
+            self.allow(self.listener.patience())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_timer()
+        if not self.has_ended:
+            self.has_ended = True
+            detail = f"the connection was lost: {error}" if error else "the server closed the connection"
+            self.listener.line_ended(Ending.LOST, detail)
+        self.mark_closed()
+
+    def mark_closed(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if not self.has_ended:
+            self.listener.room_again()
+
+    def _look_at_the_clock(self) -> None:
+        self._timer = None
+        # The clock of uvloop stands still within an iteration and counts whole milliseconds.
+        if self._deadline - self._loop.time() > 0.001:
+            self._start_timer()
+        else:
+            self.listener.time_ran_out()
+
+    def _start_timer(self) -> None:
+        self._timer_at = self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._look_at_the_clock)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

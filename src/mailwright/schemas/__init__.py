@@ -1,0 +1,1 @@
+"""Request and response models of the HTTP API, the CLI `--json` output and the dashboard."""

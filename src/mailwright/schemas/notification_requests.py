@@ -1,0 +1,41 @@
+"""Requests about notifications: an event, and which notifications to list."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from mailwright.schemas.paging import Page
+from mailwright.sources.api.requests import Moment, Variables, Wire
+from mailwright.sources.notifications.event_types import OPEN_SEAT
+from mailwright.sources.notifications.producer import Happening
+from mailwright.sources.notifications.statuses import Fanout
+
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class EventRequest(Wire):
+    """What happened, to which subject: the term, the campus and the index number name it, as subscriptions do."""
+
+    event_type: Word = OPEN_SEAT
+    term_id: Word
+    campus_code: Word
+    index_number: Word
+    status_before: Word | None = None
+    status_after: Word
+    event_at: Moment | None = None
+    section_id: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    dedupe_key: Word | None = None
+    trace_id: Word | None = None
+    payload: Variables | None = None
+
+    def happening(self) -> Happening:
+        given: dict[str, Any] = self.model_dump(exclude={"event_type", "payload"})
+        return Happening(kind=self.event_type, payload=self.payload or {}, **given)
+
+
+class NotificationPage(Page):
+    status: Annotated[Fanout | None, Field(description="Only these.")] = None
+
+
+NotificationQuery = Annotated[NotificationPage, Query()]

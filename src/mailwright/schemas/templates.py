@@ -1,0 +1,155 @@
+"""Answers about templates and images: how they look to an author."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mailwright.content.formats import Format
+from mailwright.content.images import Image
+from mailwright.content.presend_checks import Finding
+from mailwright.content.template import Rendered
+from mailwright.content.template_store import StoredTemplate
+from mailwright.domain.clock import isoformat
+from mailwright.schemas.answers import Answer, Time
+
+
+class VariableAnswer(Answer):
+    name: str
+    required: bool
+    sample: Any
+
+
+class VersionLine(Answer):
+    """One version. `locale` is empty for the one that is for everyone; numbers count over all locales."""
+
+    template_id: str
+    version: int
+    locale: str
+    format: Format
+    subject: str
+    created_at: Time
+
+
+class TemplateAnswer(VersionLine):
+    """`body` is what its author wrote, `html` what is sent."""
+
+    body: str
+    html: str
+    text: str | None
+    variables: list[VariableAnswer]
+
+
+class VersionList(Answer):
+    versions: list[VersionLine]
+
+
+class TemplateLine(Answer):
+    """A template with the newest version of each locale, the one for everyone first."""
+
+    template_id: str
+    newest: list[VersionLine]
+
+
+class TemplateList(Answer):
+    templates: list[TemplateLine]
+    next_after: str | None
+
+
+class DifferenceAnswer(Answer):
+    """In the form of `diff -u`; empty where nothing differs."""
+
+    difference: str
+
+
+class PreviewAnswer(Answer):
+    template_id: str
+    version: int
+    locale: str
+    subject: str
+    html: str
+    text: str
+
+
+class FindingAnswer(Answer):
+    level: str
+    code: str
+    sentence: str
+    where: str
+
+
+class PreflightAnswer(Answer):
+    """What blocks comes first; a mail with nothing but warnings may go."""
+
+    may_go: bool
+    findings: list[FindingAnswer]
+
+
+class ImageAnswer(Answer):
+    """`name` is what templates call it, `url` what readers load."""
+
+    name: str
+    url: str
+    size_bytes: int
+    created_at: Time
+
+
+class ImageList(Answer):
+    images: list[ImageAnswer]
+    next_cursor: str | None
+
+
+def version_line(stored: StoredTemplate) -> dict[str, Any]:
+    return {
+        "templateId": stored.template_id,
+        "version": stored.version,
+        "locale": stored.locale,
+        "format": stored.format,
+        "subject": stored.subject,
+        "createdAt": isoformat(stored.created_at),
+    }
+
+
+def template(stored: StoredTemplate) -> dict[str, Any]:
+    return {
+        **version_line(stored),
+        "body": stored.body,
+        "html": stored.html,
+        "text": stored.text,
+        "variables": [
+            {"name": each.name, "required": each.is_required, "sample": each.sample} for each in stored.expects()
+        ],
+    }
+
+
+def template_line(newest: Mapping[str, StoredTemplate]) -> dict[str, Any]:
+    lines = [version_line(stored) for _, stored in sorted(newest.items())]
+    return {"templateId": lines[0]["templateId"], "newest": lines}
+
+
+def preview(stored: StoredTemplate, rendered: Rendered) -> dict[str, Any]:
+    return {
+        "templateId": stored.template_id,
+        "version": stored.version,
+        "locale": stored.locale,
+        "subject": rendered.subject,
+        "html": rendered.html or "",
+        "text": rendered.text or "",
+    }
+
+
+def preflight(findings: list[Finding]) -> dict[str, Any]:
+    return {
+        "mayGo": not any(each.level == "blocks" for each in findings),
+        "findings": [
+            {"level": each.level, "code": each.code, "sentence": each.sentence, "where": each.where}
+            for each in findings
+        ],
+    }
+
+
+def image(found: Image, public_url: str) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "url": found.url(public_url),
+        "sizeBytes": found.size_bytes,
+        "createdAt": isoformat(found.created_at),
+    }

@@ -1,0 +1,74 @@
+"""Composing: an assembled article becomes a template, once for all who get it; readers differ in its variables only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from typing import Any, Final
+
+from mailwright.content.formats import Format
+from mailwright.content.template_store import TemplateStore, latest_by_locale
+from mailwright.domain.locales import EVERYONE
+from mailwright.sources.articles.assembly import Article
+from mailwright.sources.articles.placeholders import GIVEN, Placeholder, as_template, placeholders
+from mailwright.storage.database import Database
+
+# Templates of articles are known by what they say. The colon keeps their names apart from those that people give.
+_NAME: Final = "article:{digest}"
+
+_LINK: Final = '<p><a href="{url}">{words}</a></p>'
+_FOOTER: Final = "---\n\n{{ postal_address }}\n\n[Unsubscribe]({{ unsubscribe_url }})\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """An article as it is stored: `template_key` names it, `placeholders` are what each reader fills in."""
+
+    template_key: int
+    subject: str
+    placeholders: tuple[tuple[str, Placeholder], ...]  # each with its variable
+
+    def values(self, name: str | None, attributes: Mapping[str, Any]) -> dict[str, str]:
+        return {variable: each.fill(name, attributes) for variable, each in self.placeholders}
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    subject: str
+    html: str
+    placeholders: tuple[Placeholder, ...]
+
+    @property
+    def digest(self) -> str:
+        return sha256(f"{self.subject}\0{self.html}".encode()).hexdigest()
+
+
+async def compose(store: TemplateStore, tenant_id: int, article: Article) -> Composed:
+    """Raises `TemplateFailed` where the mail could not be sent as it is."""
+    source = markdown(article)
+    subject = as_template(article.title)
+    html = await store.compiled(tenant_id, as_template(source), Format.MARKDOWN, title=subject)
+    found = placeholders(f"{article.title}\n{source}")
+    own = sorted((each for each in found if each.name not in GIVEN), key=lambda each: each.variable)
+    return Composed(subject, html, tuple(own))
+
+
+async def keep(database: Database, store: TemplateStore, tenant_id: int, composed: Composed) -> Variant:
+    """Stored by its content: whoever says the same again, in this run or another, finds it there."""
+    name = _NAME.format(digest=composed.digest)
+    async with database.read() as tx:
+        known = (await latest_by_locale(tx, tenant_id, name)).get(EVERYONE)
+    if known is None:
+        known = await store.put(tenant_id, name, subject=composed.subject, html=composed.html, text=None)
+    return Variant(known.key, composed.subject, tuple((each.variable, each) for each in composed.placeholders))
+
+
+def markdown(article: Article) -> str:
+    """The whole letter: headline, body, links, and the way out below them."""
+    parts = [f"<h1>{escape(article.title)}</h1>"]
+    if article.dek:
+        parts.append(f"<p><strong>{escape(article.dek)}</strong></p>")
+    if article.body_md:
+        parts.append(article.body_md)
+    parts += [_LINK.format(url=escape(link.url), words=escape(link.words)) for link in article.links]
+    return "\n\n".join([*parts, _FOOTER])

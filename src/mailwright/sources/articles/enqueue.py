@@ -1,0 +1,190 @@
+"""The walk: a run's audience becomes messages, portion by portion, in the order of addresses.
+
+Each portion is one transaction that also moves the mark `walked_to`, so a walk that was cut off goes on where it ended:
+nobody is left out and nobody is met twice. What readers get is composed before that, once for each variant, and stored
+by its content: whoever takes the walk up again finds it there.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from sqlalchemy import update
+
+from mailwright.content.template import TemplateFailed
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.ids import uuid7s
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Source
+from mailwright.domain.retry import ARTICLES
+from mailwright.domain.states import OnDoubt, Priority
+from mailwright.ops import metrics
+from mailwright.ops.logs import logger
+from mailwright.outbox.accept import FIND_STORED, INSERT_INTAKE
+from mailwright.sources.articles import readers
+from mailwright.sources.articles.assembly import Choice, Edition
+from mailwright.sources.articles.compose import Variant, compose, keep
+from mailwright.sources.articles.readers import Reader
+from mailwright.sources.articles.runs import Run, content_of, open_runs
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import campaign_runs
+
+ADD_TO_VARIANTS = statement(__package__, "add_to_variants")
+INSERT_LETTERS = statement(__package__, "insert_letters")
+INSERT_LETTER_DELIVERIES = statement(__package__, "insert_letter_deliveries")
+LOCK_RUN = statement(__package__, "lock_run")
+MOVE_RUN = statement(__package__, "move_run")
+
+# A commit must stay short while workers wait for their turn.
+PORTION = 2_000
+
+log = logger(__name__)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What this process remembers of a run from one portion to the next."""
+
+    edition: Edition
+    variants: dict[Choice, Variant] = field(default_factory=dict)
+
+
+class ArticleConductor:
+    """Carries on whatever runs are open. Any worker does it, and two at once do no harm."""
+
+    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+        self._walks: dict[int, _Walk] = {}
+
+    async def tick(self) -> bool:
+        """One portion of each run; true when anything was done, so that there may be more."""
+        async with self._database.read() as tx:
+            runs = await open_runs(tx)
+        self._walks = {run.id: walk for run in runs if (walk := self._walks.get(run.id)) is not None}
+        has_done = False
+        for run in reversed(runs):  # the oldest first
+            try:
+                has_done |= await self._portion(run)
+            except NotDurable:
+                raise
+            except TemplateFailed as error:
+                log.warning("article_run_failed", run_id=run.run_id, reason=str(error))
+                await self._give_up(run, str(error))
+            except Exception:  # one run that cannot go on must not hold up the others
+                log.exception("article_run_stuck", run_id=run.run_id)
+        return has_done
+
+    async def _portion(self, run: Run) -> bool:
+        now = self._clock.now()
+        async with self._database.read() as tx:
+            walk = self._walks.get(run.id) or _Walk(await content_of(tx, run))
+            self._walks[run.id] = walk
+            asked = run.asked
+            found = await readers.page(tx, run.tenant_id, asked, now, after=run.walked_to, limit=PORTION)
+        met = [each for each in found if asked.holds_for(each)]
+        choose = walk.edition.choose
+        meant = [(each, choice) for each in met if (choice := choose(each.divisions))]
+        await self._compose(run, walk, meant)
+        is_last = len(found) < PORTION
+        portion = _Portion(
+            letters=[
+                _letter(run, reader, walk.variants[choice], outbox_id)
+                for outbox_id, (reader, choice) in zip(uuid7s(now, len(meant)), meant, strict=True)
+            ],
+            choices=[choice for _, choice in meant],
+            moved={
+                "run_key": run.id,
+                "skipped": len(met) - len(meant),
+                # A walk that is over needs no mark, and the address of its last reader is nobody's business.
+                "walked_to": "" if is_last else found[-1].email,
+                "walk_ended_at": now if is_last else None,
+            },
+        )
+        stored = await self._database.transact(lambda tx: _store(tx, run, walk, portion, now))
+        metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
+        return True
+
+    async def _compose(self, run: Run, walk: _Walk, meant: Sequence[tuple[Reader, Choice]]) -> None:
+        for choice in dict.fromkeys(choice for _, choice in meant):
+            if choice not in walk.variants:
+                composed = await compose(self._templates, run.tenant_id, walk.edition.assemble(choice))
+                walk.variants[choice] = await keep(self._database, self._templates, run.tenant_id, composed)
+
+    async def _give_up(self, run: Run, failure: str) -> None:
+        ended = {"failure": failure[:1_000], "walked_to": "", "walk_ended_at": self._clock.now()}
+        async with self._database.write() as tx:
+            await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
+
+
+# As the columns of `insert_letters.sql`: it is made for every reader, and a tuple is what costs least.
+_Letter = tuple[str, int, str, str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    letters: list[_Letter]
+    choices: list[Choice]  # of each letter
+    moved: dict[str, Any]
+
+
+async def _store(tx: Runner, run: Run, walk: _Walk, portion: _Portion, now: Instant) -> int:
+    """How many letters: all of the portion or nothing, and nothing where another worker has moved the run meanwhile."""
+    [row] = await tx.run(LOCK_RUN, run_key=run.id)
+    if row.walked_to != run.walked_to or row.walk_ended_at is not None:
+        return 0
+    choices = await _insert(tx, run, portion, row.newest, now) if portion.letters else []
+    if choices:
+        batches = [{"tenant_id": run.tenant_id, "source": Source.ARTICLE.value, "accepted": len(choices)}]
+        await tx.count(INSERT_INTAKE, batches=batches, now=now)
+        await tx.count(ADD_TO_VARIANTS, variants=_variants(run, walk, choices))
+    await tx.count(MOVE_RUN, recipients=len(choices), **portion.moved)
+    return len(choices)
+
+
+async def _insert(tx: Runner, run: Run, portion: _Portion, newest: int, now: Instant) -> list[Choice]:
+    """What those get who are still there."""
+    shared = {
+        "run_id": run.run_id,
+        "retry_policy": ARTICLES.name,
+        "on_doubt": OnDoubt.HOLD.value,
+        "list_key": run.list_key,
+    }
+    stored = await tx.count(INSERT_LETTERS, letters=portion.letters, now=now, **shared)
+    lane = lane_number(Priority.BULK, run.tenant_id)
+    await tx.count(INSERT_LETTER_DELIVERIES, newest=newest, run_id=run.run_id, lane=lane, now=now)
+    if stored == len(portion.letters):
+        return portion.choices
+    wanted = [{"outbox_id": each[0], "tenant_id": run.tenant_id} for each in portion.letters]
+    there = {row.outbox_id for row in await tx.run(FIND_STORED, wanted=wanted)}
+    return [choice for each, choice in zip(portion.letters, portion.choices, strict=True) if each[0] in there]
+
+
+def _variants(run: Run, walk: _Walk, choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run_key": run.id,
+            "slices": orjson.dumps([walk.edition.slices[place].slice_id for place in choice]).decode(),
+            "template_key": walk.variants[choice].template_key,
+            "recipients": number,
+        }
+        for choice, number in Counter(choices).items()
+    ]
+
+
+def _letter(run: Run, reader: Reader, variant: Variant, outbox_id: str) -> _Letter:
+    payload = {
+        "campaign": run.campaign_tag,
+        "to": reader.email,
+        "toName": reader.name,
+        "variables": variant.values(reader.name, reader.attributes),
+    }
+    said = orjson.dumps(payload).decode()
+    return outbox_id, reader.contact_key, reader.email, variant.subject, variant.template_key, said

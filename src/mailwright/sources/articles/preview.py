@@ -1,0 +1,152 @@
+"""Looking: an article as any reader would get it, why each slice is in it or not, and who gets what."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mailwright.audience import contacts
+from mailwright.content.template import Rendered, Template
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.sources.articles import divisions, readers
+from mailwright.sources.articles.assembly import (
+    Article,
+    Choice,
+    Edition,
+    Fate,
+    Slice,
+    assemble,
+    fate,
+    published,
+    reason,
+)
+from mailwright.sources.articles.compose import compose
+from mailwright.sources.articles.runs import UnknownArticle
+from mailwright.sources.articles.slices import of_article
+from mailwright.storage.database import Database
+
+_LOOKED_AT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whose eyes it is looked at with: a contact's, or those of anybody in these divisions."""
+
+    divisions: tuple[str, ...] = ()
+    name: str | None = None
+    email: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    slice: Slice
+    fate: Fate
+
+    @property
+    def reason(self) -> str:
+        return reason(self.slice, self.fate)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`article` and `rendered` are None where the person gets nothing."""
+
+    person: Person
+    article: Article | None
+    rendered: Rendered | None
+    judged: tuple[Judged, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """One variant, and how many readers it would go to."""
+
+    title: str
+    slices: tuple[Slice, ...]
+    recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    list_key: str
+    recipients: int
+    skipped: int  # of the audience, for whom there is nothing
+    variants: tuple[Covered, ...]  # the largest first
+    unread: tuple[Slice, ...]  # published now, and nobody's
+
+
+class Looking:
+    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+
+    async def person(self, tenant_id: int, email: str | None, ocd_ids: Collection[str]) -> Person:
+        """Divisions that are named count in place of the contact's own."""
+        named = tuple(divisions.parse(each, field="ocd_ids") for each in ocd_ids)
+        if email is None:
+            return Person(named)
+        try:
+            found = await contacts.by_email(self._database, tenant_id, email)
+        except NotFound as error:
+            raise InvalidInput("there is no contact with this address", field="email") from error
+        return Person(named or readers.divisions_of(found.attributes), found.name, found.email, found.attributes)
+
+    async def preview(self, tenant_id: int, article_key: str, person: Person) -> Preview:
+        now = self._clock.now()
+        known = await self._slices(tenant_id, article_key)
+        judged = [Judged(each, fate(each, person.divisions, now)) for each in known]
+        chosen = [each.slice for each in judged if each.fate.is_included]
+        if not chosen:
+            return Preview(person, None, None, tuple(judged))
+        article = assemble(chosen)
+        composed = await compose(self._templates, tenant_id, article)
+        own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
+        standard = self._templates.standard
+        values = {**standard, "name": person.name or "", **own, "email": person.email or standard["email"]}
+        rendered = Template(subject=composed.subject, html=composed.html, text=None).render(values)
+        return Preview(person, article, rendered, tuple(judged))
+
+    async def coverage(self, tenant_id: int, article_key: str, given: Mapping[str, str]) -> Coverage:
+        """Asked of everyone, one portion of readers after another: only the number of each variant is kept."""
+        now = self._clock.now()
+        edition = Edition(published(await self._slices(tenant_id, article_key), now))
+        counts: Counter[Choice] = Counter()
+        after = ""
+        async with self._database.read() as tx:
+            asked = await readers.asked_for(tx, tenant_id, article_key, given)
+            while True:
+                found, after = await readers.alike(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT)
+                if not found:
+                    break
+                for each in found:
+                    if asked.holds_for(each):
+                        counts[edition.choose(each.divisions)] += each.number
+        skipped = counts.pop((), 0)
+        read = {place for choice in counts for place in choice}
+        return Coverage(
+            asked.list_key,
+            counts.total(),
+            skipped,
+            tuple(_covered(edition, choice, number) for choice, number in _largest_first(counts)),
+            tuple(each for place, each in enumerate(edition.slices) if place not in read),
+        )
+
+    async def _slices(self, tenant_id: int, article_key: str) -> tuple[Slice, ...]:
+        async with self._database.read() as tx:
+            known = await of_article(tx, tenant_id, article_key)
+        if not known:
+            raise UnknownArticle(f"there is no article {article_key[:80]}: no slice has this key", field="article_key")
+        return Edition(known).slices
+
+
+def _largest_first(counts: Counter[Choice]) -> list[tuple[Choice, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+
+
+def _covered(edition: Edition, choice: Choice, recipients: int) -> Covered:
+    chosen = tuple(edition.slices[place] for place in choice)
+    return Covered(assemble(chosen).title, chosen, recipients)

@@ -1,0 +1,265 @@
+"""Slices as they are kept. One place in an article, in one scope, holds one slice: writing there again changes it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.content.formats import Format
+from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.outbox import audit_log
+from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
+from mailwright.sources.articles.compose import compose
+from mailwright.sources.articles.files import FilesRefused, Found, Misread
+from mailwright.sources.articles.placeholders import as_template
+from mailwright.sources.articles.slice_input import Problem, SliceRefused
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import slices
+
+# A run holds its slices in one row, and nobody reads a letter of more.
+MOST_SLICES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One article: how many slices it has, and how many of them are published."""
+
+    article_key: str
+    slices: int
+    published: int
+    updated_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+
+
+class PlaceTaken(NotPossibleNow):
+    """Another slice has this place: the same article, section, scope and index."""
+
+    code = "PLACE_TAKEN"
+
+
+class Slices:
+    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._templates = templates
+
+    async def put(self, actor: str, tenant_id: int, given: Iterable[Slice]) -> tuple[list[Slice], Put]:
+        """All of them or none. Each is found by its place: what is there is changed, what is not is added."""
+        wanted = list(given)
+        for each in wanted:
+            await self.check(tenant_id, each)
+        return await self._put_all(actor, tenant_id, wanted)
+
+    async def take_in(self, actor: str, tenant_id: int, found: Sequence[Found]) -> Put:
+        """What was read from files: all of it, or nothing and every line that is wrong."""
+        problems = []
+        for each in found:
+            try:
+                await self.check(tenant_id, each.slice)
+            except SliceRefused as error:
+                problems.append(Misread(each.file, each.line, str(error)))
+        if problems:
+            raise FilesRefused(problems)
+        _, put = await self._put_all(actor, tenant_id, [each.slice for each in found])
+        return put
+
+    async def change(self, actor: str, tenant_id: int, slice_id: str, changed: Slice) -> Slice:
+        """Also to another place, unless that is taken."""
+        await self.check(tenant_id, changed)
+        moved = replace(changed, slice_id=slice_id)
+        try:
+            async with self._database.write() as tx:
+                await _find(tx, tenant_id, slice_id)
+                values = {**_columns(moved), "updated_at": self._clock.now()}
+                await tx.execute(update(slices).where(_mine(tenant_id, slice_id)).values(**values))
+                await self._note(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
+        except IntegrityError as error:
+            raise PlaceTaken from error
+        return moved
+
+    async def remove(self, actor: str, tenant_id: int, slice_id: str) -> None:
+        """Runs that have begun keep what they were begun with."""
+        async with self._database.write() as tx:
+            known = await _find(tx, tenant_id, slice_id)
+            await tx.execute(delete(slices).where(_mine(tenant_id, slice_id)))
+            await self._note(tx, actor, tenant_id, "remove", known.article_key, slice_id=slice_id)
+
+    async def find(self, tenant_id: int, slice_id: str) -> Slice:
+        async with self._database.read() as tx:
+            return await _find(tx, tenant_id, slice_id)
+
+    async def of_article(self, tenant_id: int, article_key: str) -> list[Slice]:
+        async with self._database.read() as tx:
+            return await of_article(tx, tenant_id, article_key)
+
+    async def articles(self, tenant_id: int) -> list[Summary]:
+        """By key."""
+        s = slices.c
+        is_published = func.count().filter(s.publish_status == PublishStatus.PUBLISHED.value)
+        query = select(
+            s.article_key,
+            func.count().label("slices"),
+            is_published.label("published"),
+            func.max(s.updated_at).label("updated_at"),
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(
+                query.where(s.tenant_id == tenant_id).group_by(s.article_key).order_by(s.article_key)
+            )
+        return [Summary(**row._mapping) for row in rows]
+
+    async def check(self, tenant_id: int, each: Slice) -> None:
+        """What could not be sent is refused when it is written, and not when the first mail is built."""
+        try:
+            # By itself first, so that lines are counted as its author does.
+            await self._templates.compiled(tenant_id, as_template(each.body_md), Format.MARKDOWN)
+            composed = await compose(self._templates, tenant_id, assemble([each]))
+            Template(subject=composed.subject, html=composed.html, text=None)
+        except TemplateFailed as error:
+            words = str(error).replace("{{ ", "[[").replace(" }}", "]]")
+            raise SliceRefused([Problem("body_md", error.code, words)]) from error
+
+    async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
+        try:
+            return await self._put_once(actor, tenant_id, wanted)
+        except IntegrityError:  # somebody else wrote to one of the places at the same moment: that is changed now
+            return await self._put_once(actor, tenant_id, wanted)
+
+    async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
+        stored, counts = [], {"added": 0, "changed": 0, "unchanged": 0}
+        async with self._database.write() as tx:
+            for each in wanted:
+                kept, what = await self._put(tx, tenant_id, each)
+                stored.append(kept)
+                counts[what] += 1
+            for article_key in sorted({each.article_key for each in wanted}):
+                await _check_number(tx, tenant_id, article_key)
+                await self._note(tx, actor, tenant_id, "put", article_key, **counts)
+        return stored, Put(**counts)
+
+    async def _put(self, tx: Transaction, tenant_id: int, each: Slice) -> tuple[Slice, str]:
+        now, values = self._clock.now(), _columns(each)
+        there = await tx.execute(select(slices).where(_place(tenant_id, each)).with_for_update())
+        if not there:
+            made = replace(each, slice_id=uuid7(now))
+            await tx.execute(
+                insert(slices).values(
+                    **values, slice_id=made.slice_id, tenant_id=tenant_id, created_at=now, updated_at=now
+                )
+            )
+            return made, "added"
+        known = slice_of(there[0])
+        same = replace(each, slice_id=known.slice_id)
+        if same == known:
+            return known, "unchanged"
+        await tx.execute(update(slices).where(_mine(tenant_id, known.slice_id)).values(**values, updated_at=now))
+        return same, "changed"
+
+    async def _note(
+        self, tx: Transaction, actor: str, tenant_id: int, action: str, article_key: str, **detail: Any
+    ) -> None:
+        await audit_log.note(
+            tx,
+            self._clock.now(),
+            actor=actor,
+            action=f"slices.{action}",
+            subject=article_key,
+            tenant_id=tenant_id,
+            detail=detail,
+        )
+
+
+async def of_article(tx: Transaction, tenant_id: int, article_key: str) -> list[Slice]:
+    mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
+    rows = await tx.execute(select(slices).where(mine).order_by(slices.c.id))
+    return [slice_of(row) for row in rows]
+
+
+def slice_of(row: Any) -> Slice:
+    return Slice(
+        slice_id=row.slice_id,
+        article_key=row.article_key,
+        body_md=row.body_md,
+        section_order=row.section_order,
+        sort_index=row.sort_index,
+        is_headline=bool(row.is_headline),
+        title=row.title,
+        dek=row.dek,
+        link_url=row.link_url,
+        scope_ocd_id=row.scope_ocd_id or None,
+        tags=tuple(orjson.loads(row.tags)),
+        publish_status=PublishStatus(row.publish_status),
+        publish_at=row.publish_at,
+        expires_at=row.expires_at,
+    )
+
+
+def as_text(frozen: Sequence[Slice]) -> str:
+    return orjson.dumps(frozen).decode()
+
+
+def from_text(text: str) -> list[Slice]:
+    return [
+        Slice(**{**each, "tags": tuple(each["tags"]), "publish_status": PublishStatus(each["publish_status"])})
+        for each in orjson.loads(text)
+    ]
+
+
+async def _check_number(tx: Transaction, tenant_id: int, article_key: str) -> None:
+    mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
+    rows = await tx.execute(select(func.count()).select_from(slices).where(mine))
+    if rows[0][0] > MOST_SLICES:
+        message = f"the article {article_key} would have more than {MOST_SLICES} slices"
+        raise SliceRefused([Problem("article_key", "TOO_MANY_SLICES", message)])
+
+
+async def _find(tx: Transaction, tenant_id: int, slice_id: str) -> Slice:
+    rows = await tx.execute(select(slices).where(_mine(tenant_id, slice_id))) if is_uuid(slice_id) else ()
+    if not rows:
+        raise NotFound("there is no slice with this id", field="slice_id")
+    return slice_of(rows[0])
+
+
+def _mine(tenant_id: int, slice_id: str) -> ColumnElement[bool]:
+    return and_(slices.c.tenant_id == tenant_id, slices.c.slice_id == slice_id)
+
+
+def _place(tenant_id: int, each: Slice) -> ColumnElement[bool]:
+    return and_(
+        slices.c.tenant_id == tenant_id,
+        slices.c.article_key == each.article_key,
+        slices.c.section_order == each.section_order,
+        slices.c.scope_ocd_id == (each.scope_ocd_id or ""),
+        slices.c.sort_index == each.sort_index,
+    )
+
+
+def _columns(each: Slice) -> dict[str, Any]:
+    return {
+        "article_key": each.article_key,
+        "section_order": each.section_order,
+        "sort_index": each.sort_index,
+        "scope_ocd_id": each.scope_ocd_id or "",
+        "is_headline": each.is_headline,
+        "title": each.title,
+        "dek": each.dek,
+        "body_md": each.body_md,
+        "link_url": each.link_url,
+        "tags": orjson.dumps(each.tags).decode(),
+        "publish_status": each.publish_status.value,
+        "publish_at": each.publish_at,
+        "expires_at": each.expires_at,
+    }

@@ -1,0 +1,29 @@
+"""Failures: the recipients of a campaign whose mail did not leave, and what an operator does about them."""
+
+from sqlalchemy import delete
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.message import Event
+from mailwright.domain.states import EventType
+from mailwright.outbox.operations import FORGET_PROOFS
+from mailwright.outbox.settle import APPEND_EVENTS, event_row
+from mailwright.storage.database import Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import dead_letters
+
+REQUEUE_LANE = statement(__package__, "requeue_lane")
+
+# A statement names so many messages at once: databases do not take any number of parameters.
+PORTION = 2_000
+
+
+async def requeue(tx: Transaction, lane: int, now: Instant) -> int:
+    """Everyone of the campaign who failed gets all attempts again, and is no dead letter any more."""
+    again = Event(EventType.REQUEUED, now, {"by": "campaign"})
+    count = 0
+    while rows := await tx.run(REQUEUE_LANE, lane=lane, now=now, limit=PORTION):
+        await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
+        await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
+        await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, again) for row in rows])
+        count += len(rows)
+    return count

@@ -1,0 +1,205 @@
+"""Words: Notion's rich text as HTML and as text, with its looks, links, mentions and formulas."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlsplit
+
+from mailwright.sources.mailouts.rendering.styles import LINK, MONOSPACE, SHADE, coloured
+
+SCHEMES = ("http", "https", "mailto", "tel")
+# Where pages can be seen only by those who are signed in; a link to them is a closed door for readers.
+PRIVATE_HOSTS = ("notion.so", "app.notion.com")
+
+# With the two that turn the rest of a line around, which is never meant.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202d\u202e\ud800-\udfff]")
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    html: str = ""
+    text: str = ""
+
+    @property
+    def are_blank(self) -> bool:
+        return not self.text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A copy that stays where it is, and how wide it is, if that is known."""
+
+    url: str
+    width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What words need to know of the page: copies of its images, and whom to tell of what was left out."""
+
+    images: Mapping[str, Picture] = field(default_factory=dict)
+    report: Callable[[str, str], None] = lambda _code, _reason: None
+
+
+def words(rich_text: object, around: Surroundings) -> Words:
+    """Never fails: a piece in a form that is not known shows its plain text."""
+    pieces = [piece for piece in rich_text if isinstance(piece, Mapping)] if isinstance(rich_text, Sequence) else []
+    found = [_piece(piece, around) for piece in pieces]
+    # A link whose words look different in the middle comes in pieces; it is one link all the same.
+    runs = [_run(list(run), url) for url, run in groupby(found, key=lambda each: each.url)]
+    return Words("".join(each.html for each in runs), "".join(each.text for each in runs))
+
+
+def shown(text: object) -> str:
+    """Escaped, with its line breaks; controls have no look."""
+    return escape(clean(text)).replace("\n", "<br>\n")
+
+
+def clean(text: object) -> str:
+    return _CONTROLS.sub("", str(text if text is not None else "").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def safe_url(url: object) -> str | None:
+    """The address, if a reader may follow it."""
+    if not isinstance(url, str) or not (bare := _CONTROLS.sub("", url).strip()) or re.search(r"\s", bare):
+        return None
+    try:
+        parts = urlsplit(bare)
+    except ValueError:
+        return None
+    if parts.scheme.lower() not in SCHEMES or (parts.scheme.lower().startswith("http") and not parts.hostname):
+        return None
+    return bare
+
+
+def is_private(url: str) -> bool:
+    host = (urlsplit(url).hostname or "").removeprefix("www.")
+    return host in PRIVATE_HOSTS
+
+
+def linked(html: str, url: str, style: str = "text-decoration:underline") -> str:
+    return f'<a class="mw-link" href="{escape(url)}" style="color:{LINK};{style}">{html}</a>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """One piece, and where its words lead to."""
+
+    html: str
+    text: str
+    url: str | None = None
+
+
+def _run(run: Sequence[_Spoken], url: str | None) -> Words:
+    html, text = "".join(each.html for each in run), "".join(each.text for each in run)
+    if url is None or not html:
+        return Words(html, text)
+    bare = url.removeprefix("mailto:").removeprefix("tel:")
+    # The address is said only where the words do not say it already.
+    is_said = text.strip() in ("", url, bare, url.rstrip("/"))
+    return Words(linked(html, url), text if is_said else f"{text.rstrip()} ({bare}){text[len(text.rstrip()) :]}")
+
+
+def _piece(piece: Mapping[str, Any], around: Surroundings) -> _Spoken:
+    match piece.get("type"):
+        case "equation":
+            expression = clean(_mapping(piece, "equation").get("expression") or piece.get("plain_text"))
+            return _dressed(Words(_code(escape(expression)), expression), piece, None)
+        case "mention":
+            return _mention(piece, around)
+        case _:
+            content = _mapping(piece, "text").get("content")
+            plain = clean(piece.get("plain_text") if piece.get("plain_text") is not None else content)
+            link = _mapping(_mapping(piece, "text"), "link").get("url") or piece.get("href")
+            return _dressed(Words(shown(plain), plain), piece, _allowed(link, plain, around))
+
+
+def _mention(piece: Mapping[str, Any], around: Surroundings) -> _Spoken:
+    mention = _mapping(piece, "mention")
+    kind = str(mention.get("type"))
+    about = _mapping(mention, kind)
+    plain = clean(piece.get("plain_text"))
+    match kind:
+        case "date":
+            when = _moment(about) or plain
+            return _dressed(Words(f'<span style="white-space:nowrap">{shown(when)}</span>', when), piece, None)
+        case "link_preview" | "link_mention":
+            url = about.get("url") or about.get("href") or piece.get("href")
+            title = clean(about.get("title") or plain or url)
+            return _dressed(Words(shown(title), title), piece, _allowed(url, title, around))
+        case "custom_emoji":
+            return _dressed(_emoji(about, plain, around), piece, None)
+        case "page" | "database" | "data_source":
+            # Where the mentioned page is published its address is public; else readers would meet a sign-in.
+            url = safe_url(piece.get("href"))
+            return _dressed(Words(shown(plain), plain), piece, None if url is None or is_private(url) else url)
+        case _:  # a person, a template's `@Today`, and whatever comes next
+            return _dressed(Words(shown(plain), plain), piece, None)
+
+
+def _emoji(about: Mapping[str, Any], plain: str, around: Surroundings) -> Words:
+    name = clean(about.get("name")).strip(":")
+    spoken = f":{name}:" if name else plain
+    picture = around.images.get(str(about.get("url")))
+    if picture is None:
+        return Words(shown(spoken), spoken)
+    style = "height:1.2em;width:1.2em;vertical-align:-0.2em;border:0"
+    return Words(
+        f'<img src="{escape(picture.url)}" alt="{escape(spoken)}" width="20" height="20" style="{style}">', spoken
+    )
+
+
+def _moment(about: Mapping[str, Any]) -> str:
+    """`2027-03-01`, `2027-03-01 09:30 (+01:00)`, `2027-03-01 → 2027-03-03`: the same in every language."""
+    ends = [_when(about.get(name), about.get("time_zone")) for name in ("start", "end")]
+    return " → ".join(end for end in ends if end)
+
+
+def _when(moment: object, zone: object) -> str | None:
+    found = _DATE.fullmatch(moment) if isinstance(moment, str) else None
+    if found is None:
+        return None
+    day, time, offset = found.groups()
+    if time is None:
+        return str(day)
+    named = zone if isinstance(zone, str) else {"Z": "UTC", "+00:00": "UTC", None: ""}.get(offset, offset)
+    return f"{day} {time}" + (f" ({named})" if named else "")
+
+
+def _allowed(link: object, plain: str, around: Surroundings) -> str | None:
+    if link is None or link == "":
+        return None
+    url = safe_url(link)
+    if url is None:
+        around.report("content_link_dropped", f"the link behind {plain.strip()[:80]!r} leads nowhere outside Notion")
+    return url
+
+
+def _dressed(words: Words, piece: Mapping[str, Any], url: str | None) -> _Spoken:
+    """From the inside out: code, bold, italic, struck, underlined, coloured. The link comes around it all."""
+    looks = _mapping(piece, "annotations")
+    html = words.html
+    if not html:
+        return _Spoken(html, words.text)
+    if looks.get("code") is True and piece.get("type") != "equation":
+        html = _code(html)
+    for name, tag in (("bold", "strong"), ("italic", "em"), ("strikethrough", "s"), ("underline", "u")):
+        if looks.get(name) is True:
+            html = f"<{tag}>{html}</{tag}>"
+    if (colour := coloured(looks.get("color"))) is not None:
+        html = f'<span class="{colour[0]}" style="{colour[1]}">{html}</span>'
+    return _Spoken(html, words.text, url)
+
+
+def _code(html: str) -> str:
+    style = f"font-family:{MONOSPACE};font-size:0.9em;background-color:{SHADE};padding:2px 4px;border-radius:3px"
+    return f'<code class="mw-shade" style="{style}">{html}</code>'
+
+
+def _mapping(outer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = outer.get(name)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,224 @@
+"""Articles over HTTP: slices, what readers would get, and the trigger that sends it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from mailwright.domain.errors import NotFound
+from mailwright.outbox import tenants
+from mailwright.schemas import articles as answers
+from mailwright.schemas.article_requests import (
+    ArticlePreviewRequest,
+    ArticleSendRequest,
+    CoverageRequest,
+    SliceRequest,
+    told,
+)
+from mailwright.schemas.campaign_requests import parse
+from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
+from mailwright.sources.api.requests import FieldError, RequestInvalid
+from mailwright.sources.articles import files
+from mailwright.sources.articles.assembly import Edition
+from mailwright.sources.articles.files import FilesRefused
+from mailwright.sources.articles.runs import UnknownArticle
+from mailwright.sources.articles.slice_input import SliceRefused
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, Administrating
+from mailwright.web.api.caller import Calling
+from mailwright.web.api.openapi import accepting, answering, handing_out
+from mailwright.web.bodies import json_response, read_bytes, read_json
+from mailwright.web.parts import Parts
+
+router = APIRouter(tags=["articles"])
+
+# What the journal says of whoever shows a key; people have names.
+ACTOR = "api"
+_NEWEST = 2**63 - 1
+_BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+_CSV_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
+
+
+class RunPage(Page):
+    article_key: Annotated[str | None, Field(max_length=63, alias="article_key", description="Only of this one.")] = (
+        None
+    )
+
+
+@router.post(
+    "/v1/articles/send",
+    status_code=HTTPStatus.ACCEPTED,
+    openapi_extra={**accepting(ArticleSendRequest), **ADMINISTRATORS_ONLY},
+    responses=answering(
+        {HTTPStatus.ACCEPTED: answers.SendingAnswer, HTTPStatus.OK: answers.SendingAnswer},
+        HTTPStatus.CONFLICT,
+        *_BODY_PROBLEMS,
+    ),
+)
+async def send(request: Request, parts: Parts, administrator: Administrating) -> Response:
+    """Answered as soon as the run is on disk: a worker then writes to everyone. The same batch again gets 200 and the
+    run as it is; nothing is sent twice."""
+    wanted = parse(ArticleSendRequest, await read_json(request))
+    tenant = await tenants.find(parts.database, tenants.DEFAULT)
+    run, is_replay = await parts.article_runs.begin(administrator.actor, tenant.id, wanted.order())
+    status = HTTPStatus.OK if is_replay else HTTPStatus.ACCEPTED
+    return json_response({**answers.run(run), "is_replay": is_replay}, status)
+
+
+@router.get("/v1/articles", responses=answering({HTTPStatus.OK: answers.ArticleList}))
+async def list_articles(parts: Parts, caller: Calling) -> Response:
+    """By key."""
+    found = await parts.slices.articles(caller.tenant_id)
+    return json_response({"articles": [answers.article(each) for each in found]})
+
+
+@router.get("/v1/articles/{articleKey}", responses=answering({HTTPStatus.OK: answers.SliceList}, HTTPStatus.NOT_FOUND))
+async def show_article(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - as in the address
+    """All slices, whether they are published or not."""
+    found = await parts.slices.of_article(caller.tenant_id, articleKey)
+    if not found:
+        raise NotFound
+    return json_response({"slices": [answers.slice_(each) for each in Edition(found).slices]})
+
+
+@router.get("/v1/articles/{articleKey}/slices.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
+async def export(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Taken in again, it changes nothing."""
+    found = await parts.slices.of_article(caller.tenant_id, articleKey)
+    if not found:
+        raise NotFound
+    headers = {"Content-Disposition": f'attachment; filename="{articleKey}.csv"'}
+    return Response(files.as_csv(Edition(found).slices), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+@router.post(
+    "/v1/articles/{articleKey}/preview",
+    openapi_extra=accepting(ArticlePreviewRequest),
+    responses=answering({HTTPStatus.OK: answers.ArticlePreviewAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+)
+async def preview(request: Request, articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """As this reader would get it now, with the reason for each slice that is in it or is not."""
+    wanted = parse(ArticlePreviewRequest, await read_json(request))
+    with _as_an_address():
+        person = await parts.looking.person(caller.tenant_id, wanted.email, wanted.ocd_ids)
+        return json_response(answers.preview(await parts.looking.preview(caller.tenant_id, articleKey, person)))
+
+
+@router.post(
+    "/v1/articles/{articleKey}/coverage",
+    openapi_extra=accepting(CoverageRequest),
+    responses=answering({HTTPStatus.OK: answers.CoverageAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+)
+async def coverage(request: Request, articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """How many readers would get which variant now, and which slices nobody would get."""
+    wanted = parse(CoverageRequest, await read_json(request))
+    with _as_an_address():
+        found = await parts.looking.coverage(caller.tenant_id, articleKey, wanted.audience_filter or {})
+    return json_response(answers.coverage(articleKey, found))
+
+
+@router.put(
+    "/v1/slices",
+    openapi_extra=accepting(SliceRequest),
+    responses=answering({HTTPStatus.OK: answers.SliceAnswer}, *_BODY_PROBLEMS),
+)
+async def put_slice(request: Request, parts: Parts, caller: Calling) -> Response:
+    """In its place: what is there is changed, what is not is added."""
+    wanted = parse(SliceRequest, await read_json(request))
+    with _told():
+        [stored], _ = await parts.slices.put(caller.actor or ACTOR, caller.tenant_id, [wanted.slice()])
+    return json_response(answers.slice_(stored))
+
+
+@router.post(
+    "/v1/slices/import",
+    openapi_extra=_CSV_BODY,
+    responses=answering({HTTPStatus.OK: answers.SlicesTaken}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+)
+async def take_in(request: Request, parts: Parts, caller: Calling) -> Response:
+    """A CSV whose columns are the fields of a slice. All of it is taken, or nothing, with the line of what is wrong."""
+    body = await read_bytes(request, files.LARGEST_FILE)
+    with _told():
+        try:
+            found = files.read_texts([("slices.csv", body.decode("utf-8-sig"))])
+        except UnicodeDecodeError as error:
+            raise RequestInvalid([FieldError("body", "NOT_UTF8", "is not UTF-8")]) from error
+        put = await parts.slices.take_in(caller.actor or ACTOR, caller.tenant_id, found)
+    return json_response(answers.taken(put))
+
+
+@router.get("/v1/slices/{sliceId}", responses=answering({HTTPStatus.OK: answers.SliceAnswer}, HTTPStatus.NOT_FOUND))
+async def show_slice(sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    return json_response(answers.slice_(await parts.slices.find(caller.tenant_id, sliceId)))
+
+
+@router.put(
+    "/v1/slices/{sliceId}",
+    openapi_extra=accepting(SliceRequest),
+    responses=answering(
+        {HTTPStatus.OK: answers.SliceAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+    ),
+)
+async def change_slice(request: Request, sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Replaces the whole of it, also in another place, unless that is taken."""
+    wanted = parse(SliceRequest, await read_json(request))
+    with _told():
+        changed = await parts.slices.change(caller.actor or ACTOR, caller.tenant_id, sliceId, wanted.slice())
+    return json_response(answers.slice_(changed))
+
+
+@router.delete(
+    "/v1/slices/{sliceId}",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+)
+async def remove_slice(sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Runs that have begun keep what they were begun with."""
+    await parts.slices.remove(caller.actor or ACTOR, caller.tenant_id, sliceId)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.get("/v1/article-runs", responses=answering({HTTPStatus.OK: answers.RunList}))
+async def list_runs(parts: Parts, caller: Calling, page: Annotated[RunPage, Query()]) -> Response:
+    """The latest first."""
+    before = decode_cursor("run", page.cursor)[0] if page.cursor is not None else _NEWEST
+    found = await parts.article_runs.some(
+        caller.tenant_id, limit=page.limit, before=before, article_key=page.article_key
+    )
+    following = encode_cursor("run", found[-1].id) if len(found) == page.limit else None
+    return json_response({"runs": [answers.run(each) for each in found], "next_cursor": following})
+
+
+@router.get("/v1/article-runs/{runId}", responses=answering({HTTPStatus.OK: answers.RunStory}, HTTPStatus.NOT_FOUND))
+async def show_run(runId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+    """Where its messages stand, and how many readers each variant has."""
+    found = await parts.article_runs.find(caller.tenant_id, runId)
+    counts, shares = await parts.article_runs.counts(found), await parts.article_runs.shares(found)
+    return json_response(answers.run_story(found, counts, shares))
+
+
+@contextmanager
+def _as_an_address() -> Iterator[None]:
+    """An article that is named by its address and is not there is not found."""
+    try:
+        yield
+    except UnknownArticle as error:
+        raise NotFound from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except SliceRefused as error:
+        raise told(error) from error
+    except FilesRefused as error:
+        lines = [FieldError(f"line {each.line}", error.code, each.message) for each in error.problems]
+        raise RequestInvalid(lines[: files.MOST_PROBLEMS]) from error

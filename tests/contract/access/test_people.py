@@ -1,0 +1,318 @@
+"""Who may enter, on both engines: users, their second factors and their sessions."""
+
+import pyotp
+import pytest
+from sqlalchemy import select
+
+from mailwright.access import second_factor
+from mailwright.access.guesses import ADDRESS, Guesses, TooManyGuesses
+from mailwright.access.passwords import Passwords
+from mailwright.access.roles import Role
+from mailwright.access.sessions import IDLE, LONGEST, Sessions
+from mailwright.access.set_up import SetUp, SetUpOver
+from mailwright.access.users import FIRST_LOGIN, User, UserExists, Users
+from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.outbox.audit_log import deeds
+from mailwright.storage.database import Database
+from mailwright.storage.tables import sessions as session_rows
+from mailwright.storage.tables import users as user_rows
+from tests.builders import a_tenant
+
+HERE = "192.0.2.1"
+RIGHT = "correct horse battery"
+OTHER = "another pile of words"
+
+
+@pytest.fixture
+def users(database: Database, clock: ManualClock) -> Users:
+    return Users(database, clock, Guesses(database, clock))
+
+
+@pytest.fixture
+def sessions(database: Database, clock: ManualClock) -> Sessions:
+    return Sessions(database, clock)
+
+
+@pytest.fixture
+async def ada(users: Users) -> User:
+    return await users.create("Ada", RIGHT, Role.ADMIN, actor="test")
+
+
+async def enter(sessions: Sessions, user: User) -> str:
+    return await sessions.open(user, address=HERE, agent="test")
+
+
+# Passwords.
+
+
+@pytest.mark.promise("password-hashed")
+async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, database: Database) -> None:
+    async with database.read() as tx:
+        [row] = await tx.execute(select(user_rows))
+    assert row.password_hash.startswith("$argon2id$v=19$m=7168,t=5,p=1$")
+    assert RIGHT not in str(row)
+
+
+@pytest.mark.promise("password-hashed")
+async def test_only_the_right_password_of_a_user_who_may_enter_opens(users: Users, ada: User) -> None:
+    assert (await users.sign_in(" ADA ", RIGHT, HERE)) == await users.find("ada")
+    for login, password in (("ada", RIGHT + "x"), ("ada", ""), ("nobody", RIGHT), ("ada", "x" * 10_000)):
+        assert await users.sign_in(login, password, HERE) is None
+
+
+@pytest.mark.promise("password-hashed")
+async def test_nobody_is_as_slow_to_refuse_as_somebody() -> None:
+    passwords = Passwords()
+    hashed = await passwords.hash(RIGHT)
+    assert not await passwords.is_right(RIGHT, None)
+    assert passwords._nobodys is not None  # something was hashed all the same
+    assert await passwords.is_right(RIGHT, hashed)
+
+
+@pytest.mark.parametrize(
+    ("login", "password"), [("a b", RIGHT), ("", RIGHT), ("ada", "short"), ("ada", "aaaaaaaaaaaa")]
+)
+async def test_what_cannot_be_used_is_refused_by_its_field(users: Users, login: str, password: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await users.create(login, password, Role.VIEWER, actor="test")
+    assert refused.value.field in {"login", "password"}
+    assert await users.list_all() == []
+
+
+async def test_a_name_is_taken_once(users: Users, ada: User) -> None:
+    with pytest.raises(UserExists):
+        await users.create("ADA", RIGHT, Role.VIEWER, actor="test")
+
+
+@pytest.mark.promise("first-administrator")
+async def test_the_setting_makes_the_first_administrator_and_no_other(database: Database, clock: ManualClock) -> None:
+    users = Users(database, clock, Guesses(database, clock), "set in the environment")
+    assert await users.sign_in(FIRST_LOGIN, "something else", HERE) is None
+    assert not await users.is_anybody_there()
+    first = await users.sign_in(FIRST_LOGIN, "set in the environment", HERE)
+    assert first is not None
+    assert first.role is Role.ADMIN
+    # From then on it is their own password that counts.
+    await users.change_password(FIRST_LOGIN, OTHER, actor="test")
+    assert await users.sign_in(FIRST_LOGIN, "set in the environment", HERE) is None
+
+
+@pytest.mark.promise("first-administrator")
+async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Users, database: Database) -> None:
+    set_up = SetUp(database, users)
+    old, new = await set_up.invite(), await set_up.invite()
+    assert old is not None
+    assert new is not None
+    for token, password, error in ((old, RIGHT, SetUpOver), (new, "short", InvalidInput), ("", RIGHT, SetUpOver)):
+        with pytest.raises(error):
+            await set_up.accept(token, "ada", password)
+    assert (await set_up.accept(new, "ada", RIGHT)).role is Role.ADMIN
+    with pytest.raises(SetUpOver):
+        await set_up.accept(new, "eve", RIGHT)
+    assert await set_up.invite() is None
+
+
+@pytest.mark.promise("last-administrator")
+async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
+    with pytest.raises(NotPossibleNow):
+        await users.disable("ada", actor="test")
+    with pytest.raises(NotPossibleNow):
+        await users.change_role("ada", Role.EDITOR, actor="test")
+    await users.create("grace", RIGHT, Role.ADMIN, actor="test")
+    await users.disable("ada", actor="test")
+    assert [user.login for user in await users.list_all() if user.disabled_at is None] == ["grace"]
+
+
+@pytest.mark.promise("session-revoked")
+@pytest.mark.parametrize("change", ["password", "second factor"])
+async def test_a_password_that_is_changed_while_somebody_signs_in_with_it_lets_nobody_in(
+    users: Users, sessions: Sessions, ada: User, clock: ManualClock, change: str
+) -> None:
+    proved = await users.sign_in("ada", RIGHT, HERE)
+    assert proved is not None
+    clock.advance(1)
+    if change == "password":
+        await users.change_password("ada", OTHER, actor="ada")
+    else:
+        secret = await users.begin_second_factor(ada)
+        assert await users.confirm_second_factor(ada, pyotp.TOTP(secret).at(clock.now() // 1_000))
+    with pytest.raises(NotPossibleNow):
+        await enter(sessions, proved)
+    assert await enter(sessions, await users.find("ada"))
+
+
+@pytest.mark.promise("access-journal")
+async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ada: User, database: Database) -> None:
+    await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
+    await users.change_role("grace", Role.VIEWER, actor="ada")
+    await users.change_password("grace", OTHER, actor="ada")
+    await users.disable("grace", actor="ada")
+    await users.enable("grace", actor="ada")
+    found = [deed for deed in await deeds(database, tenant_id=None, limit=10) if deed.subject == "grace"]
+    assert [deed.action for deed in found][::-1] == [
+        "user_create",
+        "user_role",
+        "user_password",
+        "user_disable",
+        "user_enable",
+    ]
+    assert {deed.actor for deed in found} == {"ada"}
+    assert OTHER not in str(found)
+
+
+# Sessions.
+
+
+@pytest.mark.promise("session-hashed")
+async def test_a_session_is_stored_as_a_digest(ada: User, sessions: Sessions, database: Database) -> None:
+    token = await enter(sessions, ada)
+    async with database.read() as tx:
+        assert token not in str(await tx.execute(select(session_rows)))
+    found = await sessions.find(token)
+    assert found is not None
+    assert (found.user.login, found.tenant, found.awaits_code) == ("ada", "default", False)
+    for wrong in (None, "", token[:-1], token + "x", "x" * 10_000):
+        assert await sessions.find(wrong) is None
+
+
+@pytest.mark.promise("session-ends")
+async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
+    ada: User, sessions: Sessions, clock: ManualClock
+) -> None:
+    idle, busy = await enter(sessions, ada), await enter(sessions, ada)
+    began = clock.now()
+    while clock.now() + IDLE // 2 < began + LONGEST:
+        clock.advance(IDLE // 2)
+        assert await sessions.find(busy) is not None
+    assert await sessions.find(idle) is None
+    clock.advance(IDLE // 2)
+    assert await sessions.find(busy) is None
+
+
+@pytest.mark.promise("session-ends")
+async def test_listening_keeps_nobody_signed_in(ada: User, sessions: Sessions, clock: ManualClock) -> None:
+    token = await enter(sessions, ada)
+    for _ in range(3):
+        clock.advance(IDLE // 3)
+        await sessions.find(token, is_seen=False)
+    assert await sessions.find(token) is None
+
+
+@pytest.mark.promise("session-revoked")
+async def test_a_new_password_ends_every_other_session(users: Users, ada: User, sessions: Sessions) -> None:
+    mine, elsewhere = await enter(sessions, ada), await enter(sessions, ada)
+    kept = await sessions.find(mine)
+    assert kept is not None
+    await users.change_password("ada", OTHER, actor="ada", keeps=kept.digest)
+    assert await sessions.find(mine) is not None
+    assert await sessions.find(elsewhere) is None
+
+
+@pytest.mark.promise("session-revoked")
+async def test_a_disabled_user_is_out_at_once(users: Users, ada: User, sessions: Sessions) -> None:
+    grace = await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
+    token = await enter(sessions, grace)
+    await users.disable("grace", actor="ada")
+    assert await sessions.find(token) is None
+    assert await users.sign_in("grace", RIGHT, HERE) is None
+
+
+@pytest.mark.promise("session-revoked")
+async def test_one_ends_ones_own_sessions_and_no_others(users: Users, ada: User, sessions: Sessions) -> None:
+    grace = await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
+    theirs = await sessions.find(await enter(sessions, grace))
+    token, other = await enter(sessions, ada), await enter(sessions, ada)
+    mine = await sessions.find(token)
+    assert mine is not None
+    assert theirs is not None
+    await sessions.end(mine, theirs.id)
+    listed = await sessions.list_of(mine)
+    assert [each.is_this_one for each in listed].count(True) == 1
+    await sessions.end(mine, next(each.id for each in listed if not each.is_this_one))
+    assert await sessions.find(other) is None
+    assert await sessions.list_of(theirs)
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_tenants_user_looks_at_that_tenant_only(
+    users: Users, ada: User, sessions: Sessions, database: Database
+) -> None:
+    home = await a_tenant(database, "bakery")
+    baker = await users.create("baker", RIGHT, Role.ADMIN, tenant_id=home, actor="ada")
+    theirs = await sessions.find(await enter(sessions, baker))
+    assert theirs is not None
+    assert theirs.tenant_id == home
+    with pytest.raises(NotFound):
+        await sessions.look_at(theirs, "default")
+    token = await enter(sessions, ada)
+    mine = await sessions.find(token)
+    assert mine is not None
+    await sessions.look_at(mine, "bakery")
+    moved = await sessions.find(token)
+    assert moved is not None
+    assert moved.tenant == "bakery"
+
+
+# The second factor.
+
+
+async def enrol(users: Users, user: User, clock: ManualClock) -> tuple[pyotp.TOTP, list[str]]:
+    generator = pyotp.TOTP(await users.begin_second_factor(user))
+    codes = await users.confirm_second_factor(user, generator.at(clock.now() // 1000))
+    assert codes is not None
+    return generator, codes
+
+
+@pytest.mark.promise("second-factor")
+async def test_with_a_second_factor_the_password_alone_opens_nothing(
+    users: Users, ada: User, sessions: Sessions, clock: ManualClock
+) -> None:
+    before = await enter(sessions, ada)
+    await enrol(users, ada, clock)
+    assert await sessions.find(before) is None
+    user = await users.sign_in("ada", RIGHT, HERE)
+    assert user is not None
+    token = await enter(sessions, user)
+    half = await sessions.find(token)
+    assert half is not None
+    assert half.awaits_code
+    clock.advance(10 * MINUTE)
+    assert await sessions.find(token) is None
+
+
+@pytest.mark.promise("second-factor")
+async def test_a_code_is_taken_once(users: Users, ada: User, clock: ManualClock) -> None:
+    generator, _ = await enrol(users, ada, clock)
+    assert not await users.pass_code(ada, generator.at(clock.now() // 1000), HERE)  # confirmed with it
+    clock.advance(MINUTE)
+    code = generator.at(clock.now() // 1000)
+    assert not await users.pass_code(ada, "000000" if code != "000000" else "111111", HERE)
+    assert await users.pass_code(ada, f"{code[:3]} {code[3:]}", HERE)
+    assert not await users.pass_code(ada, code, HERE)
+
+
+@pytest.mark.promise("second-factor")
+async def test_a_recovery_code_opens_once(users: Users, ada: User, clock: ManualClock) -> None:
+    _, codes = await enrol(users, ada, clock)
+    assert len(set(codes)) == second_factor.RECOVERY_CODES
+    assert await users.pass_code(ada, codes[0].upper().replace("-", " "), HERE)
+    assert not await users.pass_code(ada, codes[0], HERE)
+    assert await users.pass_code(ada, codes[1], HERE)
+
+
+@pytest.mark.promise("second-factor")
+async def test_a_wrong_code_sets_nothing_up(users: Users, ada: User, clock: ManualClock) -> None:
+    secret = await users.begin_second_factor(ada)
+    assert await users.confirm_second_factor(ada, "abcdef") is None
+    assert await users.pending_secret(ada) == secret
+    assert not (await users.find("ada")).has_second_factor
+
+
+@pytest.mark.promise("second-factor")
+async def test_codes_are_guessed_as_little_as_passwords(users: Users, ada: User, clock: ManualClock) -> None:
+    await enrol(users, ada, clock)
+    for _ in range(ADDRESS.free):
+        assert not await users.pass_code(ada, "abcdef", HERE)
+    with pytest.raises(TooManyGuesses):
+        await users.pass_code(ada, "abcdef", HERE)

@@ -1,0 +1,205 @@
+"""Lists, contacts and mail of a list over HTTP, on both engines."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.states import OnDoubt, Priority
+from mailwright.outbox import audit_log, tenants
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries, messages
+from tests.api import Api, a_request, an_api
+from tests.builders import DEFAULT_TENANT, claims_of
+
+NOW = "2027-01-15T08:00:00.000Z"
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        made = await api.client.post("/v1/lists", json={"listKey": "news", "name": "Product news"})
+        assert made.status_code == 201, made.text
+        yield api
+
+
+@pytest.mark.promise("api-list-mail")
+async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
+    await api.send(listKey="news")
+    await api.send(listKey="general")
+    await api.send()
+    async with api.parts.database.read() as tx:
+        rows = await tx.execute(
+            select(messages, deliveries.c.lane)
+            .join(deliveries, deliveries.c.message_key == messages.c.id)
+            .order_by(messages.c.id)
+        )
+    bulk, single = lane_number(Priority.BULK, 1), lane_number(Priority.TRANSACTIONAL, 1)
+    assert [(row.list_key, row.is_bulk, row.on_doubt, row.lane) for row in rows] == [
+        ("news", True, OnDoubt.HOLD, bulk),
+        ("general", True, OnDoubt.HOLD, bulk),
+        (None, False, OnDoubt.RESEND, single),
+    ]
+
+
+@pytest.mark.promise("list-known")
+async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Api) -> None:
+    before = await api.stored()
+    answer = await api.client.post("/v1/email/send", json=a_request(listKey="other"))
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["field"], error["code"]) == (422, "listKey", "LIST_NOT_FOUND")
+    assert "mailwright lists create other" in error["message"]
+    theirs = await api.stranger.post("/v1/email/send", json=a_request(listKey="news"))
+    assert theirs.json()["code"] == "LIST_NOT_FOUND"
+    invalid = await api.client.post("/v1/email/send", json=a_request(listKey="No List"))
+    assert (invalid.status_code, invalid.json()["errors"][0]["field"]) == (422, "listKey")
+    assert await api.stored() == before
+    batch = {"messages": [a_request(listKey="other"), a_request(listKey="news")]}
+    first, second = (await api.client.post("/v1/email/batch", json=batch)).json()["results"]
+    assert (first["error"]["code"], first["error"]["field"]) == ("LIST_NOT_FOUND", "listKey")
+    assert second["status"] == "PENDING"
+
+
+@pytest.mark.promise("suppression-scope")
+async def test_a_suppression_may_be_of_one_list(api: Api, clock: ManualClock) -> None:
+    entry = {"email": "reader@example.com", "reason": "asked", "listKey": "news"}
+    made = await api.client.post("/v1/suppressions", json=entry)
+    assert (made.status_code, made.json()["listKey"]) == (201, "news")
+    assert (await api.client.post("/v1/suppressions", json={**entry, "listKey": "general"})).status_code == 201
+    unknown = await api.client.post("/v1/suppressions", json={**entry, "listKey": "other"})
+    assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "listKey")
+    assert (await api.client.delete("/v1/suppressions/reader@example.com?listKey=general")).status_code == 204
+    for mail in ({}, {"listKey": "news"}, {"listKey": "general"}):
+        await api.send(**mail)
+    claimed = await claims_of(api.parts.database, clock).claim(3)
+    assert {each.list_key: each.suppressed_because for each in claimed} == {
+        None: None,
+        "news": "asked",
+        "general": None,
+    }
+    assert (await api.client.delete("/v1/suppressions/reader@example.com")).status_code == 204
+    assert (await api.client.get("/v1/suppressions")).json()["suppressions"] == []
+
+
+async def test_lists_are_made_once_and_listed(api: Api) -> None:
+    again = await api.client.post("/v1/lists", json={"listKey": "news"})
+    assert (again.status_code, again.json()["code"]) == (409, "LIST_EXISTS")
+    assert (await api.client.post("/v1/lists", json={"listKey": "general"})).status_code == 409
+    private = {"listKey": "beta", "name": "Another", "description": "For few", "isPublic": False}
+    private["requiresConfirmation"] = True
+    assert (await api.client.post("/v1/lists", json=private)).json() == {**private, "createdAt": NOW}
+    assert [entry["listKey"] for entry in (await api.client.get("/v1/lists")).json()["lists"]] == ["beta", "news"]
+    assert (await api.stranger.get("/v1/lists")).json() == {"lists": []}
+    for bad in ({}, {"listKey": "a b"}, {"listKey": "x", "name": "a\nb"}, {"listKey": "x", "extra": 1}):
+        assert (await api.client.post("/v1/lists", json=bad)).status_code == 422
+
+
+@pytest.mark.promise("api-contacts")
+async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) -> None:
+    await api.send(to="a/b@example.com")
+    joined = await api.client.post("/v1/lists/news/subscribe", json={"email": "A/B@example.com"})
+    assert joined.status_code == 200, joined.text
+    clock.advance(1_000)
+    left = await api.client.post("/v1/lists/news/unsubscribe", json={"email": "a/b@example.com"})
+    shown = await api.client.get(f"/v1/contacts/{quote('A/B@example.com', safe='')}")
+    assert shown.json() == left.json()
+    later = "2027-01-15T08:00:01.000Z"
+    person = shown.json()
+    assert person["lists"] == [{"listKey": "news", "subscribedAt": NOW, "unsubscribedAt": later, "isPending": False}]
+    assert person["suppressions"] == [
+        {
+            "email": "a/b@example.com",
+            "listKey": "news",
+            "reason": "unsubscribed",
+            "source": "api",
+            "createdAt": later,
+        }
+    ]
+    assert (person["status"], person["statusUpdatedAt"], len(person["messages"])) == ("active", None, 1)
+    await api.client.post("/v1/lists/general/unsubscribe", json={"email": "a/b@example.com"})
+    person = (await api.client.get("/v1/contacts/a/b@example.com")).json()
+    assert (person["status"], person["statusUpdatedAt"]) == ("unsubscribed", later)
+    for path in ("/v1/contacts/nobody@example.com", "/v1/contacts/nobody"):
+        assert (await api.client.get(path)).status_code == 404
+    for path in ("/v1/lists/other/subscribe", "/v1/lists/a%00/unsubscribe"):
+        assert (await api.client.post(path, json={"email": "a@example.com"})).status_code == 404
+    assert (await api.client.post("/v1/lists/news/subscribe", json={"email": "nobody"})).status_code == 422
+
+
+@pytest.mark.promise("api-list-change")
+async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_on_it(api: Api) -> None:
+    await api.client.post("/v1/lists/news/subscribe", json={"email": "ada@example.com"})
+    known = (await api.client.get("/v1/lists")).json()["lists"][0]
+    asks = {"description": "Once a month", "requiresConfirmation": True}
+    answer = await api.client.patch("/v1/lists/news", json=asks)
+    assert (answer.status_code, answer.json()) == (200, {**known, **asks})
+    assert (await api.client.get("/v1/lists")).json()["lists"] == [answer.json()]
+    hidden = (await api.client.patch("/v1/lists/news", json={"description": "", "isPublic": False})).json()
+    assert hidden == {**known, "description": None, "isPublic": False, "requiresConfirmation": True}
+    assert (await api.client.patch("/v1/lists/news", json={})).json() == hidden
+    [on_it] = (await api.client.get("/v1/contacts/ada@example.com")).json()["lists"]
+    assert (on_it["listKey"], on_it["isPending"], on_it["unsubscribedAt"]) == ("news", False, None)
+    for key in ("other", "general", "a%00"):
+        assert (await api.client.patch(f"/v1/lists/{key}", json={"name": "N"})).status_code == 404
+    for wrong in ({"name": ""}, {"name": "two\nlines"}, {"listKey": "other"}, {"isPublic": "perhaps"}):
+        assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
+    found = await audit_log.deeds(api.parts.database, tenant_id=1, limit=10, subject="news")
+    assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
+
+
+@pytest.mark.promise("api-contacts")
+async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
+    path = "/v1/contacts/a/b@example.com"
+    await Standing(api.parts.database, api.parts.clock).bounce(DEFAULT_TENANT, "a/b@example.com", source="test")
+    assert (await api.client.get(path)).json()["status"] == "bounced"
+    again = await api.client.post(f"{path}/activate")
+    assert again.status_code == 200
+    assert (again.json()["status"], again.json()["suppressions"]) == ("active", [])
+    assert (await api.stranger.post(f"{path}/activate")).status_code == 404
+    assert (await api.client.post("/v1/contacts/nobody@example.com/activate")).status_code == 404
+
+
+@pytest.mark.promise("api-contacts")
+async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -> None:
+    for number in range(3):
+        await api.send(to=f"reader{number}@example.com")
+    await api.client.post("/v1/lists/general/unsubscribe", json={"email": "reader1@example.com"})
+    first = (await api.client.get("/v1/contacts", params={"limit": 2})).json()
+    rest = (await api.client.get("/v1/contacts", params={"limit": 2, "cursor": first["nextCursor"]})).json()
+    found = [person["email"] for page in (first, rest) for person in page["contacts"]]
+    assert found == [f"reader{number}@example.com" for number in (2, 1, 0)]
+    gone = (await api.client.get("/v1/contacts", params={"status": "unsubscribed"})).json()["contacts"]
+    assert [person["email"] for person in gone] == ["reader1@example.com"]
+    assert (await api.client.get("/v1/contacts", params={"status": "gone"})).status_code == 422
+    assert (await api.stranger.get("/v1/contacts")).json()["contacts"] == []
+
+
+@pytest.mark.promise("journal-deeds")
+async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_the_journal(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        await api.client.post("/v1/lists", json={"listKey": "news"})
+        await api.client.post("/v1/segments", json={"segmentKey": "vip", "filter": {"tag": "vip"}})
+        await api.client.delete("/v1/segments/vip")
+        await api.client.post("/v1/suppressions", json={"email": "ada@example.com", "reason": "asked"})
+        await api.client.delete("/v1/suppressions/ada@example.com")
+        csv = {"Content-Type": "text/csv"}
+        await api.client.post("/v1/contacts/imports", content=b"email\nada@example.com\n", headers=csv)
+    await tenants.create(database, clock, "acme", actor=audit_log.CONSOLE)
+    await tenants.change(database, "acme", actor=audit_log.CONSOLE, clock=clock, weight=2)
+    found = [(deed.actor, deed.action) for deed in await audit_log.deeds(database, tenant_id=None, limit=20)]
+    assert [each for each in reversed(found) if each[0] == "api"] == [
+        ("api", "list.create"),
+        ("api", "segment.create"),
+        ("api", "segment.forget"),
+        ("api", "suppression.add"),
+        ("api", "suppression.lift"),
+        ("api", "import.begin"),
+    ]
+    assert found[:2] == [("console", "tenant.change"), ("console", "tenant.create")]

@@ -1,0 +1,64 @@
+"""Bodies of requests: every route, also one that is to come, tells bad JSON from a field that breaks the schema."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from httpx import Response
+
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from tests.api import Api, an_api
+from tests.contract.api.test_isolation import body_of, operations
+
+PASSWORD = "a password of the administrator"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock, admin_password=PASSWORD) as api:
+        yield api
+
+
+async def refusal(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> tuple[int, str]:
+    """What a body comes to, whether or not there is anything at the address."""
+    answer = await answered(api, method, path, operation, **sent)
+    return answer.status_code, answer.json()["code"]
+
+
+async def answered(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> Response:
+    is_administrators = operation["security"] != [{"apiKey": []}]
+    sent["headers"] = {
+        **sent.get("headers", {}),
+        "Authorization": f"Bearer {PASSWORD if is_administrators else api.key}",
+    }
+    return await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
+
+
+@pytest.mark.promise("api-bodies-alike")
+async def test_every_route_tells_bad_json_from_a_field_that_breaks_the_schema(api: Api) -> None:
+    before, asked = await api.stored(), 0
+    for method, path, operation in operations(api):
+        body = body_of(operation)
+        if body is None:
+            continue
+        asked += 1
+        where = (api, method, path, operation)
+        for content in (b"", b"{", b"{'to': 1}", b'{"a": NaN}', b"\xff"):
+            assert await refusal(*where, content=content, headers=JSON) == (400, "INVALID_JSON"), (
+                method,
+                path,
+                content,
+            )
+        assert await refusal(*where) == (400, "INVALID_JSON"), (method, path)
+        for content in (b"[]", b"null", b'"text"'):
+            assert await refusal(*where, content=content, headers=JSON) == (422, "INVALID_REQUEST"), (method, path)
+        unknown = {**body, "noSuchField": 1}
+        answer = await answered(*where, json=unknown)
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST"), (method, path)
+        found = {each["code"]: (each["field"], each["message"]) for each in answer.json()["errors"]}
+        assert found["UNKNOWN_FIELD"] == ("noSuchField", "is not a field of this request"), (method, path, found)
+    assert asked >= 30
+    assert await api.stored() == before

@@ -1,0 +1,154 @@
+"""The typed client against a real server on a socket: what it sends is taken, and what comes back is understood."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from pydantic import ValidationError
+
+from mailwright.app.serving import address_of, listen
+from mailwright.client import AsyncClient, Client, Invalid, NotFound, Unauthorized, models
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from mailwright.web.app import ApiParts, create_app
+from tests.builders import an_intake
+
+MAIL = models.SendRequest(to="ada@example.com", subject="Hello", html="<p>Hello</p>")
+LETTER = '<p>Hello {{ name }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
+
+
+@dataclass
+class Served:
+    url: str
+    key: str
+
+
+@pytest.fixture
+async def served(database: Database, clock: ManualClock) -> AsyncIterator[Served]:
+    parts = ApiParts(database, clock, an_intake(database, clock), "http://mail.example")
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="off", ws="none"))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    yield Served(address_of(listener), await parts.keys.create(1))
+    server.should_exit = True
+    await serving
+
+
+@pytest.fixture
+async def client(served: Served) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(served.url, served.key) as client:
+        yield client
+
+
+@pytest.mark.promise("client-real")
+async def test_mail_is_sent_found_and_listed(client: AsyncClient) -> None:
+    first = await client.email.send(MAIL)
+    batch = await client.email.send_batch(models.BatchRequest(messages=[MAIL, MAIL]))
+    assert [each.status for each in batch.results if isinstance(each, models.AcceptedItem)] == ["PENDING"] * 2
+    found = await client.email.get(first.outbox_id)
+    assert (found.to, found.status, found.created_at.tzinfo is not None) == ("ada@example.com", "PENDING", True)
+    page = await client.email.list(limit=2, to="ada@example.com")
+    assert (len(page.messages), page.next_cursor is not None) == (2, True)
+    assert len([each async for each in client.email.list_all(limit=2)]) == 3
+    [action] = (await client.email.explain(first.outbox_id)).actions
+    assert (action.do, action.path, action.body) == ("cancel", f"/v1/email/{first.outbox_id}/cancel", None)
+    assert (await client.email.cancel(first.outbox_id)).status == "CANCELLED"
+
+
+@pytest.mark.promise("client-real")
+async def test_the_same_key_is_one_mail(client: AsyncClient) -> None:
+    first = await client.email.send(MAIL, idempotency_key="order-7")
+    again = await client.email.send(MAIL, idempotency_key="order-7")
+    assert first.outbox_id == again.outbox_id
+
+
+@pytest.mark.promise("client-real")
+async def test_an_audience_and_a_campaign_are_made_and_looked_at(client: AsyncClient) -> None:
+    await client.lists.create(models.ListRequest(list_key="news", name="News"))
+    await client.contacts.put("ada@example.com", models.ContactRequest(name="Ada"))
+    joined = await client.lists.subscribe("news", models.JoiningRequest(email="ada@example.com"))
+    assert joined.email == "ada@example.com"
+    await client.segments.create(models.SegmentRequest(segment_key="vips", filter={"tag": "vip"}))
+    assert [each.segment_key for each in (await client.segments.list()).segments] == ["vips"]
+    await client.templates.write("welcome", models.TemplateRequest(subject="Hi", html=LETTER))
+    assert (await client.templates.get("welcome")).version == 1
+    content = models.CampaignContent(subject="News", body=LETTER)
+    made = await client.campaigns.create(models.CampaignRequest(name="News", content=content, lists=["news"]))
+    assert (await client.campaigns.preflight(made.campaign_id)).planned == 1
+    assert (await client.campaigns.start(made.campaign_id)).status == "READY"
+    assert [each.campaign_id for each in (await client.campaigns.list()).campaigns] == [made.campaign_id]
+    await client.forecast.get(days=1)
+    assert (await client.campaigns.report_csv(made.campaign_id)).startswith(b"email,")
+
+
+@pytest.mark.promise("client-real")
+async def test_people_are_imported_suppressed_and_erased(client: AsyncClient) -> None:
+    begun = await client.imports.begin(b"email\nada@example.com\n", tag=["vip"])
+    while (await client.imports.get(begun.import_id)).finished_at is None:
+        await asyncio.sleep(0.01)
+    assert [each.email async for each in client.contacts.list_all()] == ["ada@example.com"]
+    await client.suppressions.add(models.SuppressRequest(email="ada@example.com"))
+    assert len((await client.suppressions.list()).suppressions) == 1
+    await client.suppressions.remove("ada@example.com")
+    await client.contacts.erase("ada@example.com")
+
+
+@pytest.mark.promise("client-real")
+async def test_webhooks_are_made_and_removed(client: AsyncClient) -> None:
+    made = await client.webhooks.create(models.WebhookRequest(url="https://example.com/hook", types=["bounce"]))
+    assert made.secret.startswith("whsec_")
+    told = await client.webhooks.test(made.webhook_id)
+    assert [each.delivery_id async for each in client.webhooks.list_deliveries_all(made.webhook_id)] == [
+        told.delivery_id
+    ]
+    await client.webhooks.remove(made.webhook_id)
+    assert (await client.webhooks.list()).webhooks == []
+
+
+@pytest.mark.promise("client-errors")
+async def test_errors_are_classes_with_codes_and_fields(client: AsyncClient, served: Served) -> None:
+    with pytest.raises(NotFound):
+        await client.email.get("01a3185c-5000-7821-bce9-2b6f56f5eb18")
+    with pytest.raises(Invalid) as invalid:
+        await client.email.send(models.SendRequest(to="nobody", subject="Hello", html="<p>Hello</p>"))
+    assert invalid.value.errors[0].field == "to"
+    async with AsyncClient(served.url, "mw_wrong") as stranger:
+        with pytest.raises(Unauthorized) as refused:
+            await stranger.email.list()
+    assert refused.value.code == "UNAUTHORIZED"
+
+
+@pytest.mark.promise("client-errors")
+def test_a_field_that_the_api_does_not_know_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValidationError, match="colour"):
+        models.SendRequest(to="ada@example.com", subject="Hello", text="Hello", colour="red")  # type: ignore[call-arg]
+
+
+@pytest.mark.promise("client-real")
+async def test_a_program_that_waits_has_the_same_methods(served: Served) -> None:
+    def work() -> tuple[str, int]:
+        with Client(served.url, served.key) as client:
+            accepted = client.email.send(MAIL)
+            return client.email.get(accepted.outbox_id).status, len(list(client.email.list_all(limit=1)))
+
+    assert await asyncio.to_thread(work) == ("PENDING", 1)
+
+
+@pytest.mark.promise("client-page")
+async def test_the_examples_of_the_page_run(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "client.md").read_text(encoding="utf-8")
+    waits, does_not = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.setenv("KEY", served.key)
+    names: dict[str, Any] = {}
+    here = waits.replace("http://127.0.0.1:8025", served.url)
+    await asyncio.to_thread(exec, compile(here, "docs/client.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("PENDING []")
+    exec(compile(does_not, "docs/client.md", "exec"), names)
+    assert len(await names["welcome"]("grace@example.com")) == 36

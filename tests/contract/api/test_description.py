@@ -1,0 +1,92 @@
+"""The API's description is the contract: what it says is taken is taken, what it says is answered is answered."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import CHECKS
+from schemathesis.generation import GenerationMode
+
+from mailwright.domain.clock import SystemClock
+from mailwright.outbox.accept import Intake
+from mailwright.storage.database import Database
+from mailwright.web.app import ApiParts, create_app
+from tests.builders import nobody_listens
+
+EXAMPLES = 15
+
+# Rules that a schema cannot state: html or a template, a subject unless there is a template, addresses that mail
+# servers take, header names that are not ours. What fits the schema is never answered worse than with 422 even so.
+CANNOT_STATE = ["positive_data_acceptance"]
+# A batch takes bad items and answers each with its error.
+JUDGES_ITEMS_ALONE = {"/v1/email/batch": ["negative_data_rejection"]}
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Iterator[Served]:
+    """The application on a socket, in a thread and an event loop of its own: the checks are not asynchronous."""
+    file: Path = tmp_path_factory.mktemp("described") / "mailwright.db"
+    file.write_bytes(empty_sqlite)
+    ready: dict[str, Any] = {}
+    is_ready = threading.Event()
+
+    async def serve() -> None:
+        database, clock = Database(f"sqlite:///{file}"), SystemClock()
+        parts = ApiParts(database, clock, Intake(database, clock, nobody_listens), "http://mail.example")
+        server = uvicorn.Server(uvicorn.Config(create_app(parts), port=0, log_config=None, lifespan="off"))
+        ready["server"], ready["key"] = server, await parts.keys.create(1)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        ready["port"] = server.servers[0].sockets[0].getsockname()[1]
+        is_ready.set()
+        await serving
+        await database.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert is_ready.wait(20)
+    yield Served(f"http://127.0.0.1:{ready['port']}", ready["key"])
+    ready["server"].should_exit = True
+    thread.join()
+
+
+@pytest.mark.promise("api-described")
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_the_api_does_what_its_description_says(served: Served, mode: GenerationMode) -> None:
+    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    headers = {"Authorization": f"Bearer {served.key}"}
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if mode is GenerationMode.NEGATIVE and not operation.definition.raw.keys() & {"parameters", "requestBody"}:
+            continue  # it takes nothing, so nothing that is given to it can be wrong
+        excluded = CHECKS.get_by_names([*CANNOT_STATE, *JUDGES_ITEMS_ALONE.get(operation.path, [])])
+        check(operation.as_strategy(mode), base_url=served.url, headers=headers, excluded_checks=excluded)
+
+
+def check(cases: Any, **asking: Any) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases)
+    def keeps_its_word(case: Any) -> None:
+        case.call_and_validate(**asking)
+
+    keeps_its_word()

@@ -1,0 +1,209 @@
+"""Health and durability, on both engines: never a 202 that is not on disk, and no help needed to recover."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NoReturn
+
+import asyncpg
+import httpx
+import pytest
+import uvicorn
+
+from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.errors import NotDurable
+from mailwright.outbox import message_records
+from mailwright.outbox.queue_gauges import FRESH
+from mailwright.outbox.workers import Presence, Roster
+from mailwright.storage.database import Database
+from mailwright.web.api import health
+from tests.api import Api, a_request, an_api
+from tests.conftest import Engine
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+@asynccontextmanager
+async def unwritable(engine: Engine) -> AsyncIterator[None]:
+    """Somebody holds SQLite's one write lock; PostgreSQL is a read-only standby and cuts its connections."""
+    if engine.name == "sqlite":
+        with _locked(engine.url.removeprefix("sqlite:///")):
+            yield
+    else:
+        await _read_only(engine.url, "on")
+        try:
+            yield
+        finally:
+            await _read_only(engine.url, "off")
+
+
+@contextmanager
+def _locked(file: str) -> Iterator[None]:
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        holder.close()
+
+
+async def _read_only(url: str, value: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute("SET default_transaction_read_only = off")
+    name = await connection.fetchval("SELECT quote_ident(current_database())")
+    await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await connection.close()
+
+
+@pytest.mark.promise("api-never-accepts-in-vain")
+async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, engine: Engine) -> None:
+    async with unwritable(engine):
+        answer = await api.client.post("/v1/email/send", json=a_request())
+        assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE"), answer.text
+        assert answer.headers["Retry-After"] == "5"
+        assert answer.headers["content-type"] == "application/problem+json"
+    for _ in range(20):  # a pool may hold several connections that the server has cut
+        answer = await api.client.post("/v1/email/send", json=a_request())
+        if answer.status_code == 202:
+            break
+    assert answer.status_code == 202
+    assert len(await message_records.search(api.parts.database, 1, message_records.Search(), limit=10)) == 1
+
+
+@pytest.mark.promise("nothing-here")
+async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
+    told = await api.anonymous.get("/nowhere")
+    assert (told.status_code, told.json()["code"]) == (404, "NOT_FOUND")
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language": "pt"}
+    shown = await api.anonymous.get("/nowhere", headers=browser)
+    assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "Não há nada aqui" in shown.text
+
+
+@pytest.mark.promise("health-alive")
+async def test_alive_asks_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Database, "read")
+    monkeypatch.delattr(Database, "write")
+    answer = await api.anonymous.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.promise("health-ready")
+async def test_ready_when_the_database_answers_in_its_newest_form(api: Api) -> None:
+    answer = await api.anonymous.get("/readyz")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}, "providers": {}},
+    )
+
+
+@pytest.mark.promise("health-ready")
+async def test_not_ready_before_the_newest_migration_has_run(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_newest_revision", lambda: "the next one")
+    answer = await api.anonymous.get("/readyz")
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}, "providers": {}},
+    )
+
+
+@pytest.mark.promise("health-ready")
+async def test_not_ready_without_a_database(clock: ManualClock, database: Database, engine: Engine) -> None:
+    async with an_api(database, clock) as api:
+        nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
+        object.__setattr__(api.parts, "database", Database(nowhere))
+        answer = await api.anonymous.get("/readyz")
+        assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "unreachable"})
+        assert (await api.anonymous.get("/metrics")).status_code == 200
+        await api.parts.database.close()
+
+
+@pytest.mark.promise("api-never-accepts-in-vain")
+async def test_whoever_only_looks_is_told_that_the_database_cannot_be_reached(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_database: Database) -> NoReturn:
+        raise NotDurable("at db.internal")
+
+    monkeypatch.setattr(Database, "read", away)
+    looked = await api.client.get("/v1/email")
+    assert (looked.status_code, looked.json()["code"]) == (503, "NOT_DURABLE")
+    assert looked.json()["detail"] == "The database cannot be reached now. Try again soon."
+
+
+@pytest.mark.promise("health-ready")
+@pytest.mark.parametrize(("is_alive", "status", "word"), [(True, 200, "ok"), (False, 503, "stopped")])
+async def test_a_worker_in_the_same_process_counts(
+    database: Database, clock: ManualClock, is_alive: bool, status: int, word: str
+) -> None:
+    async with an_api(database, clock, is_worker_alive=lambda: is_alive) as api:
+        answer = await api.anonymous.get("/readyz")
+        assert (answer.status_code, answer.json()["parts"]["worker"]) == (status, word), answer.text
+
+
+@pytest.mark.promise("route-shown")
+async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_api_unready(
+    api: Api, clock: ManualClock
+) -> None:
+    """Mail is accepted all the same: it waits, or goes through another. Why is for operators' eyes."""
+    database, until = api.parts.database, clock.now() + MINUTE
+    left_alone = Presence("ses", until, "SES_AUTH: a secret reason")
+    await Roster(database, clock, "worker-1").report(left_alone, Presence("smtp", until))
+    await Roster(database, clock, "worker-2").report(left_alone, Presence("smtp"))
+    answer = await api.anonymous.get("/readyz")
+    assert (answer.status_code, answer.json()["providers"]) == (200, {"ses": "left_alone", "smtp": "ok"})
+    assert "secret" not in answer.text
+
+
+@pytest.mark.promise("metrics-queue")
+async def test_the_gauges_follow_the_queue_within_seconds(api: Api, clock: ManualClock) -> None:
+    async def figures() -> str:
+        answer = await api.anonymous.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        return answer.text
+
+    await api.send()
+    clock.advance(MINUTE)
+    first = await figures()
+    assert 'mailwright_queue_depth{state="due"} 1.0' in first
+    assert "mailwright_oldest_due_age_seconds 60.0" in first
+    await api.send()
+    assert 'mailwright_queue_depth{state="due"} 1.0' in await figures()
+    clock.advance(FRESH)
+    assert 'mailwright_queue_depth{state="due"} 2.0' in await figures()
+
+
+@asynccontextmanager
+async def listening(api: Api) -> AsyncIterator[str]:
+    server = uvicorn.Server(uvicorn.Config(api.app, port=0, log_config=None, lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await serving
+
+
+@pytest.mark.promise("api-accepts")
+async def test_it_works_over_a_real_socket(api: Api) -> None:
+    headers = {"Authorization": f"Bearer {api.key}"}
+    async with listening(api) as url, httpx.AsyncClient(base_url=url, headers=headers) as client:
+        accepted = await client.post("/v1/email/send", json=a_request(), headers={"X-Request-Id": "mine"})
+        assert (accepted.status_code, accepted.headers["X-Request-Id"]) == (202, "mine")
+        shown = await client.get(f"/v1/email/{accepted.json()['outboxId']}")
+        assert shown.json()["requestId"] == "mine"
+        too_large = await client.post(
+            "/v1/email/send", content=b" " * (17 * 1024 * 1024), headers={"Content-Type": "application/json"}
+        )
+        assert too_large.status_code == 413
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/")).json()["service"] == "Mailwright"

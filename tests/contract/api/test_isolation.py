@@ -1,0 +1,167 @@
+"""Tenants apart, on both engines: whatever routes the API has or will have, a key opens its own tenant only."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.outbox import message_records
+from mailwright.sources.articles.runs import Order
+from mailwright.storage.database import Database
+from tests.api import Api, a_request, an_api
+from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one
+
+OURS = "only-ours@example.com"
+
+# A body that each route takes, by the name of its schema. A route with a new body must be entered here to be tested.
+BODIES: dict[str, Any] = {
+    "SendRequest": a_request(),
+    "BatchRequest": {"messages": [a_request()]},
+    "ResolveRequest": {"as": "close"},
+    "SuppressRequest": {"email": "theirs@example.com"},
+    "ListRequest": {"listKey": "theirs"},
+    "MembershipRequest": {"email": "theirs@example.com"},
+    "TemplateRequest": {"subject": "Hello", "html": "<p>Hello</p>"},
+    "PreviewRequest": {},
+    "CampaignRequest": {"name": "Theirs", "content": {"subject": "Theirs", "body": "<p>Theirs</p>"}},
+    "CampaignLimits": {},
+    "CampaignTestRequest": {"addresses": ["theirs@example.com"]},
+    "DuplicateRequest": {},
+    "ExtendRequest": {},
+    "WinnerRequest": {"version": "A"},
+    "ContactRequest": {"name": "Theirs"},
+    "JoiningRequest": {"email": "theirs@example.com"},
+    "FilterRequest": {"filter": {"tag": "vip"}},
+    "SegmentRequest": {"segmentKey": "theirs", "filter": {"tag": "vip"}},
+    "SegmentChange": {"name": "Theirs"},
+    "ListChange": {"name": "Theirs"},
+    "EventRequest": {
+        "termId": "1",
+        "campusCode": "NB",
+        "indexNumber": "1",
+        "statusBefore": "Wait",
+        "statusAfter": "Open",
+    },
+    "ArchiveRequest": {"isPublic": True},
+    "WebhookRequest": {"url": "https://theirs.example/hook"},
+    "ArticleSendRequest": {
+        "campaign_tag": "theirs",
+        "article_key": "theirs",
+        "send_batch_id": "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f",
+    },
+    "SliceRequest": {"article_key": "theirs", "body_md": "Theirs"},
+    "ArticlePreviewRequest": {},
+    "CoverageRequest": {},
+    "MailoutRequest": {"notionPageId": "0123456789abcdef0123456789abcdef"},
+}
+
+# Under a name that another tenant uses as well, one makes something of one's own.
+MAKES_ONES_OWN = [("PUT", "/v1/templates/{templateId}"), ("PUT", "/v1/contacts/{email}")]
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+def operations(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in api.app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def body_of(operation: dict[str, Any]) -> Any:
+    if "application/json" not in operation.get("requestBody", {}).get("content", {}):
+        return None
+    return BODIES[operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+
+
+def is_open_to_all(path: str) -> bool:
+    """Webhooks are known by their signatures: test_inbound.py."""
+    return path in {"/healthz", "/readyz", "/metrics", "/ses-events", "/sendgrid-events"}
+
+
+@pytest.mark.promise("api-key-needed")
+async def test_every_route_asks_for_a_key(api: Api) -> None:
+    asked = 0
+    for method, path, operation in operations(api):
+        if not is_open_to_all(path):
+            answer = await api.anonymous.request(method, path, json=body_of(operation))
+            assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED"), (method, path)
+            asked += 1
+    assert asked >= 11
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, clock: ManualClock) -> None:
+    database = api.parts.database
+    waiting = await api.send(to=OURS, metadata={"secret": OURS})
+    ours = {
+        "outboxId": [await a_failed_one(database, clock), (await a_doubtful_one(database, clock))[0], waiting],
+        "email": [OURS],
+        "listKey": ["only-ours"],
+        "templateId": ["only-ours"],
+        "segmentKey": ["only-ours"],
+        "notificationId": ["1"],  # on a queue of its own: test_api_notifications.py
+    }
+    await api.client.post("/v1/suppressions", json={"email": OURS})
+    await api.client.post("/v1/lists", json={"listKey": "only-ours"})
+    await api.client.put("/v1/templates/only-ours", json={"subject": OURS, "html": f"<p>{OURS}</p>"})
+    await api.client.post("/v1/segments", json={"segmentKey": "only-ours", "filter": {"tag": OURS}})
+    campaign = {"name": OURS, "content": {"subject": OURS, "body": f"<p>{OURS}</p>"}, "lists": ["only-ours"]}
+    ours["campaignId"] = [(await api.client.post("/v1/campaigns", json=campaign)).json()["campaignId"]]
+    people = {"content": f"email\n{OURS}\n", "headers": {"Content-Type": "text/csv"}}
+    ours["importId"] = [(await api.client.post("/v1/contacts/imports", **people)).json()["importId"]]
+    webhook = (await api.client.post("/v1/webhooks", json={"url": "https://ours.example/hook"})).json()
+    ours["webhookId"] = [webhook["webhookId"]]
+    told = await api.client.post(f"/v1/webhooks/{webhook['webhookId']}/test")
+    ours["deliveryId"] = [told.json()["deliveryId"]]
+    ours["mailoutId"] = [(await api.parts.mailout_runs.accept(1, "a" * 32, actor=OURS)).mailout_id]
+    written = {"article_key": "our-article", "body_md": OURS, "publish_status": "published"}
+    ours["articleKey"] = ["our-article"]
+    ours["sliceId"] = [(await api.client.put("/v1/slices", json=written)).json()["slice_id"]]
+    order = Order("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
+    ours["runId"] = [(await api.parts.article_runs.begin("test", 1, order))[0].run_id]
+    before = await everything(api)
+    for method, path, operation in sorted(operations(api), key=lambda each: each[:2] in MAKES_ONES_OWN):
+        name = path.partition("{")[2].partition("}")[0]
+        for value in ours[name] if name else [""]:
+            address = path.replace("{" + name + "}", quote(value, safe=""))
+            answer = await api.stranger.request(method, address, json=body_of(operation))
+            if name and (method, path) not in MAKES_ONES_OWN:
+                assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), (method, path, answer.text)
+            if (method, path) not in MAKES_ONES_OWN:
+                assert not any(each in answer.text for each in [OURS, *ours["outboxId"]]), (method, path)
+    assert await everything(api) == before
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_name_that_no_database_can_keep_is_of_nothing(api: Api) -> None:
+    for method, path, operation in operations(api):
+        if "{" not in path or (method, path) in MAKES_ONES_OWN:
+            continue
+        address = f"{path.partition('{')[0]}a%00b{path.partition('}')[2]}"
+        answer = await api.client.request(method, address, json=body_of(operation))
+        assert answer.status_code == 404, (method, path, answer.text)
+    assert (await api.client.get("/v1/contacts", params={"cursor": "\0"})).status_code == 422
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_anothers_cursor_leads_to_ones_own_messages(api: Api) -> None:
+    for _ in range(3):
+        await api.send(to=OURS)
+        await api.stranger.post("/v1/email/send", json=a_request(to="theirs@example.com"))
+    cursor = (await api.client.get("/v1/email", params={"limit": 2})).json()["nextCursor"]
+    page = (await api.stranger.get("/v1/email", params={"cursor": cursor})).json()
+    assert {message["to"] for message in page["messages"]} == {"theirs@example.com"}
+
+
+async def everything(api: Api) -> Any:
+    found = await message_records.search(api.parts.database, 1, message_records.Search(), limit=100)
+    suppressed = (await api.client.get("/v1/suppressions")).json()
+    letters = await message_records.dead_letters(api.parts.database, 1, limit=100)
+    stories = [await message_records.find(api.parts.database, message.outbox_id, tenant_id=1) for message in found]
+    return stories, suppressed, letters

@@ -1,0 +1,540 @@
+"""Articles, on both engines: slices are kept by their place, runs are sent once, variants are kept once."""
+
+import asyncio
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text, update
+
+from mailwright.audience import contacts, lists
+from mailwright.audience.status import Standing
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.states import Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.audit_log import deeds
+from mailwright.sources.articles import enqueue, readers
+from mailwright.sources.articles.assembly import Fate, PublishStatus, Slice
+from mailwright.sources.articles.enqueue import ArticleConductor
+from mailwright.sources.articles.files import FilesRefused, Found
+from mailwright.sources.articles.preview import Coverage, Looking, Person
+from mailwright.sources.articles.runs import (
+    BatchUsed,
+    EmptyAudience,
+    NothingPublished,
+    UnknownArticle,
+)
+from mailwright.sources.articles.slice_input import SliceRefused
+from mailwright.sources.articles.slices import PlaceTaken, Put, Slices
+from mailwright.storage.tables import campaign_runs, messages, slices, templates
+from tests.articles import (
+    ACTOR,
+    ADA,
+    BATCH,
+    CLEO,
+    FRANKLIN,
+    KEY,
+    OHIO,
+    TAG,
+    UPPER_ARLINGTON,
+    US,
+    a_reader,
+    a_slice,
+    an_order,
+    begin,
+    rows_of,
+    runs_of,
+    the_slices,
+    two_readers,
+    write_slices,
+)
+from tests.builders import DEFAULT_TENANT, SENT, UNKNOWN, Bench, a_tenant, suppress
+from tests.standins.provider import ScriptedProvider
+
+
+@pytest.fixture(autouse=True)
+async def adds_up(bench: Bench) -> Any:
+    yield
+    assert (await audit(bench.database)).ok
+
+
+def store_of(bench: Bench) -> Slices:
+    return Slices(bench.database, bench.clock, bench.engine.templates)
+
+
+def conductor_of(bench: Bench) -> ArticleConductor:
+    """As a process that has just been started has it."""
+    return ArticleConductor(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
+
+
+async def walk_all(bench: Bench) -> None:
+    conductor = conductor_of(bench)
+    while await conductor.tick():
+        pass
+
+
+def html_of(mail: EmailMessage) -> str:
+    body = mail.get_body(("html",))
+    assert body is not None
+    return str(body.get_content())
+
+
+async def addressees(bench: Bench) -> list[str]:
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(messages.c.to_email).order_by(messages.c.id))
+    return [row.to_email for row in rows]
+
+
+async def count(bench: Bench, table: Any) -> int:
+    async with bench.database.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(table)))[0][0])
+
+
+# Slices.
+
+
+@pytest.mark.promise("article-slice-place")
+async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(bench: Bench) -> None:
+    store = store_of(bench)
+    [first], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="Old")])
+    assert put == Put(added=1)
+    [second], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="New", tags=("vote",))])
+    assert (put, second.slice_id) == (Put(changed=1), first.slice_id)
+    _, put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="New", tags=("vote",)), a_slice(sort_index=1)])
+    assert put == Put(added=1, unchanged=1)
+    assert [each.body_md for each in await store.of_article(DEFAULT_TENANT, KEY)] == ["New", "Words."]
+    assert await store.find(DEFAULT_TENANT, first.slice_id) == second
+
+
+@pytest.mark.promise("article-slice-place")
+async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Bench) -> None:
+    store = store_of(bench)
+    (first, second), _ = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(), a_slice(sort_index=1)])
+    with pytest.raises(PlaceTaken):
+        await store.change(ACTOR, DEFAULT_TENANT, second.slice_id, a_slice(sort_index=0))
+    moved = await store.change(ACTOR, DEFAULT_TENANT, second.slice_id, a_slice(sort_index=2, scope_ocd_id=OHIO))
+    assert (await store.find(DEFAULT_TENANT, second.slice_id)) == moved
+    await store.remove(ACTOR, DEFAULT_TENANT, first.slice_id)
+    with pytest.raises(NotFound):
+        await store.find(DEFAULT_TENANT, first.slice_id)
+    [summary] = await store.articles(DEFAULT_TENANT)
+    assert (summary.article_key, summary.slices, summary.published) == (KEY, 1, 1)
+    done = [(deed.action, deed.subject) for deed in await deeds(bench.database, tenant_id=DEFAULT_TENANT, limit=9)]
+    assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
+
+
+@pytest.mark.promise("article-slice-checked")
+async def test_a_slice_that_could_not_be_sent_is_refused_when_it_is_written(bench: Bench) -> None:
+    store = store_of(bench)
+    with pytest.raises(SliceRefused, match=r"body_md: .*<script>"):
+        await store.put(ACTOR, DEFAULT_TENANT, [a_slice(sort_index=1), a_slice(body_md="<script>alert(1)</script>")])
+    found = [Found("a.csv", 2, a_slice()), Found("a.csv", 7, a_slice(body_md="x <img onerror=alert(1) src=x>"))]
+    with pytest.raises(FilesRefused, match=r"a\.csv, line 7: body_md"):
+        await store.take_in(ACTOR, DEFAULT_TENANT, found)
+    assert await count(bench, slices) == 0
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_tenants_slices_and_runs_are_its_own(bench: Bench) -> None:
+    other = await a_tenant(bench.database, "other")
+    [first, *_] = await write_slices(bench)
+    await two_readers(bench)
+    run = await begin(bench)
+    with pytest.raises(NotFound):
+        await store_of(bench).find(other, first.slice_id)
+    with pytest.raises(NotFound):
+        await runs_of(bench).find(other, run.run_id)
+    with pytest.raises(UnknownArticle):
+        await runs_of(bench).begin(ACTOR, other, an_order())
+    await walk_all(bench)
+
+
+# Runs.
+
+
+@pytest.mark.promise("article-once")
+async def test_a_batch_that_is_asked_for_again_changes_nothing(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    provider = ScriptedProvider()
+    first = await begin(bench)
+    await bench.drain(provider)
+    history = await rows_of(bench.database, "delivery_history")
+    assert sorted(row["email"] for row in history) == [ADA, CLEO]
+    for _ in range(3):
+        again, is_replay = await runs_of(bench).begin("somebody else", DEFAULT_TENANT, an_order())
+        assert (again.run_id, is_replay, again.actor) == (first.run_id, True, ACTOR)
+        await bench.drain(provider)
+    assert await rows_of(bench.database, "delivery_history") == history
+    assert len(provider.mails) == 2
+    assert await count(bench, campaign_runs) == 1
+
+
+@pytest.mark.promise("article-once")
+async def test_two_who_ask_for_the_same_batch_at_once_get_one_run(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    found = await asyncio.gather(*(runs_of(bench).begin(ACTOR, DEFAULT_TENANT, an_order()) for _ in range(5)))
+    assert len({run.run_id for run, _ in found}) == 1
+    assert [is_replay for _, is_replay in found].count(False) == 1
+    await walk_all(bench)
+
+
+@pytest.mark.promise("article-once")
+async def test_a_batch_id_that_was_used_for_something_else_is_a_conflict(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    await begin(bench)
+    for changed in ({"article_key": "other"}, {"audience_filter": {"state": "OH"}}):
+        with pytest.raises(BatchUsed):
+            await begin(bench, **changed)
+    assert (await begin(bench, campaign_tag="another-tag")).campaign_tag == "another-tag"
+    await walk_all(bench)
+
+
+@pytest.mark.promise("article-refused")
+@pytest.mark.parametrize(
+    ("prepared", "asked", "refusal", "field"),
+    [
+        ([], {}, UnknownArticle, "article_key"),
+        ([a_slice(publish_status=PublishStatus.DRAFT)], {}, NothingPublished, "article_key"),
+        ([a_slice(expires_at=1)], {}, NothingPublished, "article_key"),
+        ([a_slice(publish_at=2_000_000_000_000)], {}, NothingPublished, "article_key"),
+        ([a_slice()], {"audience_filter": {"state": "TX"}}, EmptyAudience, "audience_filter"),
+        ([a_slice(scope_ocd_id="ocd-division/country:fr")], {}, EmptyAudience, "audience_filter"),
+        ([a_slice()], {"audience_filter": {"list": "nowhere"}}, InvalidInput, "audience_filter.list"),
+        ([a_slice()], {"audience_filter": {"ocd_id": "ohio"}}, InvalidInput, "audience_filter.ocd_id"),
+        ([a_slice()], {"audience_filter": {'a"b': "x"}}, InvalidInput, 'audience_filter.a"b'),
+        ([a_slice()], {"audience_filter": {"state": "\x00"}}, InvalidInput, "audience_filter.state"),
+    ],
+)
+async def test_a_run_that_nobody_would_get_is_refused_with_the_reason_and_stores_nothing(
+    bench: Bench, prepared: list[Slice], asked: dict[str, Any], refusal: type[InvalidInput], field: str
+) -> None:
+    await two_readers(bench)
+    if prepared:
+        await write_slices(bench, *prepared)
+    with pytest.raises(refusal) as refused:
+        await begin(bench, **asked)
+    assert refused.value.field == field
+    assert await count(bench, campaign_runs) == 0
+    await walk_all(bench)
+    assert await count(bench, messages) == 0
+
+
+@pytest.mark.promise("article-audited")
+async def test_a_run_says_who_sent_what_and_when(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    run = await begin(bench)
+    assert (run.actor, run.campaign_tag, run.article_key, run.send_batch_id) == (ACTOR, TAG, KEY, BATCH)
+    assert run.started_at == bench.clock.now()
+    [deed, *_] = await deeds(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
+    assert (deed.actor, deed.action, deed.subject) == (ACTOR, "article.send", run.run_id)
+    await walk_all(bench)
+
+
+@pytest.mark.promise("article-resumed")
+async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue, "PORTION", 3)
+    await write_slices(bench)
+    everyone = [f"reader{number:02d}@example.com" for number in range(10)]
+    for email in reversed(everyone):
+        await a_reader(bench, email, US, OHIO)
+    run = await begin(bench)
+    assert await conductor_of(bench).tick()
+
+    class Cut(Exception):
+        """As a process that ends between its messages and their commit."""
+
+    def cut(*_: Any) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(enqueue, "_variants", cut)  # the messages of the portion are written by then
+        assert not await conductor_of(bench).tick()
+    assert await addressees(bench) == everyone[:3]
+    # Others have moved on meanwhile: what was begun is finished as it was begun.
+    await write_slices(bench, a_slice(is_headline=True, title="Other", body_md="Other"))
+    await begin(bench)
+    await walk_all(bench)
+    assert await addressees(bench) == everyone
+    assert [(share.recipients, len(share.slice_ids)) for share in await runs_of(bench).shares(run)] == [(10, 3)]
+    found = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
+    assert (found.recipients, found.skipped, found.walk_ended_at is not None) == (10, 0, True)
+
+
+@pytest.mark.promise("article-resumed")
+async def test_two_workers_that_walk_at_once_write_to_everyone_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue, "PORTION", 2)
+    await write_slices(bench)
+    everyone = [f"reader{number:02d}@example.com" for number in range(9)]
+    for email in everyone:
+        await a_reader(bench, email, US)
+    await begin(bench)
+    await asyncio.gather(*(walk_all(bench) for _ in range(3)))
+    assert await addressees(bench) == everyone
+
+
+@pytest.mark.promise("article-content-frozen")
+async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    await begin(bench)
+    for each in await store_of(bench).of_article(DEFAULT_TENANT, KEY):
+        await store_of(bench).remove(ACTOR, DEFAULT_TENANT, each.slice_id)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert all(b"The nation votes." in mail.content for mail in provider.mails)
+
+
+# Variants.
+
+
+@pytest.mark.promise("article-variants")
+async def test_readers_of_the_same_slices_share_one_stored_variant_in_this_run_and_the_next(bench: Bench) -> None:
+    await write_slices(bench)
+    for number in range(20):
+        places = [US, OHIO, FRANKLIN] if number % 2 else [US, f"{US}/state:tx"]
+        await a_reader(bench, f"reader{number}@example.com", *places, name=f"Reader {number}")
+    run = await begin(bench)
+    await walk_all(bench)
+    assert await count(bench, templates) == 2
+    assert [share.recipients for share in await runs_of(bench).shares(run)] == [10, 10]
+    await begin(bench, send_batch_id=BATCH.replace("7", "8"))
+    await walk_all(bench)
+    assert (await count(bench, templates), await count(bench, messages)) == (2, 40)
+
+
+@pytest.mark.promise("article-placeholders")
+async def test_what_is_a_readers_own_is_filled_in_when_the_mail_is_sent(bench: Bench) -> None:
+    await write_slices(
+        bench, a_slice(title="For [[name|you]]", body_md="Dear [[name|reader]] in [[city|your town]] & co")
+    )
+    await a_reader(bench, ADA, name="Ada", city="Columbus <OH>")
+    await a_reader(bench, CLEO)
+    provider = ScriptedProvider()
+    await begin(bench)
+    await bench.drain(provider)
+    mails = {mail.recipients[0]: message_from_bytes(mail.content, policy=policy.default) for mail in provider.mails}
+    assert (mails[ADA]["Subject"], mails[CLEO]["Subject"]) == ("For Ada", "For you")
+    assert "Dear Ada in Columbus &lt;OH&gt; &amp; co" in html_of(mails[ADA])
+    assert "Dear reader in your town &amp; co" in html_of(mails[CLEO])
+    assert await count(bench, templates) == 1
+
+
+# Audiences.
+
+
+@pytest.mark.promise("article-audience")
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["a@example.com", "b@example.com", "c@example.com", "d@example.com"]),
+        ({"state": "OH"}, ["a@example.com", "b@example.com"]),
+        ({"state": "oh", "county": "Franklin"}, ["a@example.com"]),
+        ({"place": "Upper Arlington"}, ["a@example.com"]),
+        ({"ocd_id": OHIO}, ["a@example.com"]),
+        ({"state": "DC"}, ["c@example.com"]),
+        ({"plan": "PRO"}, ["b@example.com", "c@example.com"]),
+        ({"age": "42"}, ["d@example.com"]),
+        ({"is_member": "true"}, ["d@example.com"]),
+        ({"list": "news"}, ["b@example.com"]),
+    ],
+)
+async def test_a_filter_selects_by_division_attribute_or_list(
+    bench: Bench, asked: dict[str, str], expected: list[str]
+) -> None:
+    await write_slices(bench, a_slice())
+    await a_reader(bench, "a@example.com", US, OHIO, FRANKLIN, UPPER_ARLINGTON)
+    await a_reader(bench, "b@example.com", state="oh", plan="pro")
+    await a_reader(bench, "c@example.com", f"{US}/district:dc", plan="Pro", note="lives near /state:oh-io, not in it")
+    await a_reader(bench, "d@example.com", age=42, is_member=True, ocd_ids=f"{US}; {US}/state:ohx")
+    await lists.create(bench.database, bench.clock, DEFAULT_TENANT, "news")
+    await Standing(bench.database, bench.clock).subscribe(DEFAULT_TENANT, "b@example.com", "news", source="test")
+    run = await begin(bench, audience_filter=asked)
+    await walk_all(bench)
+    assert await addressees(bench) == expected
+    assert run.list_key == asked.get("list", "general")
+
+
+@pytest.mark.promise("article-audience")
+async def test_an_article_with_a_list_of_its_own_goes_to_that_list(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    await lists.create(bench.database, bench.clock, DEFAULT_TENANT, KEY)
+    await Standing(bench.database, bench.clock).subscribe(DEFAULT_TENANT, ADA, KEY, source="test")
+    run = await begin(bench)
+    await walk_all(bench)
+    assert (run.list_key, await addressees(bench)) == (KEY, [ADA])
+
+
+@pytest.mark.promise("article-leaving")
+async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_run_has_begun(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    for name in ("left", "gone", "late"):
+        await a_reader(bench, f"{name}@example.com", US)
+    await suppress(bench.database, "left@example.com", list_key="general")
+    gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
+    await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
+    await begin(bench)
+    await walk_all(bench)
+    await suppress(bench.database, "late@example.com", list_key="general")
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert sorted(mail.recipients[0] for mail in provider.mails) == [ADA, CLEO]
+    # Leaving is no failure.
+    assert await rows_of(bench.database, "article_dead_letters") == []
+
+
+@pytest.mark.promise("article-leaving")
+async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_the_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    await a_reader(bench, "gone@example.com", US)
+    run = await begin(bench)
+    looked_up = readers.page
+
+    async def then_deleted(*given: Any, **named: Any) -> list[readers.Reader]:
+        found = await looked_up(*given, **named)
+        gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
+        await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(readers, "page", then_deleted)
+        assert await conductor_of(bench).tick()
+    assert await addressees(bench) == [ADA, CLEO]
+    assert await runs_of(bench).counts(run) == {Status.PENDING: 2}
+    assert (await runs_of(bench).find(DEFAULT_TENANT, run.run_id)).recipients == 2
+    assert sum(share.recipients for share in await runs_of(bench).shares(run)) == 2
+
+
+# What became of it.
+
+
+@pytest.mark.promise("article-history")
+async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    run = await begin(bench)
+    await bench.drain(ScriptedProvider(SENT, UNKNOWN))
+    assert len(await rows_of(bench.database, "delivery_history")) == 1
+    assert await rows_of(bench.database, "article_dead_letters") == []
+    assert await runs_of(bench).counts(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
+
+
+@pytest.mark.promise("article-history")
+async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    run = await begin(bench)
+    await walk_all(bench)
+    async with bench.database.write() as tx:
+        await tx.execute(
+            update(campaign_runs).where(campaign_runs.c.id == run.id).values(walked_to="", walk_ended_at=None)
+        )
+    await conductor_of(bench).tick()
+    assert await addressees(bench) == [ADA, CLEO]
+    async with bench.database.write() as tx:
+        await tx.execute(text("UPDATE campaign_runs SET walk_ended_at = 1"))
+
+
+# Looking.
+
+
+@pytest.mark.promise("article-preview")
+async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(bench: Bench) -> None:
+    await write_slices(bench)
+    await two_readers(bench)
+    looking = Looking(bench.database, bench.clock, bench.engine.templates)
+    as_ada = await looking.preview(DEFAULT_TENANT, KEY, await looking.person(DEFAULT_TENANT, ADA, []))
+    assert as_ada.article is not None
+    assert as_ada.rendered is not None
+    assert as_ada.article.title == "Vote in May"
+    assert "Dear Ada," in (as_ada.rendered.html or "")
+    assert "<strong>Ohio</strong> votes." in (as_ada.rendered.html or "")
+    nowhere = await looking.preview(DEFAULT_TENANT, KEY, Person())
+    assert nowhere.article is not None
+    assert nowhere.article.body_md == "Dear [[name|reader]],"
+    with pytest.raises(InvalidInput):
+        await looking.person(DEFAULT_TENANT, "nobody@example.com", [])
+    with pytest.raises(UnknownArticle):
+        await looking.preview(DEFAULT_TENANT, "other", Person())
+    assert await count(bench, templates) == 0
+
+
+@pytest.mark.promise("article-why")
+async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
+    await write_slices(bench, *the_slices(), a_slice(sort_index=5, publish_status=PublishStatus.DRAFT))
+    looking = Looking(bench.database, bench.clock, bench.engine.templates)
+    seen = await looking.preview(DEFAULT_TENANT, KEY, Person((US, OHIO)))
+    assert [each.fate for each in seen.judged] == [
+        Fate.FOR_EVERYONE,
+        Fate.DRAFT,
+        Fate.IN_SCOPE,
+        Fate.IN_SCOPE,
+        Fate.OUT_OF_SCOPE,
+        Fate.OUT_OF_SCOPE,
+    ]
+    assert seen.judged[-1].reason == f"{UPPER_ARLINGTON} is not among the reader's divisions."
+
+
+@pytest.mark.promise("article-coverage")
+@pytest.mark.parametrize(
+    ("given", "recipients"),
+    [
+        ({}, [3, 2]),
+        ({"state": "OH"}, [3, 1]),
+        ({"plan": "gold"}, [2, 1]),
+        ({"ocd_id": OHIO}, [3]),
+        ({"plan": "no"}, []),
+    ],
+)
+async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have(
+    bench: Bench, given: dict[str, str], recipients: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_slices(bench, *the_slices())
+    people: dict[str, dict[str, Any]] = {
+        "a@example.com": {"ocd_ids": [US, OHIO]},
+        "B.b@example.com": {"ocd_ids": f"{US}; {OHIO}", "plan": "Gold"},
+        "c-c@example.com": {"ocd_ids": [OHIO, US], "plan": "gold"},
+        "cc@example.com": {"plan": "gold", "ocd_ids": None},
+        "d@example.com": {"state": "oh"},
+    }
+    for email, attributes in people.items():
+        await a_reader(bench, email, **attributes)
+    looking = Looking(bench.database, bench.clock, bench.engine.templates)
+    whole = await looking.coverage(DEFAULT_TENANT, KEY, given)
+    monkeypatch.setattr("mailwright.sources.articles.preview._LOOKED_AT", 2)
+    assert await looking.coverage(DEFAULT_TENANT, KEY, given) == whole
+    assert [each.recipients for each in whole.variants] == recipients
+    assert whole.recipients == sum(recipients)
+
+
+@pytest.mark.promise("article-coverage")
+async def test_coverage_tells_who_would_get_what_and_the_run_then_does_it(bench: Bench) -> None:
+    unread = a_slice(scope_ocd_id="ocd-division/country:fr", section_order=7)
+    await write_slices(bench, *the_slices()[1:], unread)
+    await two_readers(bench)
+    await a_reader(bench, "paris@example.com", "ocd-division/country:fr/region:idf")
+    looking = Looking(bench.database, bench.clock, bench.engine.templates)
+    found: Coverage = await looking.coverage(DEFAULT_TENANT, KEY, {})
+    assert (found.recipients, found.skipped, found.list_key) == (2, 1, "general")
+    assert [each.recipients for each in found.variants] == [1, 1]
+    assert [each.scope_ocd_id for each in found.unread] == ["ocd-division/country:fr"]
+    run = await begin(bench)
+    await walk_all(bench)
+    shares = {share.slice_ids: share.recipients for share in await runs_of(bench).shares(run)}
+    assert shares == {tuple(one.slice_id for one in each.slices): each.recipients for each in found.variants}
+    ended = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
+    assert (ended.recipients, ended.skipped) == (2, 1)

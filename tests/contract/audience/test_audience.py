@@ -1,0 +1,304 @@
+"""Who may be written to, on both engines: what is left is left, what weighs more wins, and the order never matters."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience import contacts, lists, suppressions
+from mailwright.audience.lists import ListExists, UnknownList
+from mailwright.audience.status import (
+    ContactStatus,
+    Fact,
+    ListState,
+    Standing,
+    apply,
+    bounced,
+    complained,
+    left,
+)
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.outbox.accept import accept
+from mailwright.storage.database import Database
+from mailwright.storage.tables import subscriptions
+from tests.builders import a_message, a_newsletter, an_intake, claims_of, settling_of
+
+ADA = "ada@example.com"
+NEWS = "news"
+
+
+@pytest.fixture
+async def standing(database: Database, clock: ManualClock) -> Standing:
+    for key in (NEWS, "tips"):
+        await lists.create(database, clock, 1, key, name=key.title(), is_public=key == NEWS)
+    return Standing(database, clock)
+
+
+async def scopes(database: Database, email: str = ADA) -> dict[str, str]:
+    async with database.read() as tx:
+        return {entry.list_key: entry.reason for entry in await suppressions.of_address(tx, 1, email)}
+
+
+async def memberships(database: Database) -> list[tuple[str, int | None, int | None]]:
+    async with database.read() as tx:
+        rows = await tx.execute(select(subscriptions).order_by(subscriptions.c.list_key))
+    return [(row.list_key, row.subscribed_at, row.unsubscribed_at) for row in rows]
+
+
+async def status(database: Database, email: str = ADA) -> str:
+    return (await contacts.by_email(database, 1, email)).status
+
+
+# Leaving and coming back.
+
+
+@pytest.mark.promise("leave-list")
+async def test_whoever_leaves_a_list_leaves_that_list_only(
+    database: Database, clock: ManualClock, standing: Standing
+) -> None:
+    await standing.subscribe(1, "Ada@Example.com", NEWS, source="form")
+    joined = clock.now()
+    for _ in range(2):  # a link may be followed twice
+        clock.advance(1_000)
+        await standing.leave(1, ADA, NEWS, source="link")
+    assert await memberships(database) == [(NEWS, joined, joined + 1_000)]
+    assert await scopes(database) == {NEWS: "unsubscribed"}
+    assert await status(database) == "active"
+    assert await suppressions.is_suppressed(database, 1, ADA, NEWS)
+    assert not await suppressions.is_suppressed(database, 1, ADA, "tips")
+    assert not await suppressions.is_suppressed(database, 1, ADA)
+
+
+@pytest.mark.promise("leave-all")
+async def test_whoever_leaves_as_a_whole_gets_no_bulk_mail(
+    database: Database, clock: ManualClock, standing: Standing
+) -> None:
+    await standing.subscribe(1, ADA, NEWS, source="form")
+    await standing.leave(1, ADA, source="link")
+    assert (await status(database), await scopes(database)) == ("unsubscribed", {"general": "unsubscribed"})
+    for list_key, expected in ((NEWS, True), ("tips", True), ("general", True), (None, False)):
+        assert await suppressions.is_suppressed(database, 1, ADA, list_key) is expected
+    found = await contacts.by_email(database, 1, ADA)
+    assert (found.status_updated_at, found.status_source) == (clock.now(), "link")
+
+
+@pytest.mark.promise("leave-undone")
+@pytest.mark.parametrize("list_key", [NEWS, "general"])
+@pytest.mark.parametrize("was_on_it", [True, False])
+async def test_coming_back_undoes_exactly_the_leaving(
+    database: Database, clock: ManualClock, standing: Standing, list_key: str, was_on_it: bool
+) -> None:
+    if was_on_it:
+        await standing.subscribe(1, ADA, NEWS, source="form")
+    await standing.leave(1, ADA, "tips", source="link")
+    before = (await memberships(database), await scopes(database))
+    await standing.leave(1, ADA, list_key, source="link")
+    clock.advance(1_000)
+    for _ in range(2):
+        await standing.come_back(1, ADA, list_key, source="link")
+        assert (await memberships(database), await scopes(database)) == before
+        assert await status(database) == "active"
+
+
+@pytest.mark.promise("leave-undone")
+async def test_coming_back_opens_no_door_that_others_closed(
+    database: Database, clock: ManualClock, standing: Standing
+) -> None:
+    await standing.bounce(1, "bounced@example.com", source="ses", bounce_type="Permanent", bounce_subtype="General")
+    await standing.complain(1, "complained@example.com", source="ses")
+    await suppressions.add(database, clock, 1, "told@example.com", reason="by law", source="cli", list_key="general")
+    for email in ("bounced@example.com", "complained@example.com", "told@example.com"):
+        for list_key in ("general", NEWS):
+            await standing.leave(1, email, list_key, source="link")
+            await standing.come_back(1, email, list_key, source="link")
+            await standing.subscribe(1, email, list_key, source="form")
+    assert await scopes(database, "bounced@example.com") == {"*": "bounce"}
+    assert await scopes(database, "complained@example.com") == {"*": "complaint"}
+    assert await scopes(database, "told@example.com") == {"general": "by law"}
+    assert await status(database, "bounced@example.com") == "bounced"
+    assert await status(database, "complained@example.com") == "unsubscribed"
+
+
+@pytest.mark.promise("status-operator")
+async def test_only_an_operator_revives_whoever_bounced(
+    database: Database, clock: ManualClock, standing: Standing
+) -> None:
+    await standing.bounce(1, ADA, source="ses", bounce_type="Permanent")
+    await standing.leave(1, ADA, NEWS, source="link")
+    await standing.activate(1, ADA, source="cli")
+    found = await contacts.by_email(database, 1, ADA)
+    assert (found.status, found.bounce_type, await scopes(database)) == ("active", None, {NEWS: "unsubscribed"})
+    with pytest.raises(NotFound):
+        await standing.activate(1, "nobody@example.com", source="cli")
+
+
+async def test_a_stranger_becomes_a_contact_by_leaving(database: Database, standing: Standing) -> None:
+    await standing.leave(1, "Stranger@Example.com", source="link")
+    assert await status(database, "stranger@example.com") == "unsubscribed"
+    with pytest.raises(NotFound):
+        await contacts.by_email(database, 2, "stranger@example.com")
+    with pytest.raises(InvalidInput):
+        await standing.leave(1, "no address", source="link")
+
+
+async def test_preferences_show_what_a_person_can_change(database: Database, standing: Standing) -> None:
+    await standing.subscribe(1, ADA, "tips", source="form")
+    await standing.leave(1, ADA, NEWS, source="link")
+    found = await standing.preferences(1, "ADA@example.com")
+    assert found.lists == (
+        ListState(NEWS, "News", None, is_public=True, is_subscribed=False, has_left=True),
+        ListState("tips", "Tips", None, is_public=False, is_subscribed=True, has_left=False),
+    )
+    assert (found.status, found.gets_bulk_mail) == (ContactStatus.ACTIVE, True)
+    stranger = await standing.preferences(1, "stranger@example.com")
+    assert [(each.list_key, each.is_subscribed) for each in stranger.lists] == [(NEWS, False)]
+    await standing.leave(1, ADA, source="link")
+    assert not (await standing.preferences(1, ADA)).gets_bulk_mail
+
+
+@pytest.mark.promise("list-known")
+async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
+    database: Database, clock: ManualClock, standing: Standing
+) -> None:
+    for taken in (NEWS, "general"):
+        with pytest.raises(ListExists):
+            await lists.create(database, clock, 1, taken)
+    for key in ("", "News", "-news", "a b", "n" * 64, "*", "ü", "news\n", "a\0"):
+        with pytest.raises(InvalidInput):
+            await lists.create(database, clock, 1, key)
+        with pytest.raises(UnknownList):
+            await standing.subscribe(1, ADA, key, source="form")
+    with pytest.raises(UnknownList, match="mailwright lists create other"):
+        await standing.unsubscribe(1, ADA, "other", source="form")
+    with pytest.raises(UnknownList):
+        await standing.subscribe(2, ADA, NEWS, source="form")
+    assert [entry.list_key for entry in await lists.list_all(database, 1)] == [NEWS, "tips"]
+
+
+# The status.
+
+
+@pytest.mark.promise("status-priority")
+@pytest.mark.parametrize("now_is", list(ContactStatus))
+@pytest.mark.parametrize("incoming", [ContactStatus.UNSUBSCRIBED, ContactStatus.BOUNCED])
+async def test_what_weighs_less_never_replaces_what_weighs_more(
+    database: Database, clock: ManualClock, standing: Standing, now_is: ContactStatus, incoming: ContactStatus
+) -> None:
+    tell: dict[ContactStatus, Any] = {
+        ContactStatus.ACTIVE: lambda: standing.subscribe(1, ADA, NEWS, source="first"),
+        ContactStatus.UNSUBSCRIBED: lambda: standing.leave(1, ADA, source="second"),
+        ContactStatus.BOUNCED: lambda: standing.bounce(1, ADA, source="second", bounce_type="Permanent"),
+    }
+    await tell[now_is]()
+    clock.advance(1_000)
+    await tell[incoming]()
+    found = await contacts.by_email(database, 1, ADA)
+    weights = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, ContactStatus.BOUNCED: 2}
+    wins = weights[incoming] >= weights[now_is]
+    assert found.status == (incoming if wins else now_is)
+    assert found.status_updated_at == (clock.now() if wins else clock.now() - 1_000)
+    assert found.bounce_type == ("Permanent" if found.status == "bounced" else None)
+
+
+@pytest.mark.promise("status-race")
+async def test_writers_at_once_end_with_what_weighs_most(database: Database, clock: ManualClock) -> None:
+    people = [f"reader{n}@example.com" for n in range(8)]
+
+    def facts(email: str, number: int) -> list[Fact]:
+        at = clock.now() + number
+        match number % 3:
+            case 0:
+                return [left(1, email, "general", source="link", at=at)]
+            case 1:
+                return [complained(1, email, source="ses", at=at)]
+            case _:
+                return [bounced(1, email, source="ses", at=at, bounce_type=f"type {number}")]
+
+    async def write(number: int) -> None:
+        # Each in another order: two that wait for each other would end this test with an error.
+        mine = [fact for email in (people if number % 2 else people[::-1]) for fact in facts(email, number)]
+        await database.transact(lambda tx: apply(tx, mine, clock.now()))
+
+    await asyncio.gather(*(write(number) for number in range(12)))
+    for email in people:
+        found = await contacts.by_email(database, 1, email)
+        assert (found.status, found.bounce_type, found.status_updated_at) == ("bounced", "type 11", clock.now() + 11)
+        assert await scopes(database, email) == {"*": "complaint", "general": "unsubscribed"}
+
+
+# The gate.
+
+
+SCOPES = ["*", "general", NEWS, "tips"]
+
+
+@pytest.mark.promise("suppression-scope")
+@pytest.mark.parametrize("mail_of", [None, "general", NEWS])
+@pytest.mark.parametrize("late", [False, True])
+async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
+    database: Database, clock: ManualClock, mail_of: str | None, late: bool
+) -> None:
+    readers = {scope: f"reader-{index}@example.com" for index, scope in enumerate(SCOPES)}
+    mails = [a_newsletter(to=email, list_key=mail_of) if mail_of else a_message(to=email) for email in readers.values()]
+    await an_intake(database, clock).accept(mails)
+    claimed = await claims_of(database, clock).claim(10) if late else []
+    async with database.write() as tx:
+        for scope, email in readers.items():
+            await suppressions.add_all(
+                tx, 1, [email], reason=f"scope {scope}", source="test", now=clock.now(), list_key=scope
+            )
+    stopped = {"*"} if mail_of is None else {"*", "general", mail_of}
+    if late:
+        begun = await settling_of(database, clock).exchange([], claimed)
+        sent = {each.to_email for each in claimed if each.message_key in begun.message_keys}
+        assert sent == {readers[scope] for scope in SCOPES if scope not in stopped}
+    else:
+        found = {each.to_email: each.suppressed_because for each in await claims_of(database, clock).claim(10)}
+        expected = {email: f"scope {scope}" if scope in stopped else None for scope, email in readers.items()}
+        assert found == expected
+
+
+@pytest.mark.promise("suppression-scope")
+async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is_told(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_newsletter(to=ADA, list_key=NEWS)])
+    async with database.write() as tx:
+        for scope in reversed(SCOPES):
+            await suppressions.add_all(tx, 1, [ADA], reason=scope, source="test", now=0, list_key=scope)
+    [claimed] = await claims_of(database, clock).claim(10)
+    assert (claimed.suppressed_because, claimed.list_key, claimed.is_bulk) == ("*", NEWS, True)
+
+
+@pytest.mark.promise("suppression-wins")
+@pytest.mark.parametrize("scope", ["*", "general"])
+async def test_a_copy_to_someone_who_left_before_the_mark_is_not_sent(
+    database: Database, clock: ManualClock, scope: str
+) -> None:
+    await an_intake(database, clock).accept([a_message(to=ADA), a_message(to="bob@example.com")])
+    claimed = await claims_of(database, clock).claim(2)
+    for each in claimed:
+        each.copies = ("cleo@example.com",) if each.to_email == ADA else ("dan@example.com",)
+    async with database.write() as tx:
+        emails = ["cleo@example.com"]
+        await suppressions.add_all(tx, 1, emails, reason="left", source="test", now=0, list_key=scope)
+    begun = await settling_of(database, clock).exchange([], claimed)
+    may_go = {each.to_email for each in claimed if each.message_key in begun.message_keys}
+    assert may_go == ({"bob@example.com"} if scope == "*" else {ADA, "bob@example.com"})
+
+
+@pytest.mark.promise("suppression-scope")
+async def test_bulk_mail_that_names_no_list_is_of_the_general_one(database: Database, clock: ManualClock) -> None:
+    await database.transact(lambda tx: accept(tx, [a_newsletter(to=ADA)], clock.now()))
+    [claimed] = await claims_of(database, clock).claim(1)
+    assert (claimed.list_key, claimed.is_bulk) == ("general", True)
+
+
+@pytest.mark.promise("suppression-first-reason")
+async def test_an_operators_words_stay_whatever_is_reported(database: Database, clock: ManualClock) -> None:
+    await suppressions.add(database, clock, 1, ADA, reason="asked by phone", source="cli")
+    earlier = [bounced(1, ADA, source="ses", at=clock.now() - 1_000), complained(1, ADA, source="ses", at=0)]
+    await database.transact(lambda tx: apply(tx, earlier, clock.now()))
+    assert await scopes(database) == {"*": "asked by phone"}

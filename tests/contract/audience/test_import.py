@@ -1,0 +1,385 @@
+"""Files of contacts, on both engines: everyone who can be read is stored once, and nobody is written to again by it."""
+
+import asyncio
+import csv
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import func, select
+
+from mailwright.audience import contacts, erasure, export, lists
+from mailwright.audience.double_opt_in import Links, OptingIn
+from mailwright.audience.export import Wanted
+from mailwright.audience.importing import imports as importing
+from mailwright.audience.importing import records
+from mailwright.audience.importing.columns import ColumnsInvalid
+from mailwright.audience.importing.file_format import Form
+from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
+from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.records import FileUnreadable
+from mailwright.audience.lists import UnknownList
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts as contacts_table
+from mailwright.storage.tables import subscriptions
+
+NEWS = "news"
+
+
+@pytest.fixture
+async def imports(database: Database, clock: ManualClock) -> Imports:
+    await lists.create(database, clock, 1, NEWS)
+    return Imports(database, clock)
+
+
+def a_file(folder: Path, *lines: str, name: str = "people.csv", encoding: str = "utf-8") -> Path:
+    path = folder / name
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+    return path
+
+
+async def import_(imports: Imports, path: Path, report: Path | None = None, **purpose: Any) -> Import:
+    wanted = Purpose(**{"list_key": NEWS, **purpose})
+    begun = await imports.begin(1, path, wanted)
+    return [done async for done in imports.run(begun, path, report)][-1]
+
+
+def counts(done: Import) -> tuple[int, int, int, int]:
+    return done.added, done.changed, done.unchanged, done.refused
+
+
+def lines_of(report: Path) -> list[list[str]]:
+    with report.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
+
+
+async def on_list(database: Database, list_key: str = NEWS) -> list[str]:
+    query = (
+        select(contacts_table.c.email)
+        .join_from(contacts_table, subscriptions, subscriptions.c.contact_key == contacts_table.c.id)
+        .where(subscriptions.c.list_key == list_key, subscriptions.c.unsubscribed_at.is_(None))
+    )
+    async with database.read() as tx:
+        return sorted(row.email for row in await tx.execute(query))
+
+
+async def pending(database: Database, clock: ManualClock, email: str, list_key: str) -> None:
+    """Somebody who was asked to confirm, and has not yet."""
+    links = Links("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
+    assert await OptingIn(database, clock, links).join(1, email, list_key, source="form")
+
+
+@pytest.mark.promise("import-report")
+async def test_every_row_is_stored_or_refused_and_told_of(database: Database, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(
+        tmp_path,
+        "E-Mail;First Name;Last Name;Language;Time Zone;Tags;Favourite Colour",
+        'Ada@Example.com;Ada;Lovelace;PT_br;europe/lisbon;"VIP, new";blue',
+        "no address;x;;;;;",
+        "grace@example.com;Grace;;;;;",
+        "ada@EXAMPLE.com;Ada;King;;;;red",
+        "lisp@example.com;;;klingon!;;;",
+        "many@example.com;a;b;en;UTC;;c;too many",
+        "",
+        "few@example.com",
+    )
+    report = tmp_path / "report.csv"
+    done = await import_(imports, path, report, tags=("Imported",))
+    assert counts(done) == (3, 1, 0, 3)
+    assert [(line[0], line[1], line[2]) for line in lines_of(report)] == [
+        ("2", "ada@example.com", "added"),
+        ("3", "no address", "refused"),
+        ("4", "grace@example.com", "added"),
+        ("5", "ada@example.com", "changed"),
+        ("6", "lisp@example.com", "refused"),
+        ("7", "many@example.com", "refused"),
+        ("9", "few@example.com", "added"),
+    ]
+    assert [line[3] for line in lines_of(report) if line[0] in ("5", "6", "7")] == [
+        "the same address as on an earlier line",
+        "is no locale, as pt or pt-BR",
+        "has 8 cells, and there are 7 columns",
+    ]
+    found = await contacts.portrait(database, 1, "ada@example.com")
+    person = found.contact
+    assert (person.name, person.locale, person.timezone) == ("Ada King", "pt-BR", "Europe/Lisbon")
+    assert person.attributes == {"first_name": "Ada", "last_name": "King", "favourite_colour": "red"}
+    assert found.tags == ("imported", "new", "vip")
+    assert await on_list(database) == ["ada@example.com", "few@example.com", "grace@example.com"]
+
+
+@pytest.mark.promise("import-never-revives")
+async def test_an_import_revives_nobody(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
+) -> None:
+    standing = Standing(database, clock)
+    for name in ("left", "left-all", "bounced", "stays", "erased", "deleted"):
+        await standing.subscribe(1, f"{name}@example.com", NEWS, source="form")
+    await standing.leave(1, "left@example.com", NEWS, source="link")
+    await standing.leave(1, "left-all@example.com", source="link")
+    await standing.bounce(1, "bounced@example.com", source="ses")
+    await erasure.erase(database, clock, 1, "erased@example.com", actor="console")
+    gone = await contacts.by_email(database, 1, "deleted@example.com")
+    await contacts.delete(database, clock, 1, gone.contact_id)
+    names = ("left", "left-all", "bounced", "stays", "erased", "deleted", "new")
+    path = a_file(tmp_path, "email,plan", *(f"{name}@example.com,pro" for name in names))
+    report = tmp_path / "report.csv"
+    done = await import_(imports, path, report)
+    assert counts(done) == (1, 4, 0, 2)
+    assert {line[1].partition("@")[0]: line[3] for line in lines_of(report)} == {
+        "left": "has left the list, and stays off it",
+        "left-all": "is unsubscribed, and stays so",
+        "bounced": "is bounced, and stays so",
+        "stays": "",
+        "erased": "asked to be erased; only the person can come back",
+        "deleted": "was deleted here, and stays so",
+        "new": "",
+    }
+    assert "left@example.com" not in await on_list(database)
+    for name, status in (("left-all", "unsubscribed"), ("bounced", "bounced"), ("left", "active")):
+        person = await contacts.by_email(database, 1, f"{name}@example.com")
+        assert (person.status, person.attributes) == (status, {"plan": "pro"})
+    again = await import_(imports, path, report)
+    assert counts(again) == (0, 0, 5, 2)
+
+
+@pytest.mark.promise("import-resumes")
+async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
+    database: Database, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "PORTION", 10)
+    path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
+    report = tmp_path / "report.csv"
+    begun = await imports.begin(1, path, Purpose(NEWS))
+    portions = imports.run(begun, path, report)
+    for _ in range(3):
+        cut = await anext(portions)
+    await portions.aclose()
+    assert (cut.records, cut.added) == (30, 30)
+    # What a portion wrote that did not come to its end is written over.
+    with report.open("ab") as file:
+        file.write(b"32,half a li")
+    again = await imports.begin(1, path, Purpose(NEWS))
+    assert (again.import_id, again.records >= 30) == (begun.import_id, True)
+    done = [each async for each in imports.run(again, path, report)][-1]
+    assert (counts(done), done.finished_at is not None) == ((95, 0, 0, 1), True)
+    assert [line[0] for line in lines_of(report)] == [str(number) for number in range(2, 98)]
+    async with database.read() as tx:
+        assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 95
+    fresh = await imports.begin(1, path, Purpose(NEWS))
+    assert fresh.import_id != begun.import_id
+
+
+async def test_two_processes_never_store_the_same_portion_twice(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "PORTION", 10)
+    path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(50)))
+    begun = await imports.begin(1, path, Purpose(NEWS))
+
+    async def work() -> bool:
+        try:
+            _ = [done async for done in Imports(database, clock).run(begun, path)]
+        except ImportElsewhere:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(work(), work())) == [False, True]
+    done = await imports.find(1, begun.import_id)
+    assert counts(done) == (50, 0, 0, 0)
+
+
+async def test_two_imports_of_the_same_people_add_each_once(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "PORTION", 20)
+    emails = [f"reader{number}@example.com" for number in range(100)]
+    first = a_file(tmp_path, "email,a", *(f"{email},1" for email in emails), name="first.csv")
+    second = a_file(tmp_path, "email,b", *(f"{email},2" for email in reversed(emails)), name="second.csv")
+    done = await asyncio.gather(import_(imports, first), import_(Imports(database, clock), second))
+    assert sum(each.added for each in done) == 100
+    for email in (emails[0], emails[-1]):
+        assert (await contacts.by_email(database, 1, email)).attributes == {"a": "1", "b": "2"}
+
+
+@pytest.mark.promise("import-encodings")
+@pytest.mark.parametrize(
+    ("encoding", "is_guessed"),
+    [("utf-8", False), ("utf-8-sig", False), ("utf-16", False), ("cp1251", True), ("utf-16-le", True)],
+)
+async def test_text_in_any_usual_coding_is_read(
+    database: Database, imports: Imports, tmp_path: Path, encoding: str, is_guessed: bool
+) -> None:
+    path = a_file(tmp_path, "Почта\tИмя\tГород", "ada@example.com\tАда\tМосква", encoding=encoding)
+    seen = await imports.preview(1, path, Purpose(NEWS))
+    assert bool(seen.plan.form.warnings) is is_guessed
+    done = await import_(imports, path)
+    assert counts(done) == (1, 0, 0, 0)
+    person = await contacts.by_email(database, 1, "ada@example.com")
+    assert (person.name, person.attributes) == ("Ада", {"город": "Москва"})
+
+
+async def test_latin_text_is_guessed_too(database: Database, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "email,nome,cidade", "joao@example.com,João,São Paulo", encoding="cp1252")
+    await import_(imports, path)
+    person = await contacts.by_email(database, 1, "joao@example.com")
+    assert (person.name, person.attributes) == ("João", {"cidade": "São Paulo"})
+
+
+@pytest.mark.promise("import-preview")
+async def test_a_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
+    with pytest.raises(ColumnsInvalid, match="E-Mail=email"):
+        await imports.preview(1, path, Purpose(NEWS))
+    seen = await imports.preview(1, path, Purpose(NEWS, chosen={"адрес": "email", "Plan": "tariff"}))
+    assert [(column.title, column.target) for column in seen.plan.columns] == [("Адрес", "email"), ("Plan", "tariff")]
+    (first_line, person), (second_line, problem) = seen.rows
+    assert (first_line, second_line) == (2, 3)
+    assert not isinstance(person, str)
+    assert (person.email, person.attributes) == ("ada@example.com", {"tariff": "pro"})
+    assert isinstance(problem, str)
+    assert "not an email address" in problem
+    async with database.read() as tx:
+        assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 0
+
+
+async def test_a_file_without_titles_needs_none(database: Database, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "Ada,ada@example.com", "Grace,grace@example.com")
+    assert counts(await import_(imports, path)) == (2, 0, 0, 0)
+
+
+@pytest.mark.promise("import-bounded")
+async def test_a_row_without_end_costs_one_row_and_no_memory(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
+    path = a_file(
+        tmp_path,
+        "email,note",
+        "a@example.com,fine",
+        'b@example.com,"a quote that is not closed',
+        *(f"reader{number}@example.com,{'x' * 70}" for number in range(1_500)),
+        f"long@example.com,{'x' * 200_000}",
+        "c@example.com,fine",
+        "d@example.com,with a zero \0 inside",
+    )
+    report = tmp_path / "report.csv"
+    done = await import_(imports, path, report)
+    assert counts(done) == (1_502, 0, 0, 3)
+    refused = {line[0]: line[3] for line in lines_of(report) if line[2] == "refused"}
+    assert list(refused) == ["3", "1504", "1506"]
+    assert "a quote is not closed" in refused["3"]
+
+
+@pytest.mark.promise("import-bounded")
+async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
+    path = a_file(tmp_path, "email,name", 'emmy@example.com,"Emmy', "hedy@example.com,Hedy", "=lise@example.com,Lise")
+    report = tmp_path / "report.csv"
+    assert counts(await import_(imports, path, report)) == (2, 0, 0, 1)
+    first, *others = lines_of(report)
+    assert (first[0], first[2], "a quote is not closed" in first[3]) == ("2", "refused", True)
+    # What an address may begin with is a formula to a spreadsheet.
+    assert others == [["3", "hedy@example.com", "added", ""], ["4", "'=lise@example.com", "added", ""]]
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 4, 5, 7])
+def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_AT_ONCE", 4)
+    lines = [f"r{number}@example.com,x" for number in range(8)]
+    path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
+    with path.open("rb") as file, records.Records(file, Form("utf-8", ",", '"', has_header=False)) as found:
+        rows = list(found)
+    numbers = [*range(1, at + 1), at + 1, *range(at + 4, 12)]
+    texts = [*lines[:at], "q@example.com,two\nlines", *lines[at:]]
+    assert [(line, ",".join(cells)) for line, cells, _ in rows] == list(zip(numbers, texts, strict=True))
+
+
+async def test_bytes_that_are_no_text_refuse_their_own_row_only(
+    database: Database, imports: Imports, tmp_path: Path
+) -> None:
+    path = tmp_path / "people.csv"
+    good = b"".join(b"reader%d@example.com,x\n" % number for number in range(20_000))
+    path.write_bytes(b"email,city\n" + good + b"bad@example.com,S\xe3o\n" + b"last@example.com,S\xc3\xa3o\n")
+    assert counts(await import_(imports, path)) == (20_001, 0, 0, 1)
+
+
+async def test_a_file_that_cannot_be_imported_is_refused_before_anything_is_stored(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
+) -> None:
+    with pytest.raises(UnknownList):
+        await imports.begin(1, a_file(tmp_path, "email"), Purpose("nothing"))
+    with pytest.raises(FileUnreadable, match="no rows"):
+        await imports.begin(1, a_file(tmp_path), Purpose(NEWS))
+    with pytest.raises(FileUnreadable, match="larger than"):
+        await Imports(database, clock, largest=3).begin(1, a_file(tmp_path, "email"), Purpose(NEWS))
+    with pytest.raises(ColumnsInvalid, match="both"):
+        await imports.begin(1, a_file(tmp_path, "email,Mail"), Purpose(NEWS))
+    with pytest.raises(ColumnsInvalid, match="no column"):
+        await imports.begin(1, a_file(tmp_path, "email"), Purpose(NEWS, chosen={"Mehl": "email"}))
+    await lists.create(database, clock, 1, "careful", requires_confirmation=True)
+    with pytest.raises(InvalidInput, match="confirm"):
+        await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful"))
+    await pending(database, clock, "waits@example.com", "careful")
+    careful = a_file(tmp_path, "email", "waits@example.com", name="careful.csv")
+    await import_(imports, careful, list_key="careful", is_confirmed=True)
+    assert not (await contacts.portrait(database, 1, "waits@example.com")).lists[0].is_pending
+    begun = await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful", is_confirmed=True))
+    done = [each async for each in imports.run(begun, tmp_path / "people.csv")][-1]
+    assert (counts(done), done.finished_at) == ((0, 0, 0, 0), clock.now())
+
+
+FORMULAS = [
+    "=1+1",
+    "@SUM(A1)",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "'=quoted",
+    "''-x",
+    "-5",
+    "-5.25",
+    "plain",
+    "it's",
+    "a,b\nc",
+]
+
+
+@pytest.mark.promise("export-round-trip")
+async def test_an_export_holds_no_formula_and_an_import_takes_it_back(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
+) -> None:
+    standing = Standing(database, clock)
+    for number, text in enumerate(FORMULAS):
+        email = f"reader{number}@example.com"
+        await standing.subscribe(1, email, NEWS, source="form")
+        change = contacts.Change(
+            name=text.replace("\n", " "), locale="pt", attributes={"note": text, "n": number}, tags=["a", "-b"]
+        )
+        await contacts.put(database, clock, 1, email, change)
+    await standing.leave(1, "reader0@example.com", source="link")
+    everyone = Wanted(1)
+    text = "".join([part async for part in export.as_csv(database, everyone, clock.now())])
+    path = tmp_path / "export.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["email", "name", "locale", "timezone", "status", "lists", "tags", "created_at", "n", "note"]
+    assert len(rows) == len(FORMULAS) + 1
+    for cell in (cell for row in rows[1:] for cell in row):
+        assert not cell.startswith(("=", "+", "@", "\t", "\r")), cell
+        assert not cell.startswith("-") or float(cell)
+    before = [part async for part in export.as_json_lines(database, everyone, clock.now())]
+    done = await import_(imports, path, list_key=None)
+    assert counts(done) == (0, 0, len(FORMULAS), 0)
+    assert [part async for part in export.as_json_lines(database, everyone, clock.now())] == before
+    people = [orjson.loads(line) for line in "".join(before).splitlines()]
+    assert [person["attributes"]["note"] for person in people if person["email"] == "reader3@example.com"] == ["-2+3"]
+    only = [line async for line in export.as_json_lines(database, Wanted(1, filter={"tag": "nobody"}), clock.now())]
+    assert only == []

@@ -1,0 +1,708 @@
+"""Leaving, coming back and choosing, asked over HTTP as readers, mailbox providers and scanners do, on both engines."""
+
+import asyncio
+import email
+import re
+from collections.abc import AsyncIterator
+from email.policy import SMTP
+from pathlib import Path
+from typing import Any
+
+import dkim
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from sqlalchemy import select
+
+from mailwright.audience import lists, suppressions
+from mailwright.audience.status import Standing
+from mailwright.content.dkim_key import DkimKey
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH, UnsubscribeTokens
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, subscriptions
+from mailwright.web.parts import PublicPages
+from tests.api import Api, an_api
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_newsletter, a_tenant
+from tests.conftest import Engine
+from tests.standins.smtp_sink import SmtpSink
+
+SECRET = "s" * 32
+TOKENS = UnsubscribeTokens(SECRET)
+JANE = "jane@example.org"
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+PROGRAM = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000_000)  # whoever checks a signature refuses one from the future
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock, public_pages=PublicPages(SECRET, sender="Northwind Books")) as api:
+        await lists.create(
+            database, clock, DEFAULT_TENANT, "weekly", name="Weekly digest", description="On Friday mornings."
+        )
+        await lists.create(database, clock, DEFAULT_TENANT, "offers", name="Offers & <deals>")
+        await lists.create(database, clock, DEFAULT_TENANT, "staff", name="Staff only", is_public=False)
+        yield api
+
+
+@pytest.fixture
+def reader(api: Api) -> httpx.AsyncClient:
+    return api.anonymous
+
+
+@pytest.fixture
+async def careful(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    """Where the settings ask before anybody leaves."""
+    async with an_api(database, clock, public_pages=PublicPages(SECRET, asks_first=True)) as api:
+        yield api
+
+
+def leaving(list_key: str = "general", address: str = JANE) -> str:
+    return f"/unsubscribe?token={TOKENS.make(address, list_key)}"
+
+
+def link_on(answer: httpx.Response, page: str) -> str:
+    """Where a form or a link of this page leads."""
+    found = re.search(rf'(?:action|href)="({page}\?[^"]+)"', answer.text)
+    assert found, answer.text
+    return "/" + found[1].replace("&amp;", "&")
+
+
+async def scopes(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> dict[str, str]:
+    standing = Standing(api.parts.database, api.parts.clock)
+    return dict((await standing.preferences(tenant_id, address)).scopes)
+
+
+async def status(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> str | None:
+    wanted = select(contacts.c.status).where(contacts.c.tenant_id == tenant_id, contacts.c.email == address)
+    async with api.parts.database.read() as tx:
+        rows = await tx.execute(wanted)
+    return rows[0].status if rows else None
+
+
+async def unsubscribed_at(api: Api, list_key: str) -> int | None:
+    async with api.parts.database.read() as tx:
+        rows = await tx.execute(select(subscriptions.c.unsubscribed_at).where(subscriptions.c.list_key == list_key))
+    return rows[0].unsubscribed_at if rows else None
+
+
+def is_plain_page(answer: httpx.Response) -> None:
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "noindex" in answer.headers["x-robots-tag"]
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert "set-cookie" not in answer.headers
+    assert "<script" not in answer.text
+    assert JANE not in answer.text
+
+
+# Leaving.
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api, reader: httpx.AsyncClient) -> None:
+    answer = await reader.get(leaving())
+    assert answer.status_code == 200
+    is_plain_page(answer)
+    assert "You are unsubscribed" in answer.text
+    assert "j***@e***.org" in answer.text
+    assert "Northwind Books" in answer.text
+    assert link_on(answer, "resubscribe")
+    assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_leaving_one_list_leaves_the_others_alone(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    standing = Standing(api.parts.database, clock)
+    for list_key in ("weekly", "offers"):
+        await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
+    answer = await reader.get(leaving("weekly"))
+    assert "no more mail from <strong>Weekly digest</strong>" in answer.text
+    assert (await status(api), await scopes(api)) == ("active", {"weekly": "unsubscribed"})
+    assert await unsubscribed_at(api, "weekly") == clock.now()
+    assert await unsubscribed_at(api, "offers") is None
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_leaving_again_is_answered_the_same_and_changes_nothing(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    first = await reader.get(leaving("weekly"))
+    then = clock.now()
+    clock.advance(60_000)
+    for method in ("GET", "POST"):
+        again = await reader.request(method, leaving("weekly"))
+        assert (again.status_code, again.text) == (first.status_code, first.text)
+    assert await unsubscribed_at(api, "weekly") == then
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_a_link_of_a_list_that_is_gone_or_never_was_still_works(api: Api, reader: httpx.AsyncClient) -> None:
+    answer = await reader.get(leaving("spring-2019"))
+    assert answer.status_code == 200
+    assert "<strong>spring-2019</strong>" in answer.text
+    assert await scopes(api) == {"spring-2019": "unsubscribed"}
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_programs_are_answered_in_json(api: Api, reader: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        answer = await reader.get(leaving("weekly"), headers=PROGRAM)
+        assert (answer.status_code, answer.json()) == (200, {"ok": True, "listKey": "weekly"})
+    bad = await reader.get("/unsubscribe?token=made.up", headers=PROGRAM)
+    assert (bad.status_code, bad.headers["content-type"]) == (400, "application/problem+json")
+    assert bad.json()["code"] == "INVALID_TOKEN"
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
+    database: Database, clock: ManualClock
+) -> None:
+    async with an_api(database, clock) as api:
+        token = UnsubscribeTokens(await kept_secret(database, UNSUBSCRIBE_SECRET)).make(JANE)
+        assert (await api.anonymous.get(f"/unsubscribe?token={token}")).status_code == 200
+        assert await status(api) == "unsubscribed"
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_links_of_earlier_secrets_keep_working(database: Database, clock: ManualClock) -> None:
+    made = await kept_secret(database, UNSUBSCRIBE_SECRET)
+    pages = PublicPages("n" * 32, retired=(SECRET,))
+    async with an_api(database, clock, public_pages=pages) as api:
+        for secret, answer in ((made, 200), (SECRET, 200), ("n" * 32, 200), ("x" * 32, 400)):
+            link = f"/unsubscribe?token={UnsubscribeTokens(secret).make(JANE)}"
+            assert (await api.anonymous.get(link)).status_code == answer
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_links_of_a_secret_that_is_no_longer_set_keep_working(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock, public_pages=PublicPages(retired=(SECRET,))) as api:
+        assert (await api.anonymous.get(leaving())).status_code == 200
+
+
+# One click.
+
+
+@pytest.mark.promise("unsubscribe-one-click")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": ONE_CLICK},
+        {"files": {"List-Unsubscribe": (None, "One-Click")}},
+        {},
+        {"content": b"\x00\xff not a form", "headers": {"Content-Type": "text/plain"}},
+    ],
+    ids=["urlencoded", "multipart", "button", "nonsense"],
+)
+async def test_one_click_leaves_without_redirect_or_cookie_whatever_the_body(
+    api: Api, reader: httpx.AsyncClient, body: dict[str, Any]
+) -> None:
+    answer = await reader.post(leaving(), **body)
+    assert answer.status_code == 200
+    is_plain_page(answer)
+    assert await status(api) == "unsubscribed"
+
+
+@pytest.mark.promise("unsubscribe-one-click")
+async def test_one_click_acts_at_once_even_where_the_link_asks_first(careful: Api) -> None:
+    answer = await careful.anonymous.post(leaving(), data=ONE_CLICK)
+    assert answer.status_code == 200
+    assert await status(careful) == "unsubscribed"
+
+
+@pytest.mark.promise("unsubscribe-languages")
+async def test_whoever_has_left_is_not_asked_again_in_another_language(careful: Api) -> None:
+    reader = careful.anonymous
+    asked = await reader.get(leaving())
+    left = await reader.post(link_on(asked, "unsubscribe"))
+    other = await reader.get(link_on(left, "unsubscribe"))
+    assert other.headers["content-language"] != left.headers["content-language"]
+    assert 'action="resubscribe?' in other.text
+    assert 'action="unsubscribe?' not in other.text
+    back = await reader.post(link_on(other, "resubscribe"))
+    assert back.status_code == 200
+    assert 'action="unsubscribe?' in (await reader.get(leaving())).text
+
+
+# What must not act.
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Purpose": "prefetch"},
+        {"Sec-Purpose": "prefetch"},
+        {"Sec-Purpose": "prefetch;prerender"},
+        {"Sec-Purpose": "prefetch;anonymous-client-ip"},
+        {"X-Purpose": "preview"},
+        {"X-Moz": "prefetch"},
+    ],
+    ids=str,
+)
+async def test_a_prefetch_never_acts_and_gets_a_page_with_a_button(
+    api: Api, reader: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
+    answer = await reader.get(leaving(), headers=headers)
+    assert answer.status_code == 200
+    assert await scopes(api) == {}
+    assert (await reader.post(link_on(answer, "unsubscribe"))).status_code == 200
+    assert await scopes(api) == {"general": "unsubscribed"}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("page", ["unsubscribe", "preferences"])
+async def test_a_head_request_never_acts(api: Api, reader: httpx.AsyncClient, page: str) -> None:
+    answer = await reader.head(leaving().replace("unsubscribe", page, 1))
+    assert answer.status_code == 200
+    assert (await reader.head(f"/{page}?token=x.y")).status_code == 400
+    assert await scopes(api) == {}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+async def test_where_the_settings_ask_first_only_the_button_acts(careful: Api) -> None:
+    reader = careful.anonymous
+    asked = await reader.get(leaving("weekly"))
+    assert asked.status_code == 200
+    is_plain_page(asked)
+    assert "Unsubscribe?" in asked.text
+    assert asked.text.count("<button") == 1
+    assert await scopes(careful) == {}
+
+    program = await reader.get(leaving("weekly"), headers=PROGRAM)
+    assert (program.status_code, program.json()["code"]) == (409, "CONFIRMATION_NEEDED")
+    assert await scopes(careful) == {}
+
+    left = await reader.post(link_on(asked, "unsubscribe"))
+    assert "You are unsubscribed" in left.text
+    assert await scopes(careful) == {"weekly": "unsubscribed"}
+
+
+# Links that are not ours.
+
+GOOD = TOKENS.make(JANE)
+
+
+@pytest.mark.promise("unsubscribe-bad-link")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "token=",
+        "token=x",
+        f"token={GOOD[:-1]}",
+        f"token={GOOD}A",
+        f"token={GOOD}%0A",
+        f"token={GOOD.partition('.')[0]}.{'A' * 43}",
+        f"token={UnsubscribeTokens('another secret').make(JANE)}",
+        f"token={TOKENS.to_return().make(JANE)}",
+        f"token={TOKENS.of_tenant(2).make(JANE)}",
+        f"token={TOKENS.make('not an address')}",
+        f"token={GOOD}&tenant=nobody",
+        f"token={GOOD}&tenant=other",
+        f"token={GOOD}&tenant=%00",
+        "token=" + "A" * (MAX_TOKEN_LENGTH + 1),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_bad_link_is_400_and_changes_nothing(
+    api: Api, reader: httpx.AsyncClient, method: str, query: str
+) -> None:
+    stored = await api.stored()
+    for page in ("unsubscribe", "preferences"):
+        answer = await reader.request(method, f"/{page}?{query}", headers={"Accept-Language": "ru"})
+        assert answer.status_code == 400
+        is_plain_page(answer)
+        assert '<html lang="ru">' in answer.text
+        assert "Эта ссылка не работает" in answer.text
+    assert await api.stored() == stored
+
+
+@pytest.mark.promise("unsubscribe-bad-link")
+async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
+    api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise NotDurable("disk full at db.internal")
+
+    monkeypatch.setattr(Standing, "leave", full)
+    answer = await reader.post(leaving(), headers={"Accept-Language": "pt"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "Tente de novo daqui a um minuto" in answer.text
+    assert "internal" not in answer.text
+    program = await reader.post(leaving(), headers=PROGRAM)
+    assert (program.status_code, program.json()["code"]) == (503, "NOT_DURABLE")
+    assert "internal" not in program.text
+
+
+# Tenants.
+
+
+@pytest.mark.promise("unsubscribe-tenants")
+async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: httpx.AsyncClient) -> None:
+    other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
+    token = TOKENS.of_tenant(other).make(JANE)
+    answer = await reader.get(f"/unsubscribe?token={token}&tenant=other")
+    assert answer.status_code == 200
+    assert "Northwind Books" not in answer.text  # that is how the first tenant signs its mails
+    assert await scopes(api) == {}
+    assert await scopes(api, tenant_id=other) == {"general": "unsubscribed"}
+
+    preferences = await reader.get(link_on(answer, "preferences"))
+    assert "Weekly digest" not in preferences.text
+    back = await reader.post(link_on(answer, "resubscribe"))
+    assert "You are subscribed again" in back.text
+    assert await scopes(api, tenant_id=other) == {}
+
+
+# Coming back.
+
+
+@pytest.mark.promise("unsubscribe-undo")
+@pytest.mark.parametrize("list_key", ["general", "weekly"])
+async def test_undo_restores_exactly_what_was(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock, list_key: str
+) -> None:
+    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
+    left = await reader.get(leaving(list_key))
+    back = await reader.post(link_on(left, "resubscribe"))
+    assert back.status_code == 200
+    is_plain_page(back)
+    assert "You are subscribed again" in back.text
+    assert (await status(api), await scopes(api)) == ("active", {})
+    assert await unsubscribed_at(api, "weekly") is None
+
+
+@pytest.mark.promise("unsubscribe-undo")
+async def test_only_the_button_undoes_and_only_with_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
+    left = await reader.get(leaving())
+    asked = await reader.get(link_on(left, "resubscribe"))
+    assert (asked.status_code, "Subscribe again?" in asked.text) == (200, True)
+    stolen = await reader.post(leaving().replace("unsubscribe", "resubscribe", 1))
+    assert stolen.status_code == 400
+    assert await scopes(api) == {"general": "unsubscribed"}
+
+
+@pytest.mark.promise("unsubscribe-undo")
+async def test_undo_never_revives_an_address_that_bounced(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    left = await reader.get(leaving())
+    await Standing(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
+    back = await reader.post(link_on(left, "resubscribe"))
+    assert "We do not write to this address" in back.text
+    assert "subscribed again" not in back.text
+    program = await reader.post(link_on(left, "resubscribe"), headers=PROGRAM)
+    assert (program.status_code, program.json()["code"]) == (409, "ADDRESS_BLOCKED")
+    assert await status(api) == "bounced"
+
+
+@pytest.mark.promise("unsubscribe-undo")
+async def test_undo_of_a_list_does_not_claim_that_mail_comes_while_everything_is_left(
+    api: Api, reader: httpx.AsyncClient
+) -> None:
+    left = await reader.get(leaving("weekly"))
+    await reader.get(leaving())
+    back = await reader.post(link_on(left, "resubscribe"))
+    assert "You have left everything" in back.text
+    assert await scopes(api) == {"general": "unsubscribed"}
+
+
+# Languages.
+
+
+@pytest.mark.promise("public-languages")
+async def test_the_contact_s_language_wins_over_the_browser_s_and_the_reader_s_choice_over_both(
+    api: Api, reader: httpx.AsyncClient
+) -> None:
+    await a_contact(api.parts.database, JANE, locale="pt-BR")
+    browser = {"Accept-Language": "ru"}
+    page = await reader.get(leaving(), headers=browser)
+    assert ('<html lang="pt">' in page.text, page.headers["content-language"]) == (True, "pt")
+    chosen = await reader.get(leaving() + "&lang=en", headers=browser)
+    assert '<html lang="en">' in chosen.text
+    assert "lang=en" in link_on(chosen, "resubscribe")  # and it stays chosen on the pages that follow
+    unknown = await reader.get(leaving(address="who@example.org"), headers=browser)
+    assert '<html lang="ru">' in unknown.text
+
+
+# Preferences.
+
+
+def preferences_of(address: str = JANE, list_key: str = "general") -> str:
+    return f"/preferences?token={TOKENS.make(address, list_key)}"
+
+
+def boxes(answer: httpx.Response) -> dict[str, bool]:
+    """The lists that the page shows, and whether each is ticked."""
+    found = re.findall(r'<input type="checkbox" name="list" value="([^"]+)"( checked)?', answer.text)
+    return {list_key: bool(checked) for list_key, checked in found}
+
+
+SHOWN = ["weekly", "offers"]
+
+
+@pytest.mark.promise("preferences")
+async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    standing = Standing(api.parts.database, clock)
+    page = await reader.get(preferences_of())
+    is_plain_page(page)
+    assert boxes(page) == {"weekly": False, "offers": False}
+    assert "Offers &amp; &lt;deals&gt;" in page.text
+    await standing.subscribe(DEFAULT_TENANT, JANE, "staff", source="test")
+    assert boxes(await reader.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
+
+
+@pytest.mark.promise("preferences")
+async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    saved = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    assert saved.status_code == 200
+    is_plain_page(saved)
+    assert "You are on <strong>Weekly digest</strong>." in saved.text
+    assert "You have left <strong>Offers &amp; &lt;deals&gt;</strong>." in saved.text
+    assert boxes(saved) == {"weekly": True, "offers": False}
+    assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
+
+    again = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    assert "Everything stays as it was." in again.text
+
+
+@pytest.mark.promise("preferences")
+async def test_leaving_everything_and_coming_back_to_one_list(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    standing = Standing(api.parts.database, clock)
+    for list_key in SHOWN:
+        await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
+    form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
+    left = await reader.post(preferences_of(), data={**form, "everything": "leave"})
+    assert "You have left everything." in left.text
+    assert boxes(left) == {"weekly": False, "offers": False}
+    assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
+
+    unchanged = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "en"})
+    assert "Everything stays as it was." in unchanged.text
+
+    back = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
+    assert boxes(back) == {"weekly": True, "offers": False}
+    assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
+
+
+@pytest.mark.promise("preferences")
+async def test_a_form_changes_nothing_that_its_page_did_not_show(
+    api: Api, reader: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    # Made since the page was opened; not this reader's to see; not there at all.
+    saved = await reader.post(
+        preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
+    )
+    assert "Everything stays as it was." in saved.text
+    assert boxes(saved) == {"weekly": False, "offers": True}
+    assert await scopes(api) == {}
+
+
+@pytest.mark.promise("preferences")
+@pytest.mark.parametrize("scope", ["*", "general"])
+async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.AsyncClient, scope: str) -> None:
+    stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
+    await suppressions.add(api.parts.database, api.parts.clock, DEFAULT_TENANT, JANE, **stop)
+    page = await reader.get(preferences_of())
+    assert "We do not write to this address" in page.text
+    await reader.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
+    back = await reader.post(f"/resubscribe?token={TOKENS.to_return().make(JANE)}")
+    assert "We do not write to this address" in back.text
+    assert await scopes(api) == {scope: "asked by phone"}
+
+
+@pytest.mark.promise("preferences")
+async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.AsyncClient) -> None:
+    await a_contact(api.parts.database, JANE, locale="pt-BR")
+    kept = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
+    assert "Tudo continua como estava." in kept.text
+    assert (await Standing(api.parts.database, api.parts.clock).preferences(DEFAULT_TENANT, JANE)).locale == "pt-BR"
+    chosen = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
+    assert '<html lang="ru">' in chosen.text
+    assert "Ваш язык теперь: <strong>Русский</strong>." in chosen.text
+    assert '<html lang="ru">' in (await reader.get(preferences_of())).text
+    strange = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "xx"})
+    assert "Всё осталось как было." in strange.text
+
+
+@pytest.mark.promise("preferences")
+@pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])
+async def test_a_form_beyond_measure_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
+    answer = await reader.post(preferences_of(), content=body)
+    assert answer.status_code == 413
+
+
+@pytest.mark.promise("preferences")
+async def test_many_hands_on_one_reader_all_get_an_answer_and_agree_in_the_end(
+    api: Api, reader: httpx.AsyncClient
+) -> None:
+    """Mail programs click twice, browsers reload, and scanners come along: nobody waits for anybody for ever."""
+    form = {"shown": SHOWN, "list": ["weekly"], "language": "ru"}
+    back = f"/resubscribe?token={TOKENS.to_return().make(JANE, 'weekly')}"
+    hands: list[tuple[str, dict[str, Any]]] = [
+        (leaving("weekly"), ONE_CLICK),
+        (leaving(), ONE_CLICK),
+        (back, {}),
+        (preferences_of(), form),
+    ] * 4
+    answers = await asyncio.gather(*(reader.post(address, data=data) for address, data in hands))
+    assert {answer.status_code for answer in answers} == {200}
+    await reader.post(leaving(), data=ONE_CLICK)
+    saved = await reader.post(preferences_of(), data=form)
+    assert boxes(saved) == {"weekly": True, "offers": False}
+    assert await scopes(api) == {}
+
+
+# What the mail says.
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[SmtpSink]:
+    async with SmtpSink() as sink:
+        yield sink
+
+
+@pytest.fixture
+def dkim_key(tmp_path: Path) -> Path:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    file = tmp_path / "dkim.pem"
+    encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(key.private_bytes(*encoding))
+    return file
+
+
+@pytest.fixture
+async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink, dkim_key: Path) -> AsyncIterator[Bench]:
+    settings = {
+        "provider": "smtp",
+        "smtp_url": f"{sink.url}?tls=none",
+        "base_url": "https://mail.example.com",
+        "dkim_selector": "mw",
+        "dkim_key_file": dkim_key,
+    }
+    async with a_bench(engine.url, clock, **settings) as bench:
+        yield bench
+
+
+@pytest.mark.promise("unsubscribe-headers")
+async def test_bulk_mail_carries_one_click_headers_that_its_signature_covers(
+    bench: Bench, sink: SmtpSink, dkim_key: Path
+) -> None:
+    other = await a_tenant(bench.database, "acme")
+    await bench.accept(
+        a_newsletter(to=JANE, list_key="weekly"),
+        a_newsletter(to="joe@example.org", list_key="general"),
+        a_newsletter(to="ann@example.org", list_key="weekly", tenant_id=other),
+    )
+    await bench.drain()
+    mails = {mail.recipients[0]: mail.content for mail in sink.messages}
+    record = DkimKey.load(dkim_key.read_text(), "example.com", "mw").record().encode()
+    list_ids = {JANE: "<weekly.example.com>", "joe@example.org": None, "ann@example.org": "<weekly.acme.example.com>"}
+    links = {
+        JANE: TOKENS.make(JANE, "weekly"),
+        "joe@example.org": TOKENS.make("joe@example.org"),
+        "ann@example.org": TOKENS.of_tenant(other).make("ann@example.org", "weekly") + "&tenant=acme",
+    }
+    assert mails.keys() == links.keys()
+    for recipient, content in mails.items():
+        assert f"\r\nList-Unsubscribe: <https://mail.example.com/unsubscribe?token={links[recipient]}>\r\n" in (
+            content.decode()
+        )
+        mail = email.message_from_bytes(content, policy=SMTP)
+        assert mail.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
+        assert mail["List-Id"] == list_ids[recipient]
+        [signed] = re.findall(r"\bh=([^;]+)", mail["DKIM-Signature"])
+        covered = re.sub(r"\s", "", signed).lower().split(":")
+        assert {"list-unsubscribe", "list-unsubscribe-post"} <= set(covered)
+        assert dkim.verify(content, dnsfunc=lambda name, timeout=5: record)
+        changed = content.replace(b"One-Click", b"Two-Click")
+        assert not dkim.verify(changed, dnsfunc=lambda name, timeout=5: record)
+
+
+@pytest.mark.promise("unsubscribe-headers")
+async def test_who_left_a_list_gets_the_mail_of_another_and_no_more_of_that_one(
+    bench: Bench, sink: SmtpSink, clock: ManualClock
+) -> None:
+    async with an_api(bench.database, clock, public_pages=PublicPages(SECRET)) as api:
+        await bench.accept(a_newsletter(to=JANE, list_key="weekly"))
+        await bench.drain()
+        link = re.search(rb"List-Unsubscribe: <https://mail.example.com([^>]+)>", sink.messages[0].content)
+        assert link
+        assert (await api.anonymous.post(link[1].decode(), data=ONE_CLICK)).status_code == 200
+        [refused] = await bench.accept(a_newsletter(to=JANE, list_key="weekly"))
+        [other] = await bench.accept(a_newsletter(to=JANE, list_key="offers"))
+        await bench.drain()
+        assert (await bench.story(refused)).summary.error_code == "RECIPIENT_SUPPRESSED"
+        assert (await bench.story(other)).summary.status == "SENT"
+        assert len(sink.messages) == 2
+
+
+@pytest.mark.promise("unsubscribe-headers")
+async def test_mails_of_one_template_on_two_lists_each_name_their_own(bench: Bench, sink: SmtpSink) -> None:
+    template = await bench.engine.templates.put(
+        DEFAULT_TENANT, "news", subject="News", html='<a href="{{ unsubscribe_url }}">Unsubscribe</a>', text=None
+    )
+    payload = {"to": JANE}
+    for list_key in ("weekly", "offers"):
+        await bench.accept(a_newsletter(to=JANE, list_key=list_key, template_key=template.key, payload=payload))
+        await bench.drain()
+    for mail, list_key in zip(sink.messages, ("weekly", "offers"), strict=True):
+        parsed = email.message_from_bytes(mail.content, policy=SMTP)
+        assert parsed["List-Id"] == f"<{list_key}.example.com>"
+        assert TOKENS.make(JANE, list_key) in str(parsed["List-Unsubscribe"])
+        body = parsed.get_body(("html",))
+        assert body is not None
+        assert TOKENS.make(JANE, list_key) in body.get_content()
+
+
+@pytest.mark.promise("unsubscribe-link")
+async def test_an_attribute_replaces_neither_the_link_nor_the_address(bench: Bench, sink: SmtpSink) -> None:
+    html = "<p>{{ email }} {{ unsubscribe_url }} {{ name }} {{ plan }}</p>"
+    template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="News", html=html, text=None)
+    variables = {"unsubscribe_url": "https://elsewhere.example", "email": "x@example.net", "name": "Jo", "plan": "free"}
+    content = {"to": JANE, "variables": variables}
+    await bench.accept(a_newsletter(to=JANE, list_key="weekly", template_key=template.key, payload=content))
+    await bench.drain()
+    body = email.message_from_bytes(sink.messages[0].content, policy=SMTP).get_body(("html",))
+    assert body is not None
+    told = body.get_content()
+    assert TOKENS.make(JANE, "weekly") in told
+    assert f">{JANE} " in told
+    assert "elsewhere" not in told
+    assert "Jo free" in told
+
+
+@pytest.mark.promise("unsubscribe-headers")
+async def test_mail_that_a_person_asked_for_offers_no_leaving(bench: Bench, sink: SmtpSink) -> None:
+    await bench.accept(a_message(to=JANE))
+    await bench.drain()
+    assert b"\nList-" not in sink.messages[0].content
+
+
+async def test_a_sender_s_own_list_id_is_not_doubled(bench: Bench, sink: SmtpSink) -> None:
+    payload = {"to": JANE, "subject": "Hi", "html": "<p>Hi</p>", "headers": {"List-ID": "<mine.example.net>"}}
+    await bench.accept(a_newsletter(to=JANE, list_key="weekly", payload=payload))
+    await bench.drain()
+    mail = email.message_from_bytes(sink.messages[0].content, policy=SMTP)
+    assert mail.get_all("List-Id") == ["<mine.example.net>"]

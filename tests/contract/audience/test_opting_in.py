@@ -1,0 +1,165 @@
+"""Opting in, on both engines: nobody gets mail of a list that asks before they have agreed themselves."""
+
+import re
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience import contacts, lists, personal_data, suppressions
+from mailwright.audience.double_opt_in import ASK_AGAIN_AFTER, Links, OptingIn
+from mailwright.audience.segments import audience
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.outbox.audit_log import deeds
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts as contacts_table
+from mailwright.storage.tables import messages
+from mailwright.web.parts import PublicPages
+from tests.api import an_api
+
+ADA = "ada@example.com"
+SECRET = "a secret of sixteen letters or more"
+TOKENS = UnsubscribeTokens(SECRET)
+
+
+@pytest.fixture
+async def opting_in(database: Database, clock: ManualClock) -> OptingIn:
+    await lists.create(database, clock, 1, "news", name="News & <more>", requires_confirmation=True)
+    await lists.create(database, clock, 1, "open")
+    return OptingIn(database, clock, Links("http://mail.example", TOKENS))
+
+
+async def readers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
+    query = select(contacts_table.c.email).where(audience(1, [list_key], None, clock.now()))
+    async with database.read() as tx:
+        return [row.email for row in await tx.execute(query)]
+
+
+async def happened(database: Database) -> list[str]:
+    return [each.what for each in await personal_data.history(database, 1, ADA)]
+
+
+async def asked(database: Database) -> list[Any]:
+    async with database.read() as tx:
+        rows = await tx.execute(select(messages).order_by(messages.c.id))
+    return list(rows)
+
+
+@pytest.mark.promise("opt-in")
+async def test_whoever_is_asked_is_a_reader_once_they_agree(
+    database: Database, clock: ManualClock, opting_in: OptingIn
+) -> None:
+    assert await opting_in.join(1, "Ada@Example.com", "news", source="form")
+    assert await readers(database, clock) == []
+    assert "was asked to confirm" in await happened(database)
+    [mail] = await asked(database)
+    payload = orjson.loads(mail.payload)
+    assert (mail.to_email, mail.list_key, mail.is_bulk) == (ADA, None, False)
+    assert "News & <more>" in mail.subject
+    assert "News &amp; &lt;more&gt;" in payload["html"]
+    token = re.search(r"http://mail\.example/confirm\?token=([\w.-]+)", payload["text"])
+    assert token is not None
+    assert TOKENS.to_confirm().parse(token[1]) == (ADA, "news")
+    clock.advance(5)
+    assert await opting_in.confirm(1, ADA, "news")
+    assert (await happened(database))[:2] == ["joined a list", "confirmed"]
+    assert await readers(database, clock) == [ADA]
+    # Whoever is on it is asked nothing more, and an old link puts nobody back who has left since.
+    assert not await opting_in.join(1, ADA, "news", source="form")
+    assert len(await asked(database)) == 1
+    await Standing(database, clock).leave(1, ADA, "news", source="link")
+    assert not await opting_in.confirm(1, ADA, "news")
+    assert await readers(database, clock) == []
+
+
+@pytest.mark.promise("opt-in")
+async def test_asking_does_not_undo_a_leaving_but_agreeing_does(
+    database: Database, clock: ManualClock, opting_in: OptingIn
+) -> None:
+    standing = Standing(database, clock)
+    await standing.subscribe(1, ADA, "news", source="form")
+    await standing.leave(1, ADA, "news", source="link")
+    assert await opting_in.join(1, ADA, "news", source="form")
+    assert await suppressions.is_suppressed(database, 1, ADA, "news")
+    assert await opting_in.confirm(1, ADA, "news")
+    assert not await suppressions.is_suppressed(database, 1, ADA, "news")
+    assert await readers(database, clock) == [ADA]
+
+
+@pytest.mark.promise("opt-in-bounded")
+async def test_nobodys_mailbox_is_filled_by_asking_often(
+    database: Database, clock: ManualClock, opting_in: OptingIn
+) -> None:
+    for _ in range(20):
+        await opting_in.join(1, ADA, "news", source="form")
+        clock.advance(ASK_AGAIN_AFTER // 20)
+    assert len(await asked(database)) == 1
+    await opting_in.join(1, ADA, "news", source="form")
+    assert len(await asked(database)) == 2
+
+
+@pytest.mark.promise("journal-membership")
+@pytest.mark.parametrize("list_key", ["news", "open"])
+async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journal(
+    database: Database, clock: ManualClock, opting_in: OptingIn, list_key: str
+) -> None:
+    await opting_in.join(1, "Ada@Example.com", list_key, source="admin", actor="admin")
+    async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
+        await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA})
+        await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA, "confirmed": True})
+        await api.client.post(f"/v1/lists/{list_key}/unsubscribe", json={"email": ADA})
+    noted = await deeds(database, tenant_id=1, limit=10, subject=ADA)
+    assert [(deed.actor, deed.action, deed.detail) for deed in reversed(noted)] == [
+        ("admin", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.subscribe", {"listKey": list_key}),
+        ("api", "contact.unsubscribe", {"listKey": list_key}),
+    ]
+
+
+async def test_a_list_that_does_not_ask_is_joined_at_once(
+    database: Database, clock: ManualClock, opting_in: OptingIn
+) -> None:
+    assert not await opting_in.join(1, ADA, "open", source="form")
+    assert await readers(database, clock, "open") == [ADA]
+    assert await asked(database) == []
+
+
+@pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "confirm")])
+async def test_the_mail_speaks_the_readers_language(
+    database: Database, clock: ManualClock, opting_in: OptingIn, locale: str, word: str
+) -> None:
+    await contacts.put(database, clock, 1, ADA, contacts.Change(locale=locale))
+    await opting_in.join(1, ADA, "news", source="form")
+    assert word in (await asked(database))[0].subject
+
+
+@pytest.mark.promise("opt-in-page")
+async def test_only_the_button_of_the_page_confirms(
+    database: Database, clock: ManualClock, opting_in: OptingIn
+) -> None:
+    async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
+        answer = await api.client.post("/v1/lists/news/subscribe", json={"email": ADA})
+        assert answer.json()["lists"][0]["isPending"] is True
+        link = f"/confirm?token={TOKENS.to_confirm().make(ADA, 'news')}"
+        for method in ("HEAD", "GET"):
+            assert (await api.anonymous.request(method, link)).status_code == 200
+        assert await readers(database, clock) == []
+        for other in (TOKENS.make(ADA, "news"), TOKENS.to_return().make(ADA, "news"), "made.up"):
+            assert (await api.anonymous.post(f"/confirm?token={other}")).status_code == 400
+        assert (await api.anonymous.get(f"/unsubscribe?{link.partition('?')[2]}")).status_code == 400
+        page = await api.anonymous.post(link, headers={"Accept-Language": "pt"})
+        assert (page.status_code, "Inscrição confirmada" in page.text) == (200, True)
+        assert ADA not in page.text
+        assert await readers(database, clock) == [ADA]
+        for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
+            again = await api.anonymous.get(link, headers={"Accept-Language": language})
+            assert (words in again.text, "<button" in again.text) == (True, False)
+        await Standing(database, clock).bounce(1, ADA, source="ses")
+        told = await api.anonymous.post(link, headers={"Accept": "application/json"})
+        assert told.status_code == 409
+        direct = await api.client.post("/v1/lists/news/subscribe", json={"email": "b@example.com", "confirmed": True})
+        assert direct.json()["lists"][0]["isPending"] is False

@@ -1,0 +1,286 @@
+"""A person's data, on both engines: shown whole to whoever may ask, and gone once it is erased."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import select, text, update
+
+from mailwright.audience import contacts, erasure, lists, personal_data, suppressions
+from mailwright.audience.erasure import MailUnderWay
+from mailwright.audience.importing.reports import forget_in
+from mailwright.audience.status import Standing, apply, left
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType
+from mailwright.events.reports import Reports
+from mailwright.outbox import audit_log
+from mailwright.outbox.audit import audit
+from mailwright.storage.database import Database
+from mailwright.storage.tables import messages, metadata, queue_entries
+from tests.api import an_api
+from tests.builders import SENT, Bench, a_message, a_result, an_intake, claims_of, settling_of
+from tests.campaigns import Desk
+
+ADA = "ada@example.com"
+
+
+async def a_life(database: Database, clock: ManualClock) -> list[str]:
+    """Ada has attributes, lists, a mail that was sent and one that waits."""
+    await lists.create(database, clock, 1, "news")
+    standing = Standing(database, clock)
+    await standing.subscribe(1, ADA, "news", source="form")
+    change = contacts.Change("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
+    await contacts.put(database, clock, 1, ADA, change)
+    first = a_message(to=ADA, payload={"to": ADA, "subject": "Hello Ada", "html": "<p>Dear Ada Lovelace</p>"})
+    await an_intake(database, clock).accept([first])
+    claimed = await claims_of(database, clock).claim(1)
+    settling = settling_of(database, clock)
+    await settling.exchange([], claimed)
+    await settling.exchange([a_result(claimed[0], SENT, clock.now())], [])
+    second = a_message(to=ADA)
+    await an_intake(database, clock).accept([second, a_message(to="grace@example.com")])
+    await standing.leave(1, ADA, "news", source="link")
+    return [first.outbox_id, second.outbox_id]
+
+
+async def everywhere(database: Database) -> str:
+    """All that the database holds, as text."""
+    found = []
+    async with database.read() as tx:
+        for table in metadata.sorted_tables:
+            rows = await tx.execute(text(f"SELECT * FROM {table.name}"))
+            found += [str(row) for row in rows if table.name != "suppressions"]
+    return "\n".join(found)
+
+
+@pytest.mark.promise("person-data")
+async def test_everything_that_is_known_is_shown(database: Database, clock: ManualClock) -> None:
+    sent, waiting = await a_life(database, clock)
+    data = await personal_data.everything(database, 1, "ADA@example.com")
+    assert (data["name"], data["timezone"], data["tags"]) == ("Ada Lovelace", "Europe/Lisbon", ["vip"])
+    assert data["attributes"] == {"plan": "pro", "age": 36}
+    assert [(each["listKey"], each["unsubscribedAt"] is not None) for each in data["lists"]] == [("news", True)]
+    assert [each["listKey"] for each in data["suppressions"]] == ["news"]
+    assert [mail["outboxId"] for mail in data["messages"]] == [waiting, sent]
+    assert data["messages"][1]["content"]["html"] == "<p>Dear Ada Lovelace</p>"
+    assert "SENT" in [event["type"] for event in data["messages"][1]["events"]]
+    whats = [each.what for each in await personal_data.history(database, 1, ADA)]
+    for what in ("became a contact", "joined a list", "left a list", "mail sent", "mail received"):
+        assert what in whats
+    steps = [
+        what
+        for what in reversed(whats)
+        if what in ("became a contact", "mail received", "mail sent attempt", "mail sent")
+    ]
+    assert steps == ["became a contact", "mail received", "mail sent attempt", "mail sent"]  # all in one millisecond
+    for tenant, email in ((2, ADA), (1, "nobody@example.com")):
+        with pytest.raises(NotFound):
+            await personal_data.everything(database, tenant, email)
+
+
+@pytest.mark.promise("person-erased")
+async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
+    database: Database, clock: ManualClock
+) -> None:
+    sent, _ = await a_life(database, clock)
+    before = await audit(database)
+    words = {"diagnosticCode": f"552 5.2.2 <{ADA}>: mailbox full"}
+    report = Report(
+        "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, verdict=Verdict.SOFT_BOUNCE, metadata=words
+    )
+    reports = Reports(database, clock)
+    assert (await reports.receive([report])).new == 1
+    await reports.close()
+    assert await erasure.erase(database, clock, 1, "Ada@Example.com", actor="console") == 2
+    left = (await everywhere(database)).lower()
+    for trace in ("ada@", "lovelace", "lisbon", "vip"):
+        assert trace not in left, [line for line in left.splitlines() if trace in line]
+    async with database.read() as tx:
+        entries = await suppressions.of_address(tx, 1, ADA)
+        subjects = [row.subject for row in await tx.execute(select(messages.c.subject).order_by(messages.c.id))]
+    assert [(entry.list_key, entry.reason, entry.source) for entry in entries] == [
+        ("general", "unsubscribed", "erasure")
+    ]
+    assert subjects == ["(erased)", "(erased)", "Hello"]
+    after = await audit(database)
+    assert (after.ok, after.accepted, after.sent) == (True, before.accepted, before.sent)
+    assert await claims_of(database, clock).claim(10) != []
+    [deed] = await audit_log.deeds(database, tenant_id=1, limit=10)
+    assert (deed.action, deed.detail, "@" in deed.subject) == ("contact.erase", {"messages": 2}, False)
+    with pytest.raises(NotFound):
+        await erasure.erase(database, clock, 1, ADA, actor="console")
+
+
+@pytest.mark.promise("person-erased")
+async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_places_too(bench: Bench) -> None:
+    database, clock = bench.database, bench.clock
+    await contacts.put(database, clock, 1, ADA, contacts.Change(name="Ada"))
+    await contacts.put(database, clock, 1, "aaron@example.com", contacts.Change(name="Aaron"))
+    to_other = {"to": "bob@example.com", "subject": "Hi", "html": "<p>Hi</p>", "cc": [ADA, "eve@example.com"]}
+    await bench.accept(
+        a_message(to=ADA, request_id=f"order-{ADA}", dedupe_key=f"welcome:{ADA.upper()}", body_digest="x"),
+        a_message(to=ADA, request_id="plain", dedupe_key="kept", body_digest="x"),
+        a_message(to="bob@example.com", payload=to_other),
+    )
+    await Desk(bench).start(1)
+    async with database.write() as tx:
+        await tx.execute(update(queue_entries).values(walked_to=ADA))
+    await erasure.erase(database, clock, 1, ADA, actor="console")
+    async with database.read() as tx:
+        rows = await tx.execute(select(messages).order_by(messages.c.id))
+        [entry] = await tx.execute(select(queue_entries))
+    assert rows[0].request_id == rows[0].outbox_id
+    assert [(row.request_id, row.dedupe_key) for row in rows[1:2]] == [("plain", "kept")]
+    assert rows[0].dedupe_key is None
+    assert (orjson.loads(rows[2].payload)["cc"], entry.walked_to) == (["eve@example.com"], "aaron@example.com")
+    assert ADA not in repr(rows).lower()
+
+
+async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message(to=ADA)])
+    claimed = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], claimed)
+    with pytest.raises(MailUnderWay):
+        await erasure.erase(database, clock, 1, ADA, actor="console")
+    await settling_of(database, clock).exchange([a_result(claimed[0], SENT, clock.now())], [])
+    assert await erasure.erase(database, clock, 1, ADA, actor="console") == 1
+
+
+async def test_an_erased_person_may_come_back_by_themselves(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    await lists.create(database, clock, 1, "news")
+    await standing.subscribe(1, ADA, "news", source="form")
+    await standing.bounce(1, "b@example.com", source="ses")
+    await erasure.erase(database, clock, 1, ADA, actor="console")
+    await erasure.erase(database, clock, 1, "b@example.com", actor="console")
+    await standing.come_back(1, ADA, source="reader")
+    await standing.come_back(1, "b@example.com", source="reader")
+    assert not await suppressions.is_suppressed(database, 1, ADA, "news")
+    assert await suppressions.is_suppressed(database, 1, "b@example.com")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        contacts.Change(locale="klingon!"),
+        contacts.Change(timezone="Mars/Olympus"),
+        contacts.Change(attributes={"not a name": 1}),
+        contacts.Change(attributes={"a": "nul\x00"}),
+        contacts.Change(attributes={f"a{n}": 1 for n in range(101)}),
+        contacts.Change(tags=["a,b"]),
+        contacts.Change(name="x" * 201),
+    ],
+)
+async def test_what_cannot_be_kept_of_a_person_is_refused(
+    database: Database, clock: ManualClock, change: contacts.Change
+) -> None:
+    with pytest.raises(InvalidInput):
+        await contacts.put(database, clock, 1, ADA, change)
+
+
+@pytest.mark.promise("person-api")
+async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
+        answer = await api.client.put(f"/v1/contacts/{ADA}", json=told)
+        assert (answer.status_code, answer.json()["tags"]) == (200, ["vip"])
+        answer = await api.client.put(f"/v1/contacts/{ADA}", json={"attributes": {"plan": None, "city": "Porto"}})
+        assert (answer.json()["attributes"], answer.json()["name"]) == ({"age": 36, "city": "Porto"}, "Ada")
+        assert (await api.client.put(f"/v1/contacts/{ADA}", json={"locale": "klingon!"})).status_code == 422
+        made = await api.client.post(
+            "/v1/segments", json={"segmentKey": "adults", "filter": {"attribute": "age", "atLeast": 18}}
+        )
+        assert (made.status_code, made.json()["sentence"]) == (201, "People whose age is at least 18.")
+        assert (await api.client.get("/v1/segments/adults")).json()["count"] == 1
+        assert (await api.client.get("/v1/segments/adults/contacts")).json()["contacts"][0]["email"] == ADA
+        assert (await api.client.post("/v1/segments/count", json={"filter": {"tag": "x"}})).json()["count"] == 0
+        assert (await api.client.post("/v1/segments/count", json={"filter": {"sql": "x"}})).status_code == 422
+        assert (await api.client.patch("/v1/segments/adults", json={"name": "Adults"})).json()["name"] == "Adults"
+        assert (await api.stranger.get("/v1/segments/adults")).status_code == 404
+        export = await api.client.get("/v1/contacts/export")
+        assert export.headers["content-type"].startswith("text/csv")
+        assert "Porto" in export.text
+        assert "Porto" not in (await api.stranger.get("/v1/contacts/export?format=jsonl")).text
+        assert (await api.client.get(f"/v1/contacts/{ADA}/data")).json()["attributes"]["city"] == "Porto"
+        assert (await api.client.get(f"/v1/contacts/{ADA}/history")).status_code == 200
+        for path in (f"/v1/contacts/{ADA}", f"/v1/contacts/{ADA}/data", f"/v1/contacts/{ADA}/history"):
+            assert (await api.stranger.get(path)).status_code == 404
+        assert (await api.stranger.delete(f"/v1/contacts/{ADA}")).status_code == 404
+        assert (await api.client.delete(f"/v1/contacts/{ADA}")).status_code == 204
+        assert (await api.client.get(f"/v1/contacts/{ADA}")).status_code == 404
+        assert (await api.client.delete("/v1/segments/adults")).status_code == 204
+
+
+@pytest.mark.promise("import-api")
+async def test_a_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
+    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+        await lists.create(database, clock, 1, "news")
+        body = "E-Mail,Plan\nada@example.com,pro\noops,x\n"
+        seen = await api.client.post("/v1/contacts/imports/preview", content=body)
+        assert [row["refused"] is None for row in seen.json()["rows"]] == [True, False]
+        assert await personal_count(api) == 0
+        query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
+        answer = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
+        assert (answer.status_code, answer.json()["fileName"]) == (202, "people.csv")
+        await api.parts.import_desk.finish()
+        where = f"/v1/contacts/imports/{answer.json()['importId']}"
+        done = (await api.client.get(where)).json()
+        assert (done["added"], done["refused"], done["finishedAt"] is not None) == (1, 1, True)
+        report = (await api.client.get(f"{where}/report")).text.splitlines()
+        assert report[:2] == ["line,email,outcome,why", "2,ada@example.com,added,"]
+        assert len((await api.client.get("/v1/contacts/imports")).json()["imports"]) == 1
+        assert (await contacts.portrait(database, 1, ADA)).contact.attributes == {"tariff": "pro"}
+        for path in (where, f"{where}/report"):
+            assert (await api.stranger.get(path)).status_code == 404
+        assert (await api.client.delete(f"/v1/contacts/{ADA}")).status_code == 204
+        emptied = (await api.client.get(f"{where}/report")).text.splitlines()
+        assert emptied == [report[0], f"2,{'*' * len(ADA)},added,", *report[2:]]
+        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+        for bad in ("?listKey=unknown", "?map=Plan", "?mapp=x"):
+            assert (await api.client.post(f"/v1/contacts/imports{bad}", content=body)).status_code == 422
+        assert (await api.anonymous.post("/v1/contacts/imports", content=body)).status_code == 401
+        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+
+
+@pytest.mark.promise("person-erased")
+def test_an_address_is_gone_from_a_report_in_every_spelling_and_nobody_elses_is(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    lines = '2,{one},refused,x\n3,ada@example.com.br,added,\n4,bada@example.com,added,\n5,"a\n{two}",refused,x\n'
+    report.write_text(lines.format(one="ADA@Example.com", two=ADA), encoding="utf-8")
+    forget_in(report, ADA)
+    stars = "*" * len(ADA)
+    assert report.read_text(encoding="utf-8") == lines.format(one=stars, two=stars)
+    forget_in(tmp_path / "nothing.csv", ADA)
+    assert not (tmp_path / "nothing.csv").exists()
+
+
+async def personal_count(api: Any) -> int:
+    return len((await api.client.get("/v1/contacts")).json()["contacts"])
+
+
+@pytest.mark.promise("person-erased")
+async def test_nothing_that_is_told_later_brings_an_erased_person_back(database: Database, clock: ManualClock) -> None:
+    sent, _ = await a_life(database, clock)
+    before_erasing = clock.now() - 1
+    await erasure.erase(database, clock, 1, ADA, actor="console")
+    standing = Standing(database, clock)
+    await standing.leave(1, ADA, "news", source="link")
+    await standing.leave(1, ADA, source="link")
+    await database.transact(lambda tx: apply(tx, [left(1, ADA, "general", source="ses", at=before_erasing)], 1))
+    words = {"reason": f"no such user {ADA}"}
+    told = Report("r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, Verdict.HARD_BOUNCE, metadata=words)
+    assert (await Reports(database, clock).receive([told])).new == 1
+    await standing.bounce(1, ADA, source="ses")
+    with pytest.raises(NotFound):
+        await contacts.by_email(database, 1, ADA)
+    assert "ada@" not in (await everywhere(database)).lower()
+    async with database.read() as tx:
+        entries = await suppressions.of_address(tx, 1, ADA)
+    assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
+    await standing.subscribe(1, ADA, "news", source="form")  # only they themselves come back
+    assert (await contacts.by_email(database, 1, ADA)).email == ADA

@@ -1,0 +1,439 @@
+"""Segments, on both engines: every filter finds exactly the people whom a plain reading of it finds."""
+
+import random
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert, select
+
+from mailwright.audience import filters, lists, segments, suppressions
+from mailwright.audience.conditions import condition
+from mailwright.audience.filter_text import describe
+from mailwright.audience.filters import Attribute, Deeds, FilterInvalid, Question
+from mailwright.audience.segments import SegmentExists, audience, whole_audience
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import DAY, Instant, ManualClock, isoformat
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.states import EventType, Status
+from mailwright.storage.database import Database
+from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
+
+NOW: Instant = 1_800_000_000_000
+CAMPAIGNS = [f"0197f000-0000-7000-8000-00000000000{number}" for number in range(2)]
+VALUES: list[Any] = [
+    "pro", "Pro", "free", "42", "042", "-7", "3.5", "3.", ".5", "1e3", "", "2027-01-31", "2027-02-01T10:00:00Z",
+    "2026-12-31 and more", "Лиссабон", "x%y_z", "12345678901234567", "true", 42, -7, 3.5, 0, 1000.25, True, False,
+    None, [1, 2], {"a": "pro"}, '"quoted" \\ text',
+]  # fmt: skip
+KEYS = ["plan", "age", "since", "город"]
+
+
+@dataclass(repr=False)
+class Mail:
+    campaign: str | None
+    sent_at: Instant | None
+    told: list[tuple[str, Instant]]
+
+
+@dataclass(repr=False)
+class Person:
+    email: str
+    status: str
+    locale: str | None
+    timezone: str | None
+    created_at: Instant
+    attributes: dict[str, Any]
+    tags: set[str] = field(default_factory=set)
+    on: dict[str, tuple[bool, bool]] = field(default_factory=dict)  # by list: has left, is pending
+    mails: list[Mail] = field(default_factory=list)
+
+
+def some_people(seed: int) -> list[Person]:
+    chance = random.Random(seed)
+    return [a_person(chance, number) for number in range(50)]
+
+
+def a_person(chance: random.Random, number: int) -> Person:
+    def a_moment() -> Instant:
+        return NOW - chance.randrange(60) * DAY
+
+    return Person(
+        email=f"p{number:02}@{chance.choice(['gmail.com', 'example.com', 'mail.example.com', 'agmail.com'])}",
+        status=chance.choice(["active", "active", "unsubscribed", "bounced"]),
+        locale=chance.choice([None, "pt", "pt-BR", "en", "ptx"]),
+        timezone=chance.choice([None, "Europe/Lisbon", "UTC"]),
+        created_at=a_moment(),
+        attributes={key: chance.choice(VALUES) for key in KEYS if chance.random() < 0.8},
+        tags=set(chance.sample(["vip", "new", "vi"], chance.randrange(3))),
+        on={
+            key: (chance.random() < 0.3, chance.random() < 0.3)
+            for key in chance.sample(["news", "tips"], chance.randrange(3))
+        },
+        mails=[
+            Mail(
+                campaign,
+                chance.choice([None, a_moment()]),
+                [
+                    (chance.choice(["open", "click", "bounce", "delivered"]), a_moment())
+                    for _ in range(chance.randrange(3))
+                ],
+            )
+            for campaign in chance.sample([None, None, *CAMPAIGNS], chance.randrange(4))
+        ],
+    )
+
+
+# A plain reading of a filter.
+
+
+def answers(question: Question, person: Person) -> bool:
+    match question:
+        case filters.All(all=parts):
+            return all(answers(part, person) for part in parts)
+        case filters.AnyOf(any=parts):
+            return any(answers(part, person) for part in parts)
+        case filters.Not(not_=part):
+            return not answers(part, person)
+        case Attribute():
+            return answers_attribute(question, person.attributes.get(question.attribute))
+        case filters.Tagged(tag=tag):
+            return tag in person.tags
+        case filters.OnList(list=key):
+            return key == "general" or person.on.get(key) == (False, False)
+        case filters.Stands(status=status):
+            return person.status == status
+        case filters.Reads(locale=locale):
+            return person.locale is not None and f"{person.locale}-".lower().startswith(f"{locale}-".lower())
+        case filters.Lives(timezone=timezone):
+            return person.timezone == timezone
+        case filters.AtDomain(domain=domain):
+            return person.email.split("@")[1] == domain
+        case filters.CreatedSince(created_since=moment):
+            return person.created_at >= moment
+        case filters.CreatedBefore(created_before=moment):
+            return person.created_at < moment
+        case filters.Sent(sent=deeds):
+            return often_enough(person, deeds, lambda mail: [] if mail.sent_at is None else [mail.sent_at])
+        case filters.Opened(opened=deeds):
+            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "open"])
+        case filters.Clicked(clicked=deeds):
+            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "click"])
+        case filters.Bounced(bounced=deeds):
+            return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "bounce"])
+    raise AssertionError(question)
+
+
+def often_enough(person: Person, deeds: Deeds, moments: Any) -> bool:
+    since = 0 if deeds.within_days is None else NOW - deeds.within_days * DAY
+    found = [
+        mail
+        for mail in person.mails
+        if any(at >= since for at in moments(mail)) and deeds.campaign in (None, mail.campaign)
+    ]
+    return len(found) >= deeds.at_least
+
+
+def answers_attribute(question: Attribute, value: Any) -> bool:
+    name, wanted = question.comparison
+    number = number_of(value)
+    match name:
+        case "exists":
+            return (value is not None) is wanted
+        case "is_":
+            return same(value, wanted)
+        case "is_not":
+            return not same(value, wanted)
+        case "in_":
+            return any(same(value, each) for each in wanted)
+        case "contains":
+            return isinstance(value, str) and folded(wanted) in folded(value)
+    left: Any = number
+    if isinstance(wanted, str):
+        is_day = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value, re.ASCII)
+        left = value[:10] if is_day else None
+    if left is None:
+        return False
+    comparisons = {
+        "greater_than": left > wanted, "less_than": left < wanted, "at_least": left >= wanted, "at_most": left <= wanted
+    }  # fmt: skip
+    return bool(comparisons[name])
+
+
+def same(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, bool):
+        return value is wanted
+    if isinstance(wanted, str):
+        return isinstance(value, str) and value == wanted
+    return number_of(value) == float(wanted)
+
+
+def number_of(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str) and len(value) <= 16 and re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII):
+        return float(value)
+    return None
+
+
+def folded(text: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+
+
+# Filters of every shape.
+
+WORDS = [value for value in VALUES if isinstance(value, str) and value]
+SCALARS = [*WORDS, 42, -7, 3.5, 1000.25, 42.0, True, False]
+BOUNDS = st.sampled_from([0, 42, 3.5, -7, 1000, "2027-01-31", "2027-01-01", "2027-02-01"])
+DEEDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "withinDays": st.sampled_from([1, 7, 30]),
+        "atLeast": st.integers(1, 3),
+        "campaign": st.sampled_from([*CAMPAIGNS, "0197f000-0000-7000-8000-0000000000ff"]),
+    },
+)
+
+
+def an_attribute(name: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"attribute": st.sampled_from([*KEYS, "nobody_has_it"]), name: values})
+
+
+LEAVES = st.one_of(
+    *(an_attribute(name, st.sampled_from(SCALARS)) for name in ("is", "isNot")),
+    an_attribute("in", st.lists(st.sampled_from(SCALARS), min_size=1, max_size=3)),
+    an_attribute("contains", st.sampled_from(["PRO", "р", "Лис", "%", "_", "e", '"'])),
+    *(an_attribute(name, BOUNDS) for name in ("greaterThan", "lessThan", "atLeast", "atMost")),
+    an_attribute("exists", st.booleans()),
+    st.sampled_from(
+        [
+            {"tag": "vip"},
+            {"tag": "NEW"},
+            {"list": "news"},
+            {"list": "tips"},
+            {"list": "general"},
+            {"status": "active"},
+            {"status": "bounced"},
+            {"locale": "pt"},
+            {"locale": "PT_br"},
+            {"timezone": "Europe/Lisbon"},
+            {"domain": "gmail.com"},
+            {"domain": "EXAMPLE.com"},
+            {"createdSince": isoformat(NOW - 30 * DAY)},
+            {"createdBefore": isoformat(NOW - 7 * DAY)},
+            {"createdBefore": "2027-01-01"},
+        ]
+    ),
+    *(st.fixed_dictionaries({name: DEEDS}) for name in ("sent", "opened", "clicked", "bounced")),
+)
+FILTERS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.fixed_dictionaries({"all": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"any": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"not": inner}),
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(params=[1, 2])
+async def people(request: pytest.FixtureRequest, database: Database) -> list[Person]:
+    made = some_people(request.param)
+    await store(database, made)
+    return made
+
+
+async def store(database: Database, people: list[Person]) -> None:
+    async with database.write() as tx:
+        keys = {}
+        for campaign in CAMPAIGNS:
+            values = {"campaign_id": campaign, "tenant_id": 1, "name": campaign, "status": "SENT", "definition": "{}"}
+            await tx.execute(insert(campaigns).values(**values, created_at=0, updated_at=0))
+            found = await tx.execute(select(campaigns.c.id).where(campaigns.c.campaign_id == campaign))
+            keys[campaign] = found[0].id
+        number = 0
+        for key, person in enumerate(people, 1):
+            await tx.execute(
+                insert(contacts).values(
+                    id=key, contact_id=f"c-{key}", tenant_id=1, email=person.email, status=person.status,
+                    locale=person.locale, timezone=person.timezone, created_at=person.created_at,
+                    attributes=orjson.dumps(person.attributes).decode(),
+                )
+            )  # fmt: skip
+            for tag in person.tags:
+                await tx.execute(insert(contact_tags).values(contact_key=key, tag=tag, tenant_id=1))
+            for list_key, (has_left, is_pending) in person.on.items():
+                await tx.execute(
+                    insert(subscriptions).values(
+                        tenant_id=1, contact_key=key, list_key=list_key, subscribed_at=1, source="test",
+                        unsubscribed_at=2 if has_left else None, is_pending=is_pending,
+                    )
+                )  # fmt: skip
+            for mail in person.mails:
+                number += 1
+                await store_mail(tx, number, key, person.email, mail, keys)
+
+
+async def store_mail(tx: Any, number: int, contact: int, email: str, mail: Mail, keys: dict[str, int]) -> None:
+    await tx.execute(
+        insert(messages).values(
+            id=number, outbox_id=f"o-{number}", tenant_id=1, source="campaign", request_id="r", to_email=email,
+            contact_key=contact, subject="s", payload="{}", retry_policy="standard", on_doubt="hold", is_bulk=True,
+            created_at=1, list_key="news", campaign_key=keys.get(mail.campaign or ""),
+        )
+    )  # fmt: skip
+    status = Status.PENDING if mail.sent_at is None else Status.SENT
+    await tx.execute(
+        insert(deliveries).values(
+            message_key=number, tenant_id=1, lane=1, status=status, claimable_at=1, attempts=0, claims=0, resends=0,
+            sent_at=mail.sent_at,
+        )
+    )  # fmt: skip
+    for type_, at in mail.told:
+        values = {"message_key": number, "tenant_id": 1, "type": EventType(type_), "created_at": at, "metadata": "{}"}
+        await tx.execute(insert(events).values(**values))
+
+
+@pytest.mark.promise("segment-exact")
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=FILTERS)
+async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
+    database: Database, people: list[Person], asked: dict[str, Any]
+) -> None:
+    question = filters.parse(asked)
+    expected = [person.email for person in people if answers(question, person)]
+    async with database.read() as tx:
+        query = select(contacts.c.email).where(condition(asked, 1, NOW)).order_by(contacts.c.id)
+        found = [row.email for row in await tx.execute(query)]
+    assert found == expected
+    assert describe(asked).startswith(("People who", "People ("))
+
+
+@pytest.mark.promise("segment-live")
+async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    await lists.create(database, clock, 1, "news")
+    asked = {"all": [{"list": "news"}, {"domain": "example.com"}]}
+    saved = await segments.create(database, clock, 1, "readers", filter_=asked, name="Readers")
+    assert await segments.find(database, 1, "readers") == saved
+    for email in ("c@example.com", "a@example.com", "b@elsewhere.com"):
+        await standing.subscribe(1, email, "news", source="form")
+    async with database.read() as tx:
+        assert await segments.count(tx, 1, saved.filter, clock.now()) == 2
+        first = await segments.members(tx, 1, saved.filter, clock.now(), limit=1)
+        rest = await segments.members(tx, 1, saved.filter, clock.now(), limit=10, after=first[0].email)
+        assert [person.email for person in (*first, *rest)] == ["a@example.com", "c@example.com"]
+        assert await segments.count(tx, 2, saved.filter, clock.now()) == 0
+    clock.advance(1_000)
+    changed = await segments.change(database, clock, 1, "readers", filter_={"tag": "vip"})
+    assert (changed.name, changed.filter, changed.updated_at) == ("Readers", {"tag": "vip"}, clock.now())
+    assert [each.segment_key for each in await segments.list_all(database, 1)] == ["readers"]
+    await segments.forget(database, 1, "readers")
+    with pytest.raises(NotFound):
+        await segments.find(database, 1, "readers")
+
+
+async def test_a_segment_has_a_key_of_its_own_and_a_filter_that_can_be_asked(
+    database: Database, clock: ManualClock
+) -> None:
+    await segments.create(database, clock, 1, "vips", filter_={"tag": "vip"})
+    await segments.create(database, clock, 2, "vips", filter_={"tag": "vip"})
+    with pytest.raises(SegmentExists):
+        await segments.create(database, clock, 1, "vips", filter_={"tag": "other"})
+    for key, asked in (("No Key", {"tag": "vip"}), ("k", {"tag": "vip", "list": "news"}), ("k", {"sql": "1=1"})):
+        with pytest.raises(InvalidInput):
+            await segments.create(database, clock, 1, key, filter_=asked)
+    with pytest.raises(FilterInvalid):
+        await segments.change(database, clock, 1, "vips", filter_={"attribute": "a'; DROP", "is": 1})
+    with pytest.raises(NotFound):
+        await segments.change(database, clock, 3, "vips", name="theirs")
+    with pytest.raises(NotFound):
+        await segments.forget(database, 3, "vips")
+
+
+@pytest.mark.promise("audience-may-be-written-to")
+async def test_an_audience_holds_only_those_who_may_be_written_to(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    for key in ("news", "tips"):
+        await lists.create(database, clock, 1, key)
+    for name in ("stays", "left", "left-all", "bounced", "complained", "told", "told-of-list", "pending"):
+        await standing.subscribe(1, f"{name}@example.com", "news", source="form")
+    await standing.subscribe(1, "other@example.com", "tips", source="form")
+    await standing.leave(1, "left@example.com", "news", source="link")
+    await standing.leave(1, "left-all@example.com", source="link")
+    await standing.bounce(1, "bounced@example.com", source="ses")
+    await standing.complain(1, "complained@example.com", source="ses")
+    await suppressions.add(database, clock, 1, "told@example.com", reason="law", source="cli")
+    await suppressions.add(database, clock, 1, "told-of-list@example.com", reason="law", source="cli", list_key="news")
+    async with database.write() as tx:
+        pending = select(contacts.c.id).where(contacts.c.email == "pending@example.com").scalar_subquery()
+        await tx.execute(subscriptions.update().where(subscriptions.c.contact_key == pending).values(is_pending=True))
+
+    async def names(*list_keys: str, asked: Any = None) -> list[str]:
+        people, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, whole_audience))
+        async with database.read() as tx:
+            rows = await tx.execute(select(contacts.c.email).where(people).order_by(contacts.c.email))
+            assert list(await tx.execute(whole.add_columns(contacts.c.email).order_by(contacts.c.email))) == list(rows)
+        return [row.email.partition("@")[0] for row in rows]
+
+    assert await names("news") == ["stays"]
+    assert await names("news", "tips") == ["other", "stays"]
+    assert await names("general") == await names() == ["left", "other", "pending", "stays", "told-of-list"]
+    assert await names("news", asked={"not": {"domain": "example.com"}}) == []
+    assert (await names("news", asked={"list": "news"}), await names("news", asked={"list": "tips"})) == (["stays"], [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"x": 1}, "exactly one of all, any"),
+        ({"tag": "a", "list": "b"}, "exactly one of all, any"),
+        ({"all": []}, "all"),
+        ({"all": [{"tag": "a"}, {"tag": ""}]}, r"filter.all\[1\].tag"),
+        ({"attribute": "plan"}, "exactly one of is, isNot"),
+        ({"attribute": "plan", "is": "a", "isNot": "b"}, "exactly one of is, isNot"),
+        ({"attribute": "a b", "is": 1}, "filter.attribute"),
+        ({"attribute": "plan", "greaterThan": "big"}, "filter.greaterThan"),
+        ({"attribute": "plan", "is": "nul\x00"}, "filter.is"),
+        ({"attribute": "plan", "is": 1e300}, "filter.is"),
+        ({"opened": {"withinDays": 0}}, "filter.opened.withinDays"),
+        ({"opened": {"days": 3}}, "filter.opened"),
+        ({"createdSince": "2027-01-31T09:00:00"}, "with its zone"),
+        ({"status": "happy"}, "filter.status"),
+        ({"any": [{"tag": "a"}] * 101}, "more than 100"),
+        ("tag = 'a'", "exactly one of"),
+    ],
+)
+def test_a_filter_that_cannot_be_asked_is_refused_and_told_where(asked: Any, told: str) -> None:
+    with pytest.raises(FilterInvalid, match=told):
+        filters.parse(asked)
+
+
+def test_no_depth_of_nesting_costs_anything() -> None:
+    deep: dict[str, Any] = {"tag": "a"}
+    for _ in range(50_000):
+        deep = {"not": deep}
+    with pytest.raises(FilterInvalid, match="nested deeper"):
+        filters.parse(deep)
+
+
+def test_a_filter_is_told_in_a_sentence() -> None:
+    asked = {
+        "all": [
+            {"list": "news"},
+            {"any": [{"attribute": "plan", "is": "pro"}, {"tag": "VIP"}]},
+            {"not": {"any": [{"opened": {"withinDays": 30}}, {"clicked": {"atLeast": 2}}]}},
+            {"attribute": "spent", "atLeast": 100},
+        ]
+    }
+    assert describe(asked) == (
+        "People who are on the list news and (whose plan is “pro” or who are tagged vip) and (who did not open a mail "
+        "within the last 30 days and who clicked in fewer than 2 mails) and whose spent is at least 100."
+    )

@@ -1,0 +1,197 @@
+"""Signing up on an open form, on both engines: people get on lists, and nobody learns who is on one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience import lists, suppressions
+from mailwright.audience.double_opt_in import ASK_AGAIN_AFTER
+from mailwright.audience.sign_up import PER_HOUR, SigningUp, Taken, Wish
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, counters, messages, subscriptions
+from tests.api import Api, an_api
+
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    await lists.create(database, clock, 1, "open", name="Open & <free>", description="What is new.")
+    await lists.create(database, clock, 1, "asks", requires_confirmation=True)
+    await lists.create(database, clock, 1, "secret", is_public=False)
+    async with an_api(database, clock) as api:
+        yield api
+
+
+async def sign_up(api: Api, list_key: str, email: str = ADA, **fields: str) -> Any:
+    return await api.anonymous.post(f"/subscribe/{list_key}", data={"email": email, **fields})
+
+
+async def readers(api: Api, list_key: str) -> list[str]:
+    on = (subscriptions.c.list_key == list_key, subscriptions.c.is_pending.is_(False))
+    query = select(contacts.c.email).join(subscriptions, subscriptions.c.contact_key == contacts.c.id)
+    async with api.parts.database.read() as tx:
+        rows = await tx.execute(query.where(*on, subscriptions.c.unsubscribed_at.is_(None)))
+    return [row.email for row in rows]
+
+
+async def mails(api: Api) -> list[str]:
+    async with api.parts.database.read() as tx:
+        return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
+
+
+@pytest.mark.promise("sign-up")
+async def test_a_list_that_does_not_ask_is_joined_at_once(api: Api) -> None:
+    form = await api.anonymous.get("/subscribe/open")
+    assert form.status_code == 200
+    assert "Open &amp; &lt;free&gt;" in form.text
+    answer = await sign_up(api, "open", " Ada@Example.com ")
+    assert (answer.status_code, await readers(api, "open"), await mails(api)) == (200, [ADA], [])
+
+
+@pytest.mark.promise("sign-up")
+async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> None:
+    answer = await sign_up(api, "asks", lang="ru")
+    assert "проверьте почту" in answer.text
+    assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
+    async with api.parts.database.read() as tx:
+        [mail] = await tx.execute(select(messages))
+        [person] = await tx.execute(select(contacts))
+    assert (person.locale, "Подтвердите" in mail.payload or "одтверд" in mail.payload) == ("ru", True)
+
+
+@pytest.mark.promise("sign-up-silent")
+@pytest.mark.parametrize("list_key", ["open", "asks"])
+async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key: str) -> None:
+    standing = Standing(api.parts.database, api.parts.clock)
+    await standing.subscribe(1, "on@example.com", list_key, source="test")
+    await standing.subscribe(1, "left@example.com", list_key, source="test")
+    await standing.leave(1, "left@example.com", list_key, source="test")
+    await suppressions.add(
+        api.parts.database, api.parts.clock, 1, "bounced@example.com", reason="bounced", source="test"
+    )
+    people = ("on@example.com", "left@example.com", "bounced@example.com", "new@example.com", "on@example.com")
+    answers = [await sign_up(api, list_key, email) for email in people]
+    assert len({(answer.status_code, answer.text) for answer in answers}) == 1
+    trapped = await sign_up(api, list_key, "robot@example.com", website="http://spam.example")
+    assert trapped.text == answers[0].text
+
+
+@pytest.mark.promise("sign-up-left")
+async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api) -> None:
+    standing = Standing(api.parts.database, api.parts.clock)
+    await standing.subscribe(1, ADA, "open", source="test")
+    await standing.leave(1, ADA, "open", source="test")
+    await sign_up(api, "open")
+    assert (await readers(api, "open"), await mails(api)) == ([], [ADA])
+    assert await (await api.parts.opting_in()).confirm(1, ADA, "open")
+    assert await readers(api, "open") == [ADA]
+
+
+@pytest.mark.promise("sign-up-at-once")
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: Api, is_known: bool) -> None:
+    if is_known:
+        await sign_up(api, "open")
+    answers = await asyncio.gather(*(sign_up(api, "asks") for _ in range(6)))
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
+
+
+@pytest.mark.promise("sign-up-at-once")
+async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wait_again(
+    api: Api, clock: ManualClock
+) -> None:
+    await sign_up(api, "asks")
+    clock.advance(ASK_AGAIN_AFTER)
+    opting_in = await api.parts.opting_in()
+    await asyncio.gather(opting_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
+    assert await readers(api, "asks") == [ADA]
+
+
+@pytest.mark.promise("sign-up-trap")
+async def test_what_fills_in_the_field_that_nobody_sees_gets_nowhere(api: Api) -> None:
+    before = await api.stored()
+    answer = await sign_up(api, "open", website="http://spam.example")
+    assert (answer.status_code, await api.stored()) == (200, before)
+
+
+@pytest.mark.promise("sign-up-address")
+@pytest.mark.parametrize("email", ["", "nobody", "a@b@c", "x" * 300 + "@example.com", "<script>@example.com"])
+async def test_what_is_no_address_is_shown_again_with_the_reason(api: Api, email: str) -> None:
+    before = await api.stored()
+    answer = await sign_up(api, "open", email)
+    assert (answer.status_code, await api.stored()) == (422, before)
+    assert "does not look like an email address" in answer.text
+    assert "<script>" not in answer.text
+
+
+@pytest.mark.promise("sign-up-limited")
+async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: ManualClock) -> None:
+    for number in range(PER_HOUR):
+        assert (await sign_up(api, "open", f"reader{number}@example.com")).status_code == 200
+    answer = await sign_up(api, "open")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "3600")
+    assert ADA not in await readers(api, "open")
+    clock.advance(HOUR)
+    assert (await sign_up(api, "open")).status_code == 200
+
+
+@pytest.mark.promise("sign-up-limited")
+async def test_a_network_is_counted_without_its_address_being_kept(
+    database: Database, clock: ManualClock, api: Api
+) -> None:
+    desk = SigningUp(database, clock, await api.parts.opting_in(), "s" * 32)
+    homes = [f"2001:db8::{number:x}" for number in range(1, PER_HOUR + 1)]
+    for number, home in enumerate(homes):
+        assert await desk.take(1, "open", Wish(f"home{number}@example.com", home)) is Taken.THANKS
+    assert await desk.take(1, "open", Wish(ADA, "2001:db8::ffff")) is Taken.TOO_MANY
+    assert await desk.take(1, "open", Wish(ADA, "2001:db8:0:1::1")) is Taken.THANKS
+    async with database.read() as tx:
+        assert not any("2001" in row.name for row in await tx.execute(select(counters.c.name)))
+
+
+@pytest.mark.promise("sign-up-public")
+@pytest.mark.parametrize("address", ["/subscribe/secret", "/subscribe/never", "/subscribe/open?tenant=nobody"])
+async def test_a_list_that_is_not_public_is_not_there(api: Api, address: str) -> None:
+    assert (await api.anonymous.get(address)).status_code == 404
+    assert (await api.anonymous.post(address, data={"email": ADA})).status_code == 404
+    assert await readers(api, "secret") == []
+
+
+@pytest.mark.promise("sign-up-embedded")
+async def test_the_form_may_be_framed_and_posted_to_from_anywhere_and_leads_nowhere_else(api: Api) -> None:
+    form = await api.anonymous.get("/subscribe/open")
+    rules = form.headers["Content-Security-Policy"]
+    assert "frame-ancestors *" in rules
+    assert "default-src 'none'" in rules
+    elsewhere = {"Origin": "https://shop.example"}
+    answer = await api.anonymous.post(
+        "/subscribe/open?next=https://evil.example", data={"email": ADA}, headers=elsewhere
+    )
+    assert (answer.status_code, "evil" in answer.text, answer.cookies) == (200, False, form.cookies)
+    assert not form.cookies
+
+
+@pytest.mark.promise("sign-up")
+async def test_a_program_is_answered_with_json(api: Api) -> None:
+    asking = {"Accept": "application/json"}
+    answer = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
+    assert answer.json() == {"ok": True, "listKey": "open"}
+    refused = await api.anonymous.post("/subscribe/open", data={"email": "nobody"}, headers=asking)
+    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_EMAIL")
+
+
+@pytest.mark.promise("sign-up")
+async def test_another_tenants_list_is_joined_by_its_name(api: Api) -> None:
+    await api.stranger.post("/v1/lists", json={"listKey": "theirs"})
+    assert (await api.anonymous.get("/subscribe/theirs")).status_code == 404
+    form = await api.anonymous.get("/subscribe/theirs?tenant=other")
+    assert 'action="theirs?tenant=other"' in form.text
+    await api.anonymous.post("/subscribe/theirs?tenant=other", data={"email": ADA})
+    assert await readers(api, "theirs") == [ADA]

@@ -1,0 +1,254 @@
+"""Reading in the browser, on both engines: a reader's own mail by its link, and what its author opened to everyone."""
+
+import email
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from email.policy import SMTP
+from typing import Any
+from xml.etree import ElementTree
+
+import httpx
+import pytest
+
+from mailwright.audience.erasure import erase
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.unsubscribe_tokens import InvalidToken
+from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.sources.campaigns.archive import Archive, NotForEveryone
+from mailwright.web.app import ApiParts, create_app
+from mailwright.web.parts import PublicPages
+from tests.api import client_of
+from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter
+from tests.campaigns import NEWS, OPERATOR, Desk, a_list, join
+from tests.standins.provider import ScriptedProvider
+
+ADA = "ada@example.com"
+BODY = (
+    "<html><head><title>News</title></head><body><p>Hello {{ name }}, you are on {{ plan }}.</p>"
+    '<a href="{{ web_view_url }}">In the browser</a> <a href="{{ preferences_url }}">Choose</a> '
+    '<a href="{{ unsubscribe_url }}">Leave</a></body></html>'
+)
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+@dataclass
+class Place:
+    desk: Desk
+    archive: Archive
+    client: httpx.AsyncClient
+
+    async def campaign(self, body: str = BODY, **changes: Any) -> str:
+        content = {"subject": "News for {{ name }}", "body": body}
+        return await self.desk.start(**{"content": content, **changes})
+
+    async def sent(self) -> list[Outgoing]:
+        provider = ScriptedProvider()
+        await self.desk.walk()
+        await self.desk.bench.drain(provider)
+        return provider.mails
+
+    async def published(self, **changes: Any) -> str:
+        campaign_id = await self.campaign(**changes)
+        await self.archive.publish(OPERATOR, campaign_id)
+        return campaign_id
+
+
+@pytest.fixture
+async def place(bench: Bench) -> AsyncIterator[Place]:
+    engine = bench.engine
+    pages = PublicPages(secret="s" * 32, sender="Northwind")
+    parts = ApiParts(bench.database, bench.clock, engine.intake, engine.settings.public_url, public_pages=pages)
+    await join(bench.database, [ADA])
+    async with client_of(create_app(parts)) as client:
+        yield Place(Desk(bench), Archive(bench.database, bench.clock, engine.templates), client)
+
+
+def links_in(mail: Outgoing) -> list[str]:
+    body = email.message_from_bytes(mail.content, policy=SMTP).get_body(("html",))
+    assert body is not None
+    found = re.findall(r'href="([^"]+)"', body.get_content())
+    return [each.replace("&amp;", "&").replace("&#x2f;", "/") for each in found]
+
+
+# A reader's own mail.
+
+
+@pytest.mark.promise("web-view")
+async def test_a_mail_opens_in_the_browser_as_its_reader_got_it(place: Place) -> None:
+    await place.campaign()
+    [mail] = await place.sent()
+    view, choose, leave = links_in(mail)
+    page = await place.client.get(view)
+    assert page.status_code == 200
+    assert "Hello Ann, you are on pro." in page.text
+    assert {link.replace("&#x2f;", "/") for link in re.findall(r'href="([^"]+)"', page.text)} == {view, choose, leave}
+
+
+@pytest.mark.promise("preferences-variable")
+async def test_a_mail_can_lead_to_its_readers_preferences(place: Place) -> None:
+    await place.campaign()
+    [mail] = await place.sent()
+    page = await place.client.get(links_in(mail)[1])
+    assert page.status_code == 200
+    assert "What would you like to receive?" in page.text
+
+
+@pytest.mark.promise("web-view")
+async def test_bulk_mail_of_the_api_opens_too_and_a_receipt_has_no_such_link(place: Place) -> None:
+    bench = place.desk.bench
+    template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="Hi", html=BODY, text=None)
+    told = {"variables": {"plan": "gold"}}
+    bulk = a_newsletter(to=ADA, template_key=template.key, payload={"to": ADA, "toName": "Ada", **told}, list_key=NEWS)
+    receipt = a_message(to=ADA, template_key=template.key, payload={"to": ADA, **told})
+    await bench.accept(bulk, receipt)
+    mails = {mail.outbox_id: mail for mail in await place.sent()}
+    page = await place.client.get(links_in(mails[bulk.outbox_id])[0])
+    assert "Hello Ada, you are on gold." in page.text
+    assert links_in(mails[receipt.outbox_id]) == []
+    unsigned = ViewTokens("s" * 32).make(receipt.outbox_id)
+    assert (await place.client.get(f"/view/{unsigned}")).status_code == 404
+
+
+@pytest.mark.promise("web-view-signed")
+async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
+    await place.campaign()
+    [mail] = await place.sent()
+    token = links_in(mail)[0].rpartition("/")[2]
+    outbox_id, _, signature = token.partition(".")
+    assert outbox_id == mail.outbox_id
+    for wrong in (
+        outbox_id,
+        f"{outbox_id}.",
+        f"{outbox_id}.{signature[:-1]}",
+        f"{outbox_id}.{signature}=",
+        f"{uuid7(1)}.{signature}",
+    ):
+        answer = await place.client.get(f"/view/{wrong}")
+        assert (answer.status_code, "Hello" in answer.text) == (400, False), wrong
+
+
+@pytest.mark.promise("web-view-signed")
+def test_links_of_a_retired_secret_keep_working() -> None:
+    outbox_id = uuid7(1_800_000_000_000)
+    token = ViewTokens("old" * 8).make(outbox_id)
+    assert ViewTokens("new" * 8, "old" * 8).parse(token) == outbox_id
+    with pytest.raises(InvalidToken):
+        ViewTokens("new" * 8).parse(token)
+
+
+@pytest.mark.promise("web-view-erased")
+async def test_what_was_written_to_someone_who_was_erased_is_gone(place: Place) -> None:
+    await place.campaign()
+    [mail] = await place.sent()
+    await erase(place.desk.database, place.desk.clock, DEFAULT_TENANT, ADA, actor="test")
+    answer = await place.client.get(links_in(mail)[0])
+    assert (answer.status_code, "Ann" in answer.text) == (404, False)
+
+
+@pytest.mark.promise("stored-html-harmless")
+async def test_what_somebody_wrote_runs_nothing_and_belongs_to_no_site(place: Place) -> None:
+    campaign_id = await place.published()
+    [mail] = await place.sent()
+    view = await place.client.get(links_in(mail)[0])
+    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+    for answer, framed_by in ((view, "'none'"), (content, "'self'")):
+        rules = dict(rule.partition(" ")[::2] for rule in answer.headers["Content-Security-Policy"].split("; "))
+        assert set(rules["sandbox"].split()) == {"allow-popups", "allow-popups-to-escape-sandbox"}
+        assert (rules["default-src"], rules["form-action"], rules["base-uri"]) == ("'none'", "'none'", "'none'")
+        assert "script-src" not in rules
+        assert rules["frame-ancestors"] == framed_by
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert not answer.cookies
+    assert view.headers["Cache-Control"] == "no-store"
+
+
+# The archive.
+
+
+@pytest.mark.promise("archive")
+async def test_only_what_its_author_opened_is_in_the_archive(place: Place) -> None:
+    first, second = await place.published(name="First"), await place.campaign(name="Second")
+    page = await place.client.get(f"/archive/{NEWS}")
+    assert page.status_code == 200
+    assert (first in page.text, second in page.text) == (True, False)
+    assert (await place.client.get(f"/archive/{NEWS}/{second}")).status_code == 404
+    assert (await place.client.get(f"/archive/{NEWS}/{second}/content")).status_code == 404
+    await place.archive.withdraw(OPERATOR, first)
+    assert first not in (await place.client.get(f"/archive/{NEWS}")).text
+    assert (await place.client.get(f"/archive/{NEWS}/{first}")).status_code == 404
+
+
+@pytest.mark.promise("archive-impersonal")
+async def test_nothing_of_any_reader_is_in_the_archive(place: Place) -> None:
+    campaign_id = await place.published()
+    page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
+    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+    feed = await place.client.get(f"/archive/{NEWS}/feed")
+    assert "Hello , you are on ." in content.text
+    assert f"subscribe&#x2f;{NEWS}" in content.text or f"/subscribe/{NEWS}" in content.text
+    for answer in (page, content, feed):
+        assert not any(word in answer.text for word in (ADA, "Ann", "token=", "/view/"))
+
+
+@pytest.mark.promise("archive")
+async def test_an_issue_is_shown_in_a_frame_that_can_do_nothing(place: Place) -> None:
+    campaign_id = await place.published()
+    page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
+    assert f'src="{campaign_id}/content"' in page.text
+    assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page.text
+    assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
+    content = await place.client.get(f"/archive/{NEWS}/{campaign_id}/content")
+    assert '<head><base target="_blank">' in content.text
+
+
+@pytest.mark.promise("archive-feed")
+async def test_the_feed_is_atom_and_costs_little_while_nothing_is_new(place: Place) -> None:
+    body = BODY.replace("Hello", "1 &lt; 2 \x0b&amp; Hello")
+    campaign_id = await place.published(body=body)
+    feed = await place.client.get(f"/archive/{NEWS}/feed")
+    root = ElementTree.fromstring(feed.content)
+    [entry] = root.findall(f"{ATOM}entry")
+    assert feed.headers["Content-Type"] == "application/atom+xml; charset=utf-8"
+    assert entry.findtext(f"{ATOM}id") == f"urn:uuid:{campaign_id}"
+    assert "1 < 2 & Hello" in (entry.findtext(f"{ATOM}summary") or "").replace("  ", " ")
+    link = entry.find(f"{ATOM}link")
+    assert link is not None
+    assert (await place.client.get(link.attrib["href"])).status_code == 200
+    again = await place.client.get(f"/archive/{NEWS}/feed", headers={"If-None-Match": feed.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.promise("archive")
+async def test_older_issues_follow_page_by_page(place: Place) -> None:
+    ids = [await place.published(name=f"Number {number}") for number in range(32)]
+    page = await place.client.get(f"/archive/{NEWS}")
+    older = re.search(r'href="([^"]+)" rel="next"', page.text)
+    assert older is not None
+    rest = await place.client.get(f"/archive/{older[1].replace('&amp;', '&')}")
+    assert [each in page.text for each in ids] == [False] * 2 + [True] * 30
+    assert [each in rest.text for each in ids] == [True] * 2 + [False] * 30
+
+
+@pytest.mark.promise("archive")
+async def test_an_issue_is_under_its_own_lists_only(place: Place) -> None:
+    campaign_id = await place.published()
+    await a_list(place.desk.database, "other")
+    assert campaign_id not in (await place.client.get("/archive/other")).text
+    assert (await place.client.get(f"/archive/other/{campaign_id}")).status_code == 404
+    assert (await place.client.get("/archive/never")).status_code == 404
+
+
+@pytest.mark.promise("archive-refused")
+async def test_a_draft_and_what_needs_a_reader_are_refused_with_the_reason(place: Place) -> None:
+    with pytest.raises(NotPossibleNow, match="not started"):
+        await place.archive.publish(OPERATOR, await place.desk.create())
+    needs = await place.campaign(BODY.replace("{{ plan }}", "{{ plan.name }}"), variables={"plan": {"name": "x"}})
+    await place.archive.publish(OPERATOR, needs)
+    attributes = {"attributes": {"company": {"name": "Acme"}}}
+    await join(place.desk.database, ["bob@example.com"], "firms", **attributes)
+    needs = await place.campaign(BODY.replace("{{ plan }}", "{{ company.name }}"), lists=["firms"])
+    with pytest.raises(NotForEveryone, match="without a reader"):
+        await place.archive.publish(OPERATOR, needs)

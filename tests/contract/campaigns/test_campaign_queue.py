@@ -1,0 +1,397 @@
+"""The queue of campaigns and its limits, on both engines, with Valkey and without, on a clock that the tests move."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
+from mailwright.domain.permits import Limits
+from mailwright.domain.states import Priority
+from mailwright.outbox import quotas
+from mailwright.outbox.audit import audit
+from mailwright.outbox.defer import hold_lane
+from mailwright.outbox.limits import Defaults, rules_in_force
+from mailwright.outbox.quotas import Standing, Told
+from mailwright.outbox.workers import sending_rate
+from mailwright.sources.campaigns import enqueue
+from mailwright.sources.campaigns.entries import Entry as QueueEntry
+from mailwright.worker import gate
+from mailwright.worker.loop import Worker
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
+from tests.campaigns import OPERATOR, Desk, a_definition, address_of, join
+from tests.conftest import Engine
+from tests.engines import Valkey, valkey_server
+from tests.standins.provider import ScriptedProvider
+
+NO_SYNC_YET = Standing(previous_sync=None, counted_before=0, under_way=0)
+
+
+@pytest.fixture(params=["database", "valkey"])
+async def desk(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> AsyncIterator[Desk]:
+    with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
+    async with a_bench(engine.url, clock, redis_url=with_valkey.url if with_valkey else None) as bench:
+        yield Desk(bench)
+        assert (await audit(bench.database)).ok
+
+
+async def drain(bench: Bench, provider: ScriptedProvider, workers: int) -> None:
+    """So many workers at once, until nothing is due for any of them."""
+    made = [await bench.worker(provider, f"worker-{number}", window=8) for number in range(workers)]
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(worker.run(drain=True) for worker in made))
+
+
+def recipients(provider: ScriptedProvider) -> list[str]:
+    return [mail.recipients[0] for mail in provider.mails]
+
+
+# A hundred and fifty readers at a hundred an hour; a daily limit; a quota that is used up; several workers; a queue.
+
+
+@pytest.mark.promise("campaign-limits")
+@pytest.mark.parametrize("workers", [1, 4])
+async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_at_the_next_full_hour(desk: Desk, workers: int) -> None:
+    desk.clock.advance(10 * MINUTE)
+    campaign_id = await desk.start(150, limits={"ratePerHour": 100})
+    provider = ScriptedProvider()
+    await drain(desk.bench, provider, workers)
+    await desk.bench.drain(provider)  # permits that one worker gave back while the others had left
+    assert len(provider.mails) == 100
+    assert await desk.waits(campaign_id) == ("rate_per_hour", 50 * MINUTE)
+    place, poll = await desk.place(campaign_id), await desk.poll()
+    assert (place.status, place.campaign_status) == ("PENDING", "SENDING")
+    assert (poll.reason, poll.next_run_at) == ("rate_per_hour", desk.clock.now() + 50 * MINUTE)
+    assert poll.counts is not None
+    assert (poll.counts.sent, poll.counts.waiting, poll.counts.percent) == (100, 50, 66.7)
+
+    desk.clock.advance(50 * MINUTE - 1)
+    await drain(desk.bench, provider, workers)
+    assert len(provider.mails) == 100
+    desk.clock.advance(1)
+    await drain(desk.bench, provider, workers)
+    assert len(set(recipients(provider))) == len(provider.mails) == 150
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_used_up_day_waits_for_the_next_mornings_opening(desk: Desk) -> None:
+    """The clock of the tests begins at 08:00 of a day in UTC."""
+    campaign_id = await desk.start(30, limits={"dailyLimit": 20})
+    provider = ScriptedProvider()
+    await drain(desk.bench, provider, 4)
+    await desk.bench.drain(provider)  # permits that one worker gave back while the others had left
+    assert len(provider.mails) == 20
+    assert await desk.waits(campaign_id) == ("daily_limit", DAY + HOUR)
+    desk.clock.advance(DAY + HOUR)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 30
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_quota_of_zero_holds_the_campaign_until_the_providers_are_asked_again(desk: Desk) -> None:
+    told = Told("scripted", remaining=0)
+    await quotas.record(desk.database, desk.clock, [told], NO_SYNC_YET)
+    campaign_id = await desk.start(5)
+    provider = ScriptedProvider()
+    await drain(desk.bench, provider, 4)
+    assert provider.mails == []
+    assert await desk.waits(campaign_id) == ("quota_exhausted", 5 * MINUTE)
+    desk.clock.advance(5 * MINUTE)
+    before = await quotas.standing(desk.database, ["scripted"])
+    await quotas.record(desk.database, desk.clock, [Told("scripted", remaining=3)], before)
+    await drain(desk.bench, provider, 4)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 3
+    assert (await desk.waits(campaign_id))[0] == "quota_exhausted"
+
+
+@pytest.mark.promise("campaign-each-once")
+@pytest.mark.parametrize("workers", [2, 4])
+async def test_any_number_of_workers_on_one_campaign_send_each_mail_once(
+    desk: Desk, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue, "PORTION", 40)
+    campaign_id = await desk.start(200)
+    provider = ScriptedProvider()
+    await drain(desk.bench, provider, workers)
+    await desk.bench.drain(provider)
+    assert sorted(recipients(provider)) == [address_of(number) for number in range(200)]
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-progress")
+async def test_whoever_polls_sees_the_one_that_is_sent_those_behind_it_and_why_they_wait(desk: Desk) -> None:
+    assert (await desk.poll()).active is None
+    first = await desk.start(20, name="First", limits={"ratePerHour": 5})
+    second = await desk.start(name="Second", limits={"ratePerHour": 10})
+    third = await desk.start(name="Third", scheduledAt=desk.clock.now() + 3 * HOUR)
+    poll = await desk.poll()
+    assert poll.active is not None
+    assert (poll.active.name, poll.active.status, poll.queued) == ("First", "PROCESSING", 2)
+    assert poll.next_campaign_at == desk.clock.now() + 3 * HOUR
+
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 15  # the one that is held lets the next go
+    poll = await desk.poll()
+    assert poll.active is not None
+    assert (poll.active.campaign_id, poll.active.status, poll.queued) == (first, "PENDING", 2)
+    assert (poll.reason, poll.next_run_at, poll.eta) == ("rate_per_hour", desk.clock.now() + HOUR, None)
+    assert await desk.waits(second) == ("rate_per_hour", HOUR)
+    assert await desk.waits(third) == ("scheduled", 3 * HOUR)
+    assert await desk.status(third) == "READY"
+
+    desk.clock.advance(3 * HOUR)
+    await desk.bench.drain(provider)
+    assert await desk.status(third) == "SENT"
+    assert await desk.status(second) == "SENT"
+
+
+# Beside one another.
+
+
+async def test_a_tenants_campaigns_go_one_after_another_in_the_order_of_their_starts(desk: Desk) -> None:
+    await join(desk.database, [address_of(number) for number in range(30)])
+    plain = {"body": "<p>{{ unsubscribe_url }}</p>"}
+    for subject in ("One", "Two", "Three"):
+        await desk.start(content={**plain, "subject": subject})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider, window=1)
+    order = [
+        subject
+        for mail in provider.mails
+        for subject in ("One", "Two", "Three")
+        if f"Subject: {subject}".encode() in mail.content
+    ]
+    assert order == ["One"] * 30 + ["Two"] * 30 + ["Three"] * 30
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_the_tightest_of_the_tenants_and_the_campaigns_limits_holds(desk: Desk) -> None:
+    await change_tenant(desk.database, rate_per_hour=30)
+    tight = await desk.start(50, limits={"ratePerHour": 10})
+    loose = await desk.start(limits={"ratePerHour": 1_000})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert (await desk.counts(tight)).sent == 10
+    assert (await desk.counts(loose)).sent == 20
+    other = await a_tenant(desk.database, "other")
+    await desk.bench.accept(*(a_message(tenant_id=other, priority=Priority.BULK) for _ in range(5)))
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 35
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_edited_limits_count_at_once(desk: Desk) -> None:
+    campaign_id = await desk.start(50, limits={"ratePerHour": 10})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 10
+    await desk.edit_limits(campaign_id, ratePerHour=25)
+    assert await desk.waits(campaign_id) == (None, None)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 25
+    await desk.edit_limits(campaign_id)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 50
+    assert await desk.journal(campaign_id) == ["create", "start", "edit_limits", "edit_limits"]
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_campaign_keeps_to_its_own_hours(desk: Desk) -> None:
+    campaign_id = await desk.start(5, limits={"workingHours": "10:00-12:00", "timezone": "Europe/Lisbon"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert provider.mails == []
+    assert await desk.waits(campaign_id) == ("outside_hours", 2 * HOUR)
+    desk.clock.advance(2 * HOUR)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 5
+
+
+@pytest.mark.promise("campaign-readers-zone")
+async def test_each_reader_can_be_met_in_the_hours_of_their_own_clock(desk: Desk) -> None:
+    await join(desk.database, ["lisbon@example.com"], timezone="Europe/Lisbon")
+    await join(desk.database, ["berlin@example.com", "rome@example.com"], timezone="Europe/Berlin")
+    await join(desk.database, ["tokyo@example.com"], timezone="Asia/Tokyo")
+    await join(desk.database, ["anywhere@example.com", "nonsense@example.com"], timezone=None)
+    limits = {"workingHours": "09:00-12:00", "timezone": "UTC", "inReadersTimeZone": True, "ratePerHour": 3}
+    campaign_id = await desk.start(limits=limits)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)  # 08:00 in Lisbon, 09:00 in Berlin, 17:00 in Tokyo
+    assert recipients(provider) == ["berlin@example.com", "rome@example.com"]
+    assert await desk.waits(campaign_id) == ("outside_hours", HOUR)  # each of them waits; the first for an hour
+    desk.clock.advance(HOUR)
+    await desk.bench.drain(provider)
+    assert sorted(recipients(provider)[2:]) == ["anywhere@example.com", "lisbon@example.com", "nonsense@example.com"]
+    desk.clock.advance(15 * HOUR)
+    await desk.bench.drain(provider)
+    assert recipients(provider)[5:] == ["tokyo@example.com"]
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_warming_up_campaign_doubles_from_day_to_day(desk: Desk) -> None:
+    campaign_id = await desk.start(200, limits={"warmup": True})
+    provider = ScriptedProvider()
+    for sent in (50, 150):
+        await desk.bench.drain(provider)
+        assert len(provider.mails) == sent
+        reason, until = await desk.waits(campaign_id)
+        assert reason == "warmup"
+        desk.clock.advance(until or 0)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 200
+
+
+# While a worker is busy: it has read the limits a moment ago, and the clock does not move.
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_busy_worker_keeps_the_limits_of_a_campaign_that_has_just_started(desk: Desk) -> None:
+    provider = ScriptedProvider()
+    worker = await desk.bench.worker(provider)
+    await desk.bench.accept(a_message())
+    await worker.run(drain=True)
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    await Worker(worker._parts, worker._pace).run(drain=True)
+    assert len(provider.mails) == 1 + 10
+    assert (await desk.waits(campaign_id))[0] == "daily_limit"
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_message_of_a_completed_campaign_that_is_sent_again_keeps_its_limits(desk: Desk) -> None:
+    campaign_id = await desk.start(10, limits={"dailyLimit": 10})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert await desk.status(campaign_id) == "SENT"
+    lane = (await desk.place(campaign_id)).lane
+    defaults = Defaults(Limits())
+    assert lane not in (await rules_in_force(desk.database, defaults)).campaigns
+    rules = await rules_in_force(desk.database, defaults, [lane])
+    assert [level.limits.daily_limit for level in rules.levels(DEFAULT_TENANT, lane)] == [None, 10]
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: Desk) -> None:
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    provider = ScriptedProvider()
+    worker = await desk.bench.worker(provider)
+    await worker.run(drain=True)
+    assert len(provider.mails) == 10
+    await desk.edit_limits(campaign_id)
+    await Worker(worker._parts, worker._pace).run(drain=True)
+    assert len(provider.mails) == 30
+
+
+@pytest.mark.promise("campaign-limits")
+async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign_id = await desk.start(30, limits={"dailyLimit": 10})
+    lifted = []
+
+    async def hold(*of_lane: Any) -> None:
+        if not lifted:
+            lifted.append(campaign_id)
+            await desk.edit_limits(campaign_id)
+        await hold_lane(*of_lane)
+
+    monkeypatch.setattr(gate, "hold_lane", hold)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 30
+
+
+# Running for hours.
+
+
+@pytest.mark.promise("campaign-progress")
+async def test_a_worker_that_runs_takes_up_new_campaigns_and_tells_how_fast_it_sends(desk: Desk) -> None:
+    provider = ScriptedProvider()
+    worker = await desk.bench.worker(provider, conduct_seconds=0.01, poll_seconds=0.01)
+    run = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.sleep(0.05)
+            campaign_id = await desk.start(40)
+            await provider.has(40)
+            while await desk.status(campaign_id) != "SENT":
+                await asyncio.sleep(0.01)
+            desk.clock.advance(10 * SECOND)
+            while (rate := await sending_rate(desk.database, desk.clock.now())) == 0:
+                await asyncio.sleep(0.01)
+        assert rate == pytest.approx(4.0)
+    finally:
+        worker.stop()
+        await run
+
+
+async def test_a_campaign_that_cannot_go_on_does_not_hold_up_the_others(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = await desk.start(10)
+    whole = await desk.start()
+    key = (await desk.campaign(broken)).key
+    store = enqueue._store
+
+    async def breaks(tx: object, entry: QueueEntry, *rest: object) -> int:
+        if entry.campaign_key == key:
+            raise ValueError("nobody thought of this")
+        return await store(tx, entry, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(enqueue, "_store", breaks)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert await desk.status(whole) == "SENT"
+    assert await desk.status(broken) == "READY"
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_no_limit_is_exceeded_when_valkey_dies_in_the_middle_of_a_campaign(
+    engine: Engine, clock: ManualClock
+) -> None:
+    with valkey_server() as valkey:
+        async with a_bench(engine.url, clock, redis_url=valkey.url) as bench:
+            desk = Desk(bench)
+            campaign_id = await desk.start(150, limits={"ratePerHour": 100})
+            provider = ScriptedProvider()
+            provider.hold()
+            workers = [await bench.worker(provider, name, window=8, claim_batch=8) for name in ("a", "b")]
+            runs = [asyncio.create_task(worker.run(drain=True)) for worker in workers]
+            await provider.has(8)
+            valkey.kill()
+            provider.let_go()
+            async with asyncio.timeout(120):
+                await asyncio.gather(*runs)
+                await bench.drain(provider)
+            # What was bought for Valkey and lost with it is too few, never too many.
+            assert 80 <= len(provider.mails) <= 100
+            assert (await desk.waits(campaign_id))[0] == "rate_per_hour"
+            clock.advance(HOUR)
+            await bench.drain(provider)
+            assert len(set(recipients(provider))) == len(provider.mails) == 150
+
+
+async def test_a_campaign_of_another_tenant_is_no_part_of_the_queue_that_a_tenant_polls(desk: Desk) -> None:
+    other = await a_tenant(desk.database, "other")
+    await join(desk.database, ["ann@example.com"], tenant_id=other)
+    theirs = await desk.campaigns.create(OPERATOR, other, a_definition())
+    await desk.campaigns.start(type(OPERATOR)("console", None), theirs.campaign_id)
+    poll = await desk.poll()
+    assert (poll.active, poll.queued) == (None, 0)
+
+
+@pytest.mark.promise("progress-own-rate")
+async def test_the_rate_of_a_campaign_is_its_own_and_not_that_of_all_tenants(desk: Desk) -> None:
+    await desk.start(50, limits={"ratePerHour": 20})
+    other = await a_tenant(desk.database, "other")
+    await desk.bench.accept(*(a_message(tenant_id=other) for _ in range(100)))
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 120
+    assert (await desk.poll()).rate == 2.0  # twenty in the last ten seconds
+    desk.clock.advance(10 * SECOND)
+    assert (await desk.poll()).rate == 0.0

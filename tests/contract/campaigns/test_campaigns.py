@@ -1,0 +1,719 @@
+"""Campaigns, on both engines: an audience becomes messages once each, and every deed of an operator is obeyed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from mailwright.audience import segments
+from mailwright.audience.status import Standing
+from mailwright.content.template_store import Draft
+from mailwright.domain.campaign import WAITS_FOR_WINNER
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
+from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.permits import Limits
+from mailwright.domain.report import Report
+from mailwright.domain.states import EventType, Resolution, Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.limits import Defaults
+from mailwright.outbox.operations import Operations
+from mailwright.sources.campaigns import campaigns as handled
+from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
+from mailwright.sources.campaigns.campaigns import Acting
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.scheduler import Conductor
+from mailwright.sources.campaigns.snapshot import Refused, Startable
+from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    REFUSAL,
+    UNKNOWN,
+    Bench,
+    a_contact,
+    a_result,
+    a_tenant,
+    claims_of,
+    deliveries_of,
+    settling_of,
+)
+from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, a_list, address_of, join
+from tests.standins.provider import ScriptedProvider
+
+TEST = {
+    "variants": [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}],
+    "testPercent": 20,
+    "waitMinutes": 60,
+}
+
+
+@pytest.fixture
+async def desk(bench: Bench) -> AsyncIterator[Desk]:
+    yield Desk(bench)
+    assert (await audit(bench.database)).ok
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enqueue, "PORTION", 7)
+
+
+def read(mail: Outgoing) -> EmailMessage:
+    found = message_from_bytes(mail.content, policy=policy.default)
+    assert isinstance(found, EmailMessage)
+    return found
+
+
+def recipients(provider: ScriptedProvider) -> list[str]:
+    return [mail.recipients[0] for mail in provider.mails]
+
+
+# From a draft to a sent campaign.
+
+
+@pytest.mark.promise("campaign-to-everyone")
+async def test_a_campaign_goes_to_everyone_on_its_list_and_is_sent(desk: Desk) -> None:
+    campaign_id = await desk.start(120)
+    assert await desk.status(campaign_id) == "READY"
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert await desk.status(campaign_id) == "SENT"
+    assert sorted(recipients(provider)) == [address_of(number) for number in range(120)]
+    counts = await desk.counts(campaign_id)
+    assert (counts.planned, counts.recipients, counts.sent, counts.waiting, counts.percent) == (120, 120, 120, 0, 100.0)
+    assert (await desk.place(campaign_id)).status == "COMPLETED"
+    assert await desk.journal(campaign_id) == ["create", "start"]
+
+
+@pytest.mark.promise("campaign-personal")
+async def test_each_mail_speaks_to_its_reader_with_their_attributes_over_the_campaigns_own(desk: Desk) -> None:
+    await join(desk.database, ["ann@example.com"], name="Ann Lee", attributes={"plan": "gold"})
+    await join(desk.database, ["bob@example.com"], name=None, attributes={"plan": None, "city": "Rome"})
+    content = {"subject": "{{ season }} for {{ name }}", "body": "<p>{{ plan }}</p><p>{{ unsubscribe_url }}</p>"}
+    variables = {"season": "Spring", "plan": "basic"}
+    await desk.start(content=content, variables=variables, replyTo="desk@example.com", sender="Us <us@example.com>")
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    ann, bob = sorted((read(mail) for mail in provider.mails), key=lambda mail: str(mail["To"]))
+    assert (str(ann["Subject"]), str(ann["To"])) == ("Spring for Ann Lee", "Ann Lee <ann@example.com>")
+    assert (str(ann["From"]), str(ann["Reply-To"])) == ("Us <us@example.com>", "desk@example.com")
+    assert "gold" in ann.as_string()
+    assert str(bob["Subject"]).strip() == "Spring for"
+    assert "/unsubscribe" in str(ann["List-Unsubscribe"])
+
+
+@pytest.mark.promise("campaign-refusals")
+async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk: Desk) -> None:
+    content = {"subject": "Hello", "body": "<p>{{ nobody_has_this }}</p>"}
+    await join(desk.database, ["ann@example.com"])
+    campaign_id = await desk.create(content=content, lists=[NEWS, "nowhere"], segment="no-such")
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    codes = {problem.code for problem in refused.value.problems}
+    assert {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "MISSING_VARIABLE"} <= codes
+    assert await desk.status(campaign_id) == "DRAFT"
+    assert await deliveries_of(desk.database) == []
+
+
+async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
+    await join(desk.database, ["gone@example.com"])
+    await Standing(desk.database, desk.clock).leave(DEFAULT_TENANT, "gone@example.com", NEWS, source="test")
+    campaign_id = await desk.create()
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert [problem.code for problem in refused.value.problems] == ["NO_RECIPIENTS"]
+
+
+async def test_an_audience_of_nobody_is_told_together_with_what_is_wrong_with_the_content(desk: Desk) -> None:
+    await a_list(desk.database)
+    campaign_id = await desk.create(content={"templateId": "no-such"})
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {problem.code for problem in refused.value.problems} == {"UNKNOWN_TEMPLATE", "NO_RECIPIENTS"}
+
+
+async def test_a_campaign_that_is_edited_while_it_starts_is_not_started(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await join(desk.database, ["ann@example.com"])
+    campaign_id = await desk.create()
+    freeze = handled.freeze
+
+    async def edited_meanwhile(*args: Any, **named: Any) -> Startable:
+        frozen = await freeze(*args, **named)
+        await desk.campaigns.edit(OPERATOR, campaign_id, a_definition(name="Other news"))
+        return frozen
+
+    monkeypatch.setattr(handled, "freeze", edited_meanwhile)
+    with pytest.raises(NotPossibleNow, match="edited while it started"):
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert await desk.status(campaign_id) == "DRAFT"
+    monkeypatch.undo()
+    assert (await desk.campaigns.start(OPERATOR, campaign_id)).name == "Other news"
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
+    other = await a_tenant(desk.database, "other")
+    await join(desk.database, ["theirs@example.com"], tenant_id=other)
+    campaign_id = await desk.start(3)
+    stranger = Acting("stranger", other)
+    for act in (desk.campaigns.pause, desk.campaigns.cancel, desk.campaigns.start, desk.campaigns.accept_failures):
+        with pytest.raises(NotFound):
+            await act(stranger, campaign_id)
+    await desk.walk()
+    assert await desk.addresses(campaign_id) == [address_of(number) for number in range(3)]
+
+
+# The walk.
+
+
+async def test_whoever_may_be_written_to_over_the_second_list_only_is_met_as_one_of_that(desk: Desk) -> None:
+    email, second = "ann@example.com", "offers"
+    await join(desk.database, [email])
+    await a_list(desk.database, second)
+    mine = {"tenant_id": DEFAULT_TENANT}
+    async with desk.database.write() as tx:
+        [ann] = await tx.execute(select(contacts.c.id).where(contacts.c.email == email))
+        on_it = {"contact_key": ann.id, "list_key": second, "subscribed_at": 0, "source": "test"}
+        await tx.execute(insert(subscriptions).values(**mine, **on_it))
+        kept_off = {"email": email, "list_key": NEWS, "reason": "manual", "source": "test", "created_at": 0}
+        await tx.execute(insert(suppressions).values(**mine, **kept_off))
+    campaign_id = await desk.start(lists=[NEWS, second])
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert recipients(provider) == [email]
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-each-once")
+async def test_a_walk_that_breaks_off_in_the_middle_goes_on_and_meets_everyone_once(
+    desk: Desk, small_portions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign_id = await desk.start(50)
+    store, calls = enqueue._store, 0
+
+    async def breaks(*arguments: object) -> int:
+        nonlocal calls
+        calls += 1
+        stored = await store(*arguments)  # type: ignore[arg-type]
+        if calls % 3 == 0:
+            raise NotDurable  # and the portion is gone
+        return stored
+
+    monkeypatch.setattr(enqueue, "_store", breaks)
+    for _ in range(20):
+        with suppress(NotDurable):
+            await Conductor(desk.database, desk.clock).tick()
+    assert calls > 50 // 7 + 2
+    assert await desk.addresses(campaign_id) == [address_of(number) for number in range(50)]
+
+
+@pytest.mark.promise("campaign-each-once")
+async def test_four_that_walk_at_once_meet_everyone_once_in_the_order_of_addresses(
+    desk: Desk, small_portions: None
+) -> None:
+    campaign_id = await desk.start(60)
+    await asyncio.gather(*(desk.walk() for _ in range(4)))
+    assert await desk.addresses(campaign_id) == [address_of(number) for number in range(60)]
+    assert (await desk.counts(campaign_id)).recipients == 60
+
+
+async def test_whoever_joins_while_it_walks_is_met_if_their_place_is_still_to_come(
+    desk: Desk, small_portions: None
+) -> None:
+    campaign_id = await desk.start(20)
+    await Conductor(desk.database, desk.clock).tick()
+    await join(desk.database, ["aaa@example.com", "zzz@example.com"])
+    await desk.walk()
+    met = await desk.addresses(campaign_id)
+    assert met == [*(address_of(number) for number in range(20)), "zzz@example.com"]
+    assert (await desk.counts(campaign_id)).planned == 20
+
+
+@pytest.mark.promise("campaign-newcomers")
+async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
+    campaign_id = await desk.start(5)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    with pytest.raises(NotPossibleNow):
+        await desk.campaigns.extend(OPERATOR, campaign_id)
+    await join(desk.database, ["aaa@example.com", "zzz@example.com"])
+    _, newcomers = await desk.campaigns.extend(OPERATOR, campaign_id)
+    assert newcomers == 2
+    assert await desk.status(campaign_id) == "SENDING"
+    await desk.bench.drain(provider)
+    assert recipients(provider)[5:] == ["aaa@example.com", "zzz@example.com"]
+    assert await desk.status(campaign_id) == "SENT"
+    assert (await desk.counts(campaign_id)).percent == 100.0
+
+
+@pytest.mark.promise("campaign-newcomers")
+async def test_an_extended_campaign_can_go_to_another_segment_of_its_list(desk: Desk) -> None:
+    await join(desk.database, ["gold@example.com"], attributes={"plan": "gold"})
+    await join(desk.database, ["iron@example.com", "tin@example.com"], attributes={"plan": "iron"})
+    iron = {"attribute": "plan", "is": "iron"}
+    await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "iron", filter_=iron)
+    campaign_id = await desk.start(filter={"attribute": "plan", "is": "gold"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert recipients(provider) == ["gold@example.com"]
+    with pytest.raises(InvalidInput, match="no segment"):
+        await desk.campaigns.extend(OPERATOR, campaign_id, segment="no-such")
+    _, newcomers = await desk.campaigns.extend(OPERATOR, campaign_id, segment="iron")
+    await desk.bench.drain(provider)
+    assert newcomers == 2
+    assert recipients(provider)[1:] == ["iron@example.com", "tin@example.com"]
+
+
+async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "PAGE", 3)
+    campaign_id = await desk.start(5)
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    await join(desk.database, ["aaa@example.com", "zzz@example.com"])
+    await desk.campaigns.extend(OPERATOR, campaign_id)
+    await desk.walk()
+    rows = await desk.report(campaign_id)
+    assert [row.email for row in rows] == ["aaa@example.com", *(address_of(n) for n in range(5)), "zzz@example.com"]
+    assert [row.status for row in rows] == ["PENDING", "FAILED", "SENT", "SENT", "SENT", "SENT", "PENDING"]
+    assert rows[1].error_message == "never"
+    assert rows[2].sent_at == desk.clock.now()
+
+
+# Between start and send.
+
+
+@pytest.mark.promise("suppression-holds")
+async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no_failure(desk: Desk) -> None:
+    campaign_id = await desk.start(10)
+    await desk.walk()
+    standing = Standing(desk.database, desk.clock)
+    await standing.leave(DEFAULT_TENANT, address_of(3), NEWS, source="test")
+    await standing.leave(DEFAULT_TENANT, address_of(4), source="test")
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 8
+    assert not {address_of(3), address_of(4)} & set(recipients(provider))
+    counts = await desk.counts(campaign_id)
+    assert (counts.withdrawn, counts.failed, counts.percent) == (2, 0, 100.0)
+    assert await desk.status(campaign_id) == "SENT"
+
+
+async def test_a_mail_says_what_is_known_of_its_reader_when_it_leaves(desk: Desk) -> None:
+    await desk.start(2)
+    await desk.walk()
+    async with desk.database.write() as tx:
+        mine = contacts.c.email == address_of(0)
+        await tx.execute(update(contacts).where(mine).values(name="Eve", attributes='{"plan": "gold"}'))
+        await tx.execute(update(contacts).where(contacts.c.email == address_of(1)).values(deleted_at=1))
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    [mail] = provider.mails  # and nothing goes to whoever was deleted
+    assert "gold" in read(mail).as_string()
+    assert str(read(mail)["To"]) == f"Eve <{address_of(0)}>"
+
+
+async def test_readers_get_the_version_of_a_template_in_their_own_language(desk: Desk) -> None:
+    store, leave = desk.bench.engine.templates, "<p>{{ unsubscribe_url }}</p>"
+    for locale, subject in (("", "Hello"), ("pt", "Olá"), ("pt-BR", "Oi")):
+        await store.write(DEFAULT_TENANT, "hello", Draft(subject=subject, body=leave, locale=locale))
+    for email, locale in (("en", "en-GB"), ("none", None), ("pt", "pt-PT"), ("br", "pt-BR")):
+        await join(desk.database, [f"{email}@example.com"], locale=locale)
+    await desk.start(content={"templateId": "hello"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    said = {mail.recipients[0].partition("@")[0]: str(read(mail)["Subject"]) for mail in provider.mails}
+    assert said == {"en": "Hello", "none": "Hello", "pt": "Olá", "br": "Oi"}
+
+
+# What operators do.
+
+
+@pytest.mark.promise("campaign-control")
+async def test_a_paused_campaign_stops_within_a_batch_keeps_its_place_and_goes_on(desk: Desk) -> None:
+    campaign_id = await desk.start(300)
+    provider = ScriptedProvider()
+    provider.hold()
+    run = asyncio.create_task((await desk.bench.worker(provider, window=10, claim_batch=10)).run(drain=True))
+    await provider.has(10)
+    await desk.campaigns.pause(OPERATOR, campaign_id)
+    provider.let_go()
+    await run
+    sent = len(provider.mails)
+    assert 10 <= sent <= 10 + 2 * 10  # what was under way, and at most what was claimed before the pause
+    assert await desk.status(campaign_id) == "PAUSED"
+    poll = await desk.poll()
+    assert (poll.reason, poll.next_run_at) == ("paused", None)  # nobody knows until when
+    assert (await desk.place(campaign_id)).status == "PENDING"
+
+    desk.clock.advance(30 * DAY)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == sent
+    await desk.campaigns.resume(OPERATOR, campaign_id)
+    await desk.bench.drain(provider)
+    assert len(set(recipients(provider))) == len(provider.mails) == 300
+    assert await desk.status(campaign_id) == "SENT"
+    assert await desk.journal(campaign_id) == ["create", "start", "pause", "resume"]
+
+
+@pytest.mark.promise("campaign-control")
+async def test_a_cancelled_campaign_is_emptied_and_what_was_sent_stays(desk: Desk) -> None:
+    campaign_id = await desk.start(100, limits={"ratePerHour": 30})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await desk.campaigns.cancel(OPERATOR, campaign_id)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 30
+    counts = await desk.counts(campaign_id)
+    assert (counts.sent, counts.cancelled, counts.waiting) == (30, 70, 0)
+    assert await desk.status(campaign_id) == "CANCELLED"
+    assert (await desk.place(campaign_id)).status == "COMPLETED"
+    with pytest.raises(NotPossibleNow, match="CANCELLED"):
+        await desk.campaigns.resume(OPERATOR, campaign_id)
+
+
+async def test_a_campaign_that_is_cancelled_before_its_walk_ends_meets_nobody_else(
+    desk: Desk, small_portions: None
+) -> None:
+    campaign_id = await desk.start(30)
+    await Conductor(desk.database, desk.clock).tick()
+    await desk.campaigns.cancel(OPERATOR, campaign_id)
+    await desk.walk()
+    assert len(await desk.addresses(campaign_id)) == 7
+    assert (await desk.counts(campaign_id)).cancelled == 7
+
+
+@pytest.mark.promise("campaign-failures")
+async def test_a_campaign_with_failures_stays_sending_until_they_are_retried(desk: Desk) -> None:
+    campaign_id = await desk.start(5)
+    provider = ScriptedProvider(REFUSAL, REFUSAL)
+    await desk.bench.drain(provider)
+    assert await desk.status(campaign_id) == "SENDING"
+    assert (await desk.place(campaign_id)).status == "COMPLETED"
+    assert (await desk.counts(campaign_id)).failed == 2
+    _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert count == 2
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 7
+    assert await desk.status(campaign_id) == "SENT"
+    assert await desk.journal(campaign_id) == ["create", "start", "retry_failed"]
+
+
+@pytest.mark.promise("campaign-failures")
+async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_letters(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failure_actions, "PORTION", 2)
+    campaign_id = await desk.start(7)
+    await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
+    _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert count == 5
+    assert (await desk.counts(campaign_id)).waiting == 5
+    async with desk.database.read() as tx:
+        assert await tx.execute(select(dead_letters.c.message_key)) == []
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_mail(desk: Desk) -> None:
+    campaign_id = await desk.start(1)
+    await desk.walk()
+    claims, settling = claims_of(desk.database, desk.clock), settling_of(desk.database, desk.clock)
+    perhaps = replace(FAULT, provider="scripted", not_taken=False)
+    while claimed := await claims.claim(1):
+        claimed[0].provider = "scripted"
+        await settling.exchange([], claimed)
+        await settling.exchange([a_result(claimed[0], perhaps, desk.clock.now())], [])
+        desk.clock.advance(HOUR)
+    assert (await desk.counts(campaign_id)).failed == 1
+    await desk.campaigns.retry_failed(OPERATOR, campaign_id)
+    assert [each.only_provider for each in await claims.claim(1)] == ["scripted"]
+
+
+async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign_id = await desk.start(3)
+    await desk.walk()
+
+    async def counted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(scheduler, "_counts", counted)
+    [entry] = await Conductor(desk.database, desk.clock)._unfinished()
+    assert await Conductor(desk.database, desk.clock)._complete(entry) is False
+    monkeypatch.undo()
+    await desk.bench.drain(ScriptedProvider())
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-failures")
+async def test_failures_can_be_accepted_once_the_campaign_is_through(desk: Desk) -> None:
+    campaign_id = await desk.start(5)
+    with pytest.raises(NotPossibleNow):
+        await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+    await desk.walk()
+    with pytest.raises(NotPossibleNow, match="still being sent"):
+        await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    await desk.campaigns.accept_failures(OPERATOR, campaign_id)
+    assert await desk.status(campaign_id) == "SENT"
+    failed = [row for row in await desk.report(campaign_id) if row.status == Status.FAILED]
+    assert [row.error_message for row in failed] == ["never"]
+
+
+@pytest.mark.promise("campaign-failures")
+async def test_a_campaign_is_sent_once_its_last_doubt_is_resolved(desk: Desk) -> None:
+    campaign_id = await desk.start(3)
+    await desk.bench.drain(ScriptedProvider(UNKNOWN))
+    assert await desk.status(campaign_id) == "SENDING"
+    assert (await desk.counts(campaign_id)).in_doubt == 1
+    [doubtful] = [row for row in await desk.report(campaign_id) if row.status == Status.IN_DOUBT]
+    await Operations(desk.database, desk.clock).resolve(doubtful.message_id, Resolution.SENT, tenant_id=None)
+    await desk.walk()
+    assert await desk.status(campaign_id) == "SENT"
+
+
+async def test_one_message_that_is_tried_again_opens_its_campaigns_place_again(desk: Desk) -> None:
+    campaign_id = await desk.start(3)
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    [failed] = [row for row in await desk.report(campaign_id) if row.status == Status.FAILED]
+    await Operations(desk.database, desk.clock).requeue(failed.message_id, tenant_id=None)
+    await desk.walk()
+    assert (await desk.place(campaign_id)).status == "PROCESSING"
+    await desk.bench.drain(ScriptedProvider())
+    assert await desk.status(campaign_id) == "SENT"
+
+
+async def test_a_started_campaign_can_be_copied_and_not_edited(desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    with pytest.raises(NotPossibleNow, match="READY"):
+        await desk.campaigns.edit(OPERATOR, campaign_id, a_definition(name="Other"))
+    copy = await desk.campaigns.duplicate(OPERATOR, campaign_id)
+    assert (copy.status, copy.name) == ("DRAFT", "News of January (copy)")
+    await desk.campaigns.edit(OPERATOR, copy.campaign_id, a_definition(name="Other"))
+    await desk.campaigns.start(OPERATOR, copy.campaign_id)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 4
+
+
+# Trying out.
+
+
+@pytest.mark.promise("campaign-test-sends")
+async def test_a_test_goes_to_the_given_addresses_and_counts_for_nothing(desk: Desk) -> None:
+    await join(desk.database, [address_of(1)], name="Ann Lee", attributes={"plan": "gold"})
+    campaign_id = await desk.create()
+    provider = ScriptedProvider()
+    await desk.campaigns.test_send(OPERATOR, campaign_id, ["Boss@Example.com"], as_contact=address_of(1))
+    await desk.campaigns.test_send(OPERATOR, campaign_id, ["desk@example.com"])
+    await desk.bench.drain(provider)
+    as_ann, plain = (read(mail) for mail in provider.mails)
+    assert (str(as_ann["To"]), str(as_ann["Subject"])) == ("boss@example.com", "[Test] News for Ann Lee")
+    assert "gold" in as_ann.as_string()
+    assert "[plan]" in plain.as_string()
+    assert await desk.status(campaign_id) == "DRAFT"
+    assert await desk.addresses(campaign_id) == []
+    assert await desk.journal(campaign_id) == ["create", "test", "test"]
+    for wrong in ([], ["nobody"], [f"a{number}@example.com" for number in range(21)]):
+        with pytest.raises(InvalidInput):
+            await desk.campaigns.test_send(OPERATOR, campaign_id, wrong)
+
+
+async def test_a_test_of_an_experiment_shows_every_version(desk: Desk) -> None:
+    await a_contact(desk.database, "ann@example.com")
+    campaign_id = await desk.create(experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.campaigns.test_send(OPERATOR, campaign_id, ["desk@example.com"])
+    await desk.bench.drain(provider)
+    subjects = sorted(str(read(mail)["Subject"]) for mail in provider.mails)
+    assert subjects == ["[Test] News for Jane Doe", "[Test] Other news for Jane Doe"]
+
+
+# Experiments.
+
+
+async def clicks(desk: Desk, provider: ScriptedProvider, subject: str, count: int) -> None:
+    """So many readers of the mails with this subject click."""
+    mails = [mail for mail in provider.mails if str(read(mail)["Subject"]).startswith(subject)]
+    now = desk.clock.now()
+    told = [
+        Report(f"click-{mail.outbox_id}-{again}", "ses", EventType.CLICKED, now, outbox_id=mail.outbox_id)
+        for mail in mails[:count]
+        for again in range(2)
+    ]
+    await desk.bench.engine.reports.receive(told)
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_the_better_version_of_an_experiment_goes_to_everyone_else(desk: Desk) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
+    assert sorted(subjects) == ["News for Ann"] * 10 + ["Other news for Ann"] * 10
+    assert await desk.waits(campaign_id) == ("waits_for_winner", HOUR)
+    assert await desk.status(campaign_id) == "SENDING"
+    await clicks(desk, provider, "News", 1)
+    await clicks(desk, provider, "Other", 3)
+
+    desk.clock.advance(HOUR - SECOND)
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 20
+    desk.clock.advance(SECOND)
+    await desk.bench.drain(provider)
+    assert [str(read(mail)["Subject"]) for mail in provider.mails[20:]] == ["Other news for Ann"] * 80
+    assert len(set(recipients(provider))) == 100
+    assert await desk.status(campaign_id) == "SENT"
+    [decided] = [
+        deed
+        for deed in await deeds(desk.database, tenant_id=None, limit=9, subject=campaign_id)
+        if deed.action == "campaign.choose_winner"
+    ]
+    assert decided.actor == "figures"
+    assert decided.detail["winner"] == "B"
+    assert [each["answered"] for each in decided.detail["versions"]] == [1, 3]
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_of_equals_the_first_version_wins_and_a_pause_does_not_lose_the_wait(desk: Desk) -> None:
+    campaign_id = await desk.start(50, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    tried = len(provider.mails)
+    await desk.campaigns.pause(OPERATOR, campaign_id)
+    desk.clock.advance(30 * MINUTE)
+    await desk.campaigns.resume(OPERATOR, campaign_id)
+    assert await desk.waits(campaign_id) == ("waits_for_winner", 30 * MINUTE)
+    await desk.edit_limits(campaign_id, ratePerHour=1_000)
+    assert await desk.waits(campaign_id) == ("waits_for_winner", 30 * MINUTE)
+    desk.clock.advance(30 * MINUTE)
+    await desk.bench.drain(provider)
+    assert {str(read(mail)["Subject"]) for mail in provider.mails[tried:]} == {"News for Ann"}
+    assert len(provider.mails) == 50
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_a_person_may_choose_the_winner_before_the_figures_do(desk: Desk) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    with pytest.raises(InvalidInput, match="A, B"):
+        await desk.campaigns.choose_winner(OPERATOR, campaign_id, "C")
+    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B")
+    await desk.bench.drain(provider)
+    assert {str(read(mail)["Subject"]) for mail in provider.mails[20:]} == {"Other news for Ann"}
+    assert await desk.status(campaign_id) == "SENT"
+    with pytest.raises(NotPossibleNow):
+        await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
+    assert await desk.journal(campaign_id) == ["create", "start", "choose_winner"]
+
+
+async def test_versions_for_the_whole_audience_need_no_winner(desk: Desk) -> None:
+    campaign_id = await desk.start(40, experiment={**TEST, "testPercent": 100})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert len(provider.mails) == 40
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_versions_take_turns_among_the_few_who_are_tried(desk: Desk, small_portions: None) -> None:
+    await desk.start(16, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    subjects = [str(read(mail)["Subject"]) for mail in provider.mails]
+    assert sorted(recipients(provider)) == [address_of(number) for number in (0, 5, 10, 15)]
+    assert sorted(subjects) == ["News for Ann"] * 2 + ["Other news for Ann"] * 2
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk: Desk) -> None:
+    await join(desk.database, [address_of(number) for number in range(5)])
+    campaign_id = await desk.create(experiment=TEST)
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert [problem.code for problem in refused.value.problems] == ["TOO_FEW_FOR_TEST"]
+    await join(desk.database, [address_of(5)])
+    await desk.campaigns.start(OPERATOR, campaign_id)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    assert {str(read(mail)["Subject"]) for mail in provider.mails} == {"News for Ann", "Other news for Ann"}
+
+
+@pytest.mark.promise("campaign-refusals")
+async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk: Desk) -> None:
+    await a_list(desk.database)
+    campaign_id = await desk.create()
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS", "MISSING_VARIABLE"}
+    await join(desk.database, [address_of(1)], "others")
+    with pytest.raises(Refused) as refused:
+        await desk.campaigns.start(OPERATOR, campaign_id)
+    assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS"}  # somebody has a plan, on another list
+
+
+@pytest.mark.promise("campaign-newcomers")
+async def test_a_segment_cannot_widen_a_campaign_that_has_no_filter(desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    await desk.bench.drain(ScriptedProvider())
+    await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "pro", filter_={"attribute": "plan", "is": "pro"})
+    await join(desk.database, [address_of(9)])
+    with pytest.raises(InvalidInput, match="no filter") as refused:
+        await desk.campaigns.extend(OPERATOR, campaign_id, segment="pro")
+    assert refused.value.field == "segment"
+
+
+@pytest.mark.promise("campaign-control")
+async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_left_open(desk: Desk) -> None:
+    campaign_id = await desk.start(2)
+    await desk.bench.drain(ScriptedProvider(UNKNOWN, UNKNOWN))
+    await desk.campaigns.cancel(OPERATOR, campaign_id)
+    await desk.walk()
+    assert (await desk.counts(campaign_id)).in_doubt == 2
+    rows = await desk.report(campaign_id)
+    operations = Operations(desk.database, desk.clock)
+    await operations.resolve(rows[0].message_id, Resolution.SENT, tenant_id=None)
+    await operations.resolve(rows[1].message_id, Resolution.RESEND, tenant_id=None)
+    await Conductor(desk.database, desk.clock).tick()
+    counts = await desk.counts(campaign_id)
+    assert (counts.sent, counts.cancelled, counts.waiting) == (1, 1, 0)
+
+
+@pytest.mark.promise("forecast-experiment")
+async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: Desk) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    defaults = Defaults(Limits())
+
+    async def foreseen() -> tuple[list[tuple[int, str | None]], int | None]:
+        told = await forecast(desk.database, desk.clock, defaults, tenant_id=None, measured_rate=1_000.0)
+        [course] = [each for each in told.courses if each.campaign_id == campaign_id]
+        spans = [(span.sent, span.reason) for span in course.spans if span.sent or span.reason == WAITS_FOR_WINNER]
+        ends = None if course.finishes_at is None else course.finishes_at - desk.clock.now()
+        return spans, ends
+
+    wait = TEST["waitMinutes"] * MINUTE
+    tries = TEST["testPercent"]
+    expected = [(tries, None), (0, WAITS_FOR_WINNER), (100 - tries, None)]
+    spans, ends = await foreseen()
+    assert spans == expected
+    assert ends is not None
+    assert wait <= ends <= wait + SECOND
+    await desk.bench.drain(ScriptedProvider())
+    spans, ends = await foreseen()
+    assert spans == expected[1:]
+    assert ends is not None
+    assert wait <= ends <= wait + SECOND
+    desk.clock.advance(wait)
+    await desk.walk()
+    spans, _ = await foreseen()
+    assert sum(sent for sent, _ in spans) == 100 - tries

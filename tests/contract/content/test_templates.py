@@ -1,0 +1,447 @@
+"""Templates and images, on both engines: versions that never change, texts by locale, and what authors are told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailwright.app.wiring import make_worker, open_engine
+from mailwright.content import template_store as content_store
+from mailwright.content.formats import Format
+from mailwright.content.images import MAX_BYTES, ImageStore
+from mailwright.content.presend_checks import Facts
+from mailwright.content.template import TemplateFailed
+from mailwright.content.template_store import Draft, TemplateStore, difference
+from mailwright.content.variables import Variable
+from mailwright.domain import locales
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.ops.settings import load
+from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.snapshot import Refused, examine, freeze
+from mailwright.storage.database import Database
+from tests.api import Api, a_request, an_api
+from tests.builders import DEFAULT_TENANT, a_contact, a_message, claims_of
+from tests.conftest import Engine as Place
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\x00" * 20
+FOOTER = '<p><a href="{{ unsubscribe_url }}">Leave</a> {{ postal_address }}</p>'
+
+
+@pytest.fixture
+def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore:
+    return ImageStore(database, clock, tmp_path / "images")
+
+
+@pytest.fixture
+def store(database: Database, clock: ManualClock, images: ImageStore) -> TemplateStore:
+    return TemplateStore(database, clock, images, "https://mail.example")
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Api]:
+    async with an_api(database, clock, images_folder=tmp_path / "images", postal_address="Street 1") as api:
+        yield api
+
+
+def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> Draft:
+    return Draft(**{"subject": "Hello", "body": body, **changes})
+
+
+# Versions.
+
+
+async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_is_there(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_store, "CACHED_LETTERS", 10_000)
+    monkeypatch.setattr(content_store, "LATELY", 2)
+    small = TemplateStore(database, clock)
+    keys = [(await small.write(1, "large", a_draft(f"<p>{'x' * 4_000}{number}</p>"))).key for number in range(5)]
+    await small.load(keys[:3])  # more than may be kept, and needed
+    assert [small.known(key) is not None for key in keys] == [True, True, True, False, False]
+    for key in (keys[3], keys[4], keys[4]):
+        await small.load([key])
+    assert [small.known(key) is not None for key in keys] == [False, False, False, True, True]
+
+
+@pytest.mark.promise("template-versions")
+async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateStore) -> None:
+    first = await store.write(1, "hello", a_draft("# One", format=Format.MARKDOWN))
+    second = await store.write(1, "hello", a_draft("# Two\n\nand more", format=Format.MARKDOWN, subject="Hello again"))
+    assert (first.version, second.version) == (1, 2)
+    assert await store.version(1, "hello", 1) == first
+    assert await store.latest(1, "hello") == second
+    assert [each.version for each in await store.versions(1, "hello")] == [2, 1]
+    assert (second.body, second.format) == ("# Two\n\nand more", Format.MARKDOWN)
+    assert "<h1" in second.html
+    changes = difference(first, second).splitlines()
+    assert {"-Hello", "+Hello again", "-# One", "+# Two", "+and more"} <= set(changes)
+    assert difference(first, first) == ""
+
+
+@pytest.mark.promise("template-versions")
+async def test_authors_who_write_at_once_get_versions_of_their_own(store: TemplateStore) -> None:
+    await store.write(1, "hello", a_draft())
+    written = await asyncio.gather(*(store.write(1, "hello", a_draft(f"<p>{number}</p>")) for number in range(6)))
+    assert sorted(each.version for each in written) == [2, 3, 4, 5, 6, 7]
+
+
+async def test_a_template_that_is_not_there_is_not_found(store: TemplateStore) -> None:
+    await store.write(2, "theirs", a_draft())
+    with pytest.raises(NotFound):
+        await store.latest(1, "theirs")
+    with pytest.raises(NotFound):
+        await store.versions(1, "theirs")
+    with pytest.raises(NotFound):
+        await store.version(2, "theirs", 2)
+
+
+async def test_what_campaigns_keep_is_not_listed_and_cannot_be_written(store: TemplateStore) -> None:
+    await store.put(1, "campaign:1", subject="a", html="<p>a</p>", text=None)
+    await store.write(1, "hello", a_draft())
+    assert [list(each) for each in await store.some(1, limit=10)] == [[""]]
+    with pytest.raises(InvalidInput, match="colon"):
+        await store.write(1, "campaign:1", a_draft())
+
+
+# Locales.
+
+
+@pytest.mark.promise("template-locales")
+@pytest.mark.parametrize(
+    ("wanted", "got"),
+    [
+        (None, ""),
+        ("pt", "pt"),
+        ("pt-BR", "pt-BR"),
+        ("PT_br", "pt-BR"),
+        ("pt-AO", "pt"),
+        ("de", ""),
+        ("zh-Hant-TW", "zh-Hant"),
+        ("nonsense!", ""),
+    ],
+)
+def test_a_reader_gets_the_narrowest_text_there_is(wanted: str | None, got: str) -> None:
+    texts = {name: name for name in ("", "pt", "pt-BR", "zh-Hant")}
+    assert locales.best(texts, wanted) == got
+
+
+@pytest.mark.promise("template-locales")
+async def test_texts_of_locales_have_versions_of_one_row(store: TemplateStore) -> None:
+    with pytest.raises(InvalidInput, match="for everyone first"):
+        await store.write(1, "hello", a_draft(locale="pt"))
+    with pytest.raises(InvalidInput, match="pt-BR"):
+        await store.write(1, "hello", a_draft(locale="klingon"))
+    await store.write(1, "hello", a_draft())
+    await store.write(1, "hello", a_draft("<p>Olá</p>", locale="pt"))
+    await store.write(1, "hello", a_draft("<p>Oi</p>", locale="pt_br"))
+    await store.write(1, "hello", a_draft("<p>Hello!</p>"))
+    found = {locale: (await store.latest(1, "hello", locale)).version for locale in ("", "pt", "pt-BR", "pt-AO", "ru")}
+    assert found == {"": 4, "pt": 2, "pt-BR": 3, "pt-AO": 2, "ru": 4}
+
+
+@pytest.mark.promise("template-locales")
+async def test_a_send_takes_the_locale_of_the_request_or_of_the_contact(api: Api, clock: ManualClock) -> None:
+    for locale, words in ((None, "Hello"), ("pt", "Olá"), ("ru", "Привет")):
+        body = {"subject": words, "html": f"<p>{words}</p>", **({"locale": locale} if locale else {})}
+        assert (await api.client.put("/v1/templates/hello", json=body)).status_code == 201
+    await a_contact(api.parts.database, "ana@example.com", locale="pt_BR")
+    templated = {"html": None, "subject": None, "templateId": "hello"}
+    for to, locale in (
+        ("ana@example.com", None),
+        ("ana@example.com", "ru"),
+        ("Ana@Example.com", "de"),
+        ("x@example.com", None),
+    ):
+        await api.send(**templated, to=to, locale=locale)
+    batch = {"messages": [a_request(**templated, to="ana@example.com"), a_request(**templated, locale="ru-RU")]}
+    assert (await api.client.post("/v1/email/batch", json=batch)).status_code == 202
+    claimed = await claims_of(api.parts.database, clock).claim(limit=10)
+    assert [each.template_key for each in sorted(claimed, key=lambda each: each.message_key)] == [2, 3, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("changes", [{"locale": "pt"}, {"html": None, "templateId": "hello", "locale": "not a locale"}])
+async def test_a_locale_that_makes_no_sense_is_refused(api: Api, changes: dict[str, Any]) -> None:
+    answer = await api.client.post("/v1/email/send", json=a_request(**changes))
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "locale")
+
+
+# Variables.
+
+
+@pytest.mark.promise("template-variables")
+async def test_declared_variables_are_held_against_those_that_are_used(store: TemplateStore) -> None:
+    def declaring(body: str, *variables: Variable) -> Any:
+        return store.write(1, "hello", a_draft(body, variables=variables))
+
+    with pytest.raises(TemplateFailed, match="not declared: coupn"):
+        await declaring("<p>{{ coupn }} {{ name }}</p>", Variable("coupon"))
+    with pytest.raises(TemplateFailed, match=r'default\(""\)'):
+        await declaring("<p>{{ coupon }}</p>", Variable("coupon", is_required=False))
+    with pytest.raises(TemplateFailed, match="twice: a"):
+        await declaring("<p>{{ a }}</p>", Variable("a"), Variable("a"))
+    kept = (Variable("coupon", is_required=False, sample={"code": "X1"}), Variable("count", sample=3))
+    stored = await declaring('<p>{{ coupon|default("none") }} {{ count }} {{ name }}</p>', *kept)
+    assert (await store.latest(1, "hello")).expects() == kept
+    assert "3 Jane Doe" in str(stored.render({"coupon": "Y"}).html)
+
+
+async def test_without_a_declaration_the_template_tells_what_it_uses(store: TemplateStore) -> None:
+    stored = await store.write(1, "hello", a_draft('<p>{{ a }}{{ b|default("") }}{{ email }}</p>'))
+    assert stored.expects() == (Variable("a"), Variable("b", is_required=False))
+    with pytest.raises(TemplateFailed, match="needs a: give"):
+        stored.render({})
+
+
+# Images.
+
+
+@pytest.mark.promise("image-upload")
+async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
+    store: TemplateStore, images: ImageStore, tmp_path: Path
+) -> None:
+    image = await images.put(1, "logo.png", PNG)
+    first = await store.write(1, "hello", a_draft('<img src="logo.png" alt="Us">'))
+    assert f"https://mail.example/images/{image.file_name}" in first.html
+    assert first.body == '<img src="logo.png" alt="Us">'
+    other = await images.put(1, "logo.png", PNG + b"!")
+    second = await store.write(1, "hello", a_draft('<img src="logo.png" alt="Us">'))
+    assert other.file_name in second.html
+    assert image.file_name in (await store.version(1, "hello", 1)).html
+    assert {file.name for file in (tmp_path / "images").iterdir()} == {image.file_name, other.file_name}
+    assert await images.named(2, ["logo.png"]) == {}
+    assert [each.digest for _, each in await images.some(1, limit=5)] == [other.digest]
+
+
+@pytest.mark.promise("image-upload")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("logo.png", b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'),
+        ("logo.png", b"<html>"),
+        ("logo.png", b""),
+        ("logo.png", PNG + b"\0" * MAX_BYTES),
+        ("logo.svg", PNG),
+        ("../logo.png", PNG),
+        ("a/logo.png", PNG),
+        (".png", PNG),
+        ("logo.png\n", PNG),
+    ],
+)
+async def test_what_is_no_image_or_has_no_good_name_is_refused(
+    images: ImageStore, tmp_path: Path, name: str, content: bytes
+) -> None:
+    with pytest.raises(InvalidInput):
+        await images.put(1, name, content)
+    assert not (tmp_path / "images").exists()
+
+
+@pytest.mark.promise("image-serve")
+async def test_readers_load_images_without_a_key_and_keep_them(api: Api, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(PNG)
+    answer = await api.client.post("/v1/images?name=logo.png", content=PNG, headers={"Content-Type": "image/png"})
+    assert answer.status_code == 201, answer.text
+    url = answer.json()["url"]
+    for method in ("GET", "HEAD"):
+        loaded = await api.anonymous.request(method, url)
+        assert (loaded.status_code, loaded.headers["content-type"]) == (200, "image/png")
+        assert loaded.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert loaded.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in loaded.headers["content-security-policy"]
+    assert (await api.anonymous.get(url)).content == PNG
+    for path in ("/images/secret.png", "/images/..%2fsecret.png", f"/images/{'0' * 64}.png", "/images/%00"):
+        assert (await api.anonymous.get(path)).status_code == 404
+    assert [each["name"] for each in (await api.client.get("/v1/images")).json()["images"]] == ["logo.png"]
+    assert (await api.stranger.get("/v1/images")).json()["images"] == []
+    assert (await api.anonymous.post("/v1/images?name=a.png", content=PNG)).status_code == 401
+    refused = await api.client.post("/v1/images?name=a.png", content=b"<svg>")
+    assert (refused.status_code, refused.json()["code"]) == (422, "NOT_AN_IMAGE")
+    assert (await api.client.post("/v1/images?name=a.png", content=PNG + b"\0" * MAX_BYTES)).status_code == 413
+
+
+# Over HTTP.
+
+
+@pytest.mark.promise("api-templates")
+async def test_a_template_is_written_shown_compared_and_previewed(api: Api) -> None:
+    path = "/v1/templates/receipt"
+    variables = [{"name": "total", "sample": "12.00"}, {"name": "note", "required": False}]
+    mjml = (
+        "<mjml><mj-body><mj-section><mj-column><mj-text>{{ total }} {{ note|default('') }}</mj-text></mj-column>"
+        "</mj-section></mj-body></mjml>"
+    )
+    first = await api.client.put(path, json={"subject": "Receipt {{ total }}", "mjml": mjml, "variables": variables})
+    assert first.status_code == 201, first.text
+    assert (first.json()["version"], first.json()["format"], first.json()["body"]) == (1, "mjml", mjml)
+    await api.client.put(path, json={"subject": "Receipt", "html": "<p>{{ total }}</p>", "text": "{{ total }}"})
+    await api.client.put(path, json={"subject": "Recibo", "markdown": "**{{ total }}**", "locale": "pt"})
+    assert (await api.client.get(path)).json()["version"] == 2
+    assert (await api.client.get(f"{path}?locale=pt-BR")).json()["subject"] == "Recibo"
+    assert (await api.client.get(f"{path}?version=1")).json()["variables"][0] == {
+        "name": "total",
+        "required": True,
+        "sample": "12.00",
+    }
+    assert [each["version"] for each in (await api.client.get(f"{path}/versions")).json()["versions"]] == [3, 2, 1]
+    [line] = (await api.client.get("/v1/templates")).json()["templates"]
+    assert [(each["locale"], each["version"]) for each in line["newest"]] == [("", 2), ("pt", 3)]
+    changed = (await api.client.get(f"{path}/diff?before=1&after=2")).json()["difference"]
+    assert "-Receipt {{ total }}" in changed
+    assert (await api.client.get(f"{path}/diff?after=2")).json()["difference"] == changed
+    assert (await api.client.get(f"{path}/diff")).json()["difference"] == ""  # the first of its locale
+    shown = await api.client.post(f"{path}/preview", json={"version": 1})
+    assert (shown.json()["subject"], "12.00" in shown.json()["text"]) == ("Receipt 12.00", True)
+    shown = await api.client.post(f"{path}/preview", json={"locale": "pt", "variables": {"total": "<b>"}})
+    assert ("&lt;b&gt;" in shown.json()["html"], shown.json()["locale"]) == (True, "pt")
+    lacking = await api.client.post(f"{path}/preview", json={})
+    assert (lacking.status_code, lacking.json()["errors"][0]["field"]) == (422, "variables")
+
+
+@pytest.mark.promise("api-templates")
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"subject": "a"}, "html"),
+        ({"subject": "a", "html": "<p>a</p>", "mjml": "b"}, "html"),
+        ({"subject": "a\nBcc: b", "html": "<p>a</p>"}, "subject"),
+        ({"subject": "a", "html": "<p>{{ a </p>"}, "html"),
+        ({"subject": "a", "html": "<script>a</script>"}, "html"),
+        ({"subject": "a", "mjml": "<mjml><mj-body><mj-x/></mj-body></mjml>"}, "mjml"),
+        ({"subject": "a", "markdown": "<div>" * 1_000}, "markdown"),
+        ({"subject": "a", "html": "<p>a</p>", "variables": [{"name": "a b"}]}, "variables[0].name"),
+        ({"subject": "a", "html": "<p>a</p>", "colour": "red"}, "colour"),
+    ],
+)
+async def test_a_bad_template_is_refused_with_the_field(api: Api, body: dict[str, Any], field: str) -> None:
+    answer = await api.client.put("/v1/templates/hello", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == field
+    assert (await api.client.get("/v1/templates/hello")).status_code == 404
+
+
+@pytest.mark.promise("api-templates")
+async def test_templates_of_others_are_not_there(api: Api) -> None:
+    await api.stranger.put("/v1/templates/theirs", json={"subject": "a", "html": "<p>a</p>"})
+    for path in ("", "/versions", "/diff?before=1&after=1", "/preflight"):
+        assert (await api.client.get(f"/v1/templates/theirs{path}")).status_code == 404
+    assert (await api.client.post("/v1/templates/theirs/preview", json={})).status_code == 404
+    assert (await api.client.get("/v1/templates")).json()["templates"] == []
+
+
+@pytest.mark.promise("preflight-finds")
+async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
+    await api.client.put("/v1/templates/news", json={"subject": "News", "html": '<p>News</p><img src="a.png">'})
+    answer = (await api.client.get("/v1/templates/news/preflight")).json()
+    assert answer["mayGo"] is False
+    assert [each["code"] for each in answer["findings"] if each["level"] == "blocks"] == ["BROKEN_IMAGE"]
+    assert "NO_UNSUBSCRIBE_LINK" in [each["code"] for each in answer["findings"]]
+    await api.client.put("/v1/templates/news", json={"subject": "News", "html": f"<p>News</p>{FOOTER}"})
+    assert (await api.client.get("/v1/templates/news/preflight")).json() == {"mayGo": True, "findings": []}
+    answer = (await api.client.get("/v1/templates/news/preflight?bulk=false&version=1")).json()
+    assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in answer["findings"]]
+
+
+@pytest.mark.promise("template-postal-address")
+async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: Place, tmp_path: Path) -> None:
+    settings = load(database_url=engine.url, mailbox=tmp_path / "box", postal_address="Workshop, Street 1")
+    async with open_engine(settings) as opened:
+        template = await opened.templates.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
+        to = "ada@example.com"
+        await opened.intake.accept([a_message(to=to, template_key=template.key, payload={"to": to})])
+        await (await make_worker(opened)).run(drain=True)
+    [file] = (tmp_path / "box" / "new").iterdir()
+    assert b"Workshop, Street 1" in file.read_bytes()
+
+
+# Campaigns.
+
+
+def a_definition(content: dict[str, Any], **changes: Any) -> Definition:
+    everyone = {"filter": {"status": "active"}}
+    return Definition.model_validate({"name": "News", "content": content, **everyone, **changes})
+
+
+@pytest.mark.promise("campaign-preflight")
+async def test_a_campaign_is_refused_with_every_reason_at_once(
+    database: Database, store: TemplateStore, clock: ManualClock
+) -> None:
+    await a_contact(database, "ana@example.com")
+    body = '<p>{{ city }}</p><a href="/x">x</a><img src="none.png">'
+    definition = a_definition({"subject": "READ THIS NOW", "body": body}, lists=["missing"], filter={"nonsense": 1})
+    with pytest.raises(Refused) as refused:
+        await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now())
+    reasons = {(each.field, each.code) for each in refused.value.problems}
+    assert {field for field, _ in reasons} == {"lists", "filter", "content.body", "variables"}
+    assert reasons >= {
+        ("lists", "UNKNOWN_LIST"),
+        ("content.body", "RELATIVE_LINK"),
+        ("content.body", "BROKEN_IMAGE"),
+    }
+    with pytest.raises(NotFound):
+        await store.latest(1, "campaign:c1")
+
+
+@pytest.mark.promise("preflight-leaving")
+async def test_a_campaign_without_a_link_to_leave_gets_one(
+    database: Database, store: TemplateStore, clock: ManualClock
+) -> None:
+    await a_contact(database, "ana@example.com")
+    definition = a_definition({"subject": "Hello", "body": "<html><body><p>Street 1</p></body></html>"})
+    facts = Facts(postal_address="Street 1")
+    started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
+    assert [each.code for each in started.warnings] == ["NO_UNSUBSCRIBE_LINK"]
+    html = (await store.latest(1, "campaign:c1")).html
+    assert 'href="{{ unsubscribe_url }}"' in html
+    assert html.endswith("</p></body></html>")
+
+
+@pytest.mark.promise("campaign-preflight")
+async def test_warnings_are_told_and_stop_nothing(database: Database, store: TemplateStore, clock: ManualClock) -> None:
+    await a_contact(database, "ana@example.com")
+    definition = a_definition({"subject": "READ THIS NOW", "body": f"<p>a</p>{FOOTER}"})
+    facts = Facts(postal_address="Street 1", sender=("SPF: none",))
+    started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
+    assert started.planned == 1
+    assert [each.code for each in started.warnings] == ["CAPITALS", "SENDER_NOT_TRUSTED"]
+
+
+@pytest.mark.promise("campaign-locales")
+async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
+    database: Database, store: TemplateStore, clock: ManualClock
+) -> None:
+    await a_contact(database, "ana@example.com", locale="pt-BR")
+    for locale in ("", "pt", "pt-BR"):
+        await store.write(1, "news", a_draft(f"<p>{locale}</p>{FOOTER}", locale=locale, subject=f"News {locale}"))
+
+    async def frozen(campaign_id: str, **content: Any) -> Any:
+        definition = a_definition({"templateId": "news", **content})
+        started = await freeze(database, store, definition, tenant_id=1, campaign_id=campaign_id, now=clock.now())
+        return started.content.versions[0]
+
+    version = await frozen("c1")
+    assert list(version.templates.items()) == [("pt-BR", 3), ("pt", 2), ("", 1)]
+    version = await frozen("c2", subject="Another subject")
+    assert [key > 3 for key in version.templates.values()] == [True] * 3
+    await store.load(version.templates.values())
+    kept = {locale: store.known(key) for locale, key in version.templates.items()}
+    assert {each.subject for each in kept.values() if each} == {"Another subject"}
+    assert all(each is not None and each.locale == locale for locale, each in kept.items())
+
+
+@pytest.mark.promise("campaign-locales")
+async def test_a_variable_of_one_locale_is_asked_of_its_readers_only(
+    database: Database, store: TemplateStore, clock: ManualClock
+) -> None:
+    await a_contact(database, "ana@example.com", locale="pt", attributes='{"cidade": "Porto"}')
+    await a_contact(database, "bob@example.com", locale="en")
+    await store.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
+    await store.write(1, "news", a_draft(f"<p>{{{{ cidade }}}}</p>{FOOTER}", locale="pt"))
+    definition = a_definition({"templateId": "news"})
+    examined = await examine(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
+    assert examined.problems == ()
+    await a_contact(database, "rui@example.com", locale="pt-BR")
+    examined = await examine(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
+    assert [each.code for each in examined.problems] == ["MISSING_VARIABLE"]

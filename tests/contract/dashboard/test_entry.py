@@ -1,0 +1,321 @@
+"""Getting at pages, on both engines: signed in, with the role that they need, and from pages of ours alone."""
+
+import re
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from mailwright.access.guesses import ADDRESS
+from mailwright.access.roles import Role, Scope
+from mailwright.domain.clock import ManualClock
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import deeds
+from mailwright.storage.database import Database
+from mailwright.web.api.administrator import Administrating
+from mailwright.web.app import ApiParts, create_app
+from mailwright.web.dashboard import pages
+from mailwright.web.dashboard.shell import own_path
+from tests.api import a_request, client_of
+from tests.builders import an_intake
+
+HOME = "http://mail.example"
+RIGHT = "correct horse battery"
+PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
+
+
+@dataclass(frozen=True)
+class House:
+    app: FastAPI
+    parts: ApiParts
+
+    def client(self, **headers: str) -> httpx.AsyncClient:
+        plain = {"Origin": HOME, "Accept": "text/html"}
+        transport = httpx.ASGITransport(self.app)
+        return httpx.AsyncClient(transport=transport, base_url=HOME, headers={**plain, **headers})
+
+    async def enter(self, client: httpx.AsyncClient, login: str) -> str:
+        """The form token of whoever is in now."""
+        answer = await client.post("/sign-in", data={"login": login, "password": RIGHT})
+        assert answer.status_code == 303, answer.text
+        return token_in((await client.get("/account")).text)
+
+
+def token_in(page: str) -> str:
+    found = re.search(r'name="form_token" value="([\w-]{43})"', page)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+async def house(database: Database, clock: ManualClock) -> House:
+    parts = ApiParts(database, clock, an_intake(database, clock), HOME)
+    app = create_app(parts)
+
+    @app.post("/only-administrators")
+    async def only(administrator: Administrating) -> str:
+        return administrator.actor
+
+    for login, role in PEOPLE.items():
+        await parts.users.create(login, RIGHT, role, actor="test")
+    return House(app, parts)
+
+
+def doors() -> list[tuple[str, str]]:
+    """Every page and form, but for the ways in themselves."""
+    ways_in = ("/assets/", "/sign-in", "/set-up", "/settings$")
+    found = []
+    for router in pages.ROUTERS:
+        for route in router.routes:
+            assert isinstance(route, APIRoute)
+            path = re.sub(r"{\w+}", "1", route.path)
+            if not re.match("|".join(ways_in), path):
+                found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
+    return found
+
+
+@pytest.mark.promise("dashboard-signed-in")
+async def test_every_page_and_form_asks_who_is_there(house: House) -> None:
+    async with house.client() as client:
+        for method, path in doors():
+            answer = await client.request(method, path)
+            assert answer.status_code == 303, (method, path)
+            assert answer.headers["location"].startswith("/sign-in"), (method, path)
+    assert len(doors()) > 15
+
+
+@pytest.mark.promise("dashboard-form-token")
+async def test_every_form_refuses_what_is_not_from_a_page_of_ours(house: House) -> None:
+    async with house.client() as client:
+        token = await house.enter(client, "ada")
+        for method, path in doors():
+            if method == "GET":
+                continue
+            refused = [
+                await client.request(method, path),
+                await client.request(method, path, data={"form_token": "x" * 43}),
+                await client.request(
+                    method, path, data={"form_token": token}, headers={"Origin": "https://evil.example"}
+                ),
+                await client.request(method, path, data={"form_token": token}, headers={"Origin": "null"}),
+            ]
+            assert [answer.status_code for answer in refused] == [403] * 4, path
+        # And nothing of it was done: the session is still there.
+        assert (await client.get("/account")).status_code == 200
+
+
+@pytest.mark.promise("dashboard-form-token")
+async def test_anothers_form_token_is_none(house: House) -> None:
+    async with house.client() as ours, house.client() as theirs:
+        await house.enter(ours, "ada")
+        token = await house.enter(theirs, "grace")
+        assert (await ours.post("/sign-out", data={"form_token": token})).status_code == 403
+        assert (await theirs.post("/sign-out", headers={"X-Form-Token": token})).status_code == 303
+
+
+@pytest.mark.promise("dashboard-form-token")
+async def test_signing_in_for_somebody_from_elsewhere_is_refused(house: House) -> None:
+    form = {"login": "ada", "password": RIGHT}
+    async with house.client(Origin="https://evil.example") as client:
+        answer = await client.post("/sign-in", data=form)
+        assert (answer.status_code, client.cookies) == (403, httpx.Cookies())
+
+
+@pytest.mark.promise("dashboard-roles")
+@pytest.mark.parametrize("login", ["alan", "grace"])
+async def test_settings_are_for_administrators(house: House, login: str) -> None:
+    async with house.client() as client:
+        token = await house.enter(client, login)
+        for method, path in doors():
+            if path.startswith("/settings"):
+                answer = await client.request(method, path, headers={"X-Form-Token": token})
+                assert answer.status_code == 403, (method, path)
+        assert "Settings" not in (await client.get("/")).text
+    assert [user.login for user in await house.parts.users.list_all()] == ["ada", "alan", "grace"]
+
+
+@pytest.mark.promise("dashboard-roles")
+async def test_a_role_that_is_taken_away_is_gone_at_the_next_step(house: House) -> None:
+    await house.parts.users.create("eve", RIGHT, Role.ADMIN, actor="test")
+    async with house.client() as client:
+        await house.enter(client, "eve")
+        assert (await client.get("/settings/users")).status_code == 200
+        await house.parts.users.change_role("eve", Role.VIEWER, actor="ada")
+        assert (await client.get("/settings/users")).status_code == 403
+
+
+@pytest.mark.promise("dashboard-roles")
+async def test_people_ask_the_api_as_their_role_may(house: House) -> None:
+    asked = a_request(to="reader@example.com")
+    async with house.client() as client:
+        token = await house.enter(client, "alan")
+        assert (await client.get("/v1/email")).status_code == 200
+        refused = await client.post("/v1/email/send", json=asked, headers={"X-Form-Token": token})
+        assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+    async with house.client() as client:
+        token = await house.enter(client, "grace")
+        without = await client.post("/v1/email/send", json=asked)
+        assert (without.status_code, without.json()["code"]) == (403, "NOT_FROM_HERE")
+        assert (await client.post("/v1/email/send", json=asked, headers={"X-Form-Token": token})).status_code == 202
+
+
+@pytest.mark.promise("dashboard-roles")
+async def test_an_administrator_opens_what_scripts_open_with_the_password(house: House) -> None:
+    async with house.client() as client:
+        token = await house.enter(client, "ada")
+        assert (await client.post("/only-administrators")).status_code == 403
+        answer = await client.post("/only-administrators", headers={"X-Form-Token": token})
+        assert (answer.status_code, answer.json()) == (200, "ada")
+    async with house.client() as client:
+        token = await house.enter(client, "grace")
+        assert (await client.post("/only-administrators", headers={"X-Form-Token": token})).status_code == 403
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_a_tenants_administrator_reaches_no_other_tenants_people_and_limits(
+    house: House, clock: ManualClock
+) -> None:
+    bakery = await tenants.create(house.parts.database, clock, "bakery")
+    await house.parts.users.create("baker", RIGHT, Role.ADMIN, tenant_id=bakery.id, actor="ada")
+    async with house.client() as client:
+        token = await house.enter(client, "baker")
+        shown = await client.get("/settings/users")
+        assert "baker" in shown.text
+        assert "grace" not in shown.text
+        form = {"form_token": token}
+        for path in ("/settings/users/grace/disable", "/settings/users/grace/role", "/settings/users/grace/password"):
+            assert (await client.post(path, data={**form, "role": "admin", "password": RIGHT})).status_code == 404
+        assert (await client.post("/settings/limits", data={**form, "daily_limit": "9"})).status_code == 403
+        assert (await client.post("/tenant", data={**form, "tenant": "default"})).status_code == 404
+        made = {"login": "helper", "password": RIGHT, "role": "viewer", "home": ""}
+        assert (await client.post("/settings/users", data={**form, **made})).status_code == 303
+    assert (await house.parts.users.find("helper")).tenant_id == bakery.id
+
+
+@pytest.mark.promise("dashboard-policy")
+async def test_pages_allow_no_script_or_style_but_files_of_ours(house: House) -> None:
+    async with house.client() as client:
+        await house.enter(client, "ada")
+        for path in ("/sign-in", "/", "/account", "/settings/users"):
+            answer = await client.get(path, follow_redirects=True)
+            policy = answer.headers["content-security-policy"]
+            assert "unsafe" not in policy
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert answer.headers["cache-control"] == "no-store"
+            assert not re.search(r"<[^>]+\s(style|on\w+)=", answer.text), path
+            assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text), path
+
+
+@pytest.mark.promise("session-cookie")
+async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House, clock: ManualClock) -> None:
+    async with house.client() as client:
+        plain = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
+    database = house.parts.database
+    behind_tls = create_app(ApiParts(database, clock, an_intake(database, clock), "https://mail.example"))
+    async with client_of(behind_tls) as client:
+        secure = await client.post(
+            "/sign-in", data={"login": "ada", "password": RIGHT}, headers={"Origin": "https://mail.example"}
+        )
+    assert re.fullmatch(r"mailwright=[\w-]{43}; HttpOnly; Path=/; SameSite=lax", plain.headers["set-cookie"])
+    assert re.fullmatch(
+        r"__Host-mailwright=[\w-]{43}; HttpOnly; Path=/; SameSite=lax; Secure", secure.headers["set-cookie"]
+    )
+
+
+@pytest.mark.promise("guesses-counted")
+async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None:
+    async with house.client() as client:
+        wrong = {"login": "ada", "password": "wrong wrong wrong"}
+        answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS.free + 1)]
+        right = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
+    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS.free, 429]
+    assert right.status_code == 429
+    assert "Try again in" in right.text
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("/campaigns/1?x=2", "/campaigns/1?x=2"),
+        (None, "/"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/a\nb", "/"),
+    ],
+)
+def test_one_goes_on_to_a_page_of_ours_only(given: str | None, taken: str) -> None:
+    assert own_path(given) == taken
+
+
+@pytest.mark.promise("api-key-scopes")
+async def test_a_key_does_what_its_scopes_say(house: House) -> None:
+    keys = {scope: await house.parts.keys.create(1, scope, frozenset({scope})) for scope in Scope}
+    asked = {
+        Scope.SEND: ("POST", "/v1/email/send", a_request()),
+        Scope.READ: ("GET", "/v1/email", None),
+        Scope.MANAGE: ("POST", "/v1/lists", {"listKey": "news"}),
+    }
+    for scope, key in keys.items():
+        async with client_of(house.app, key) as client:
+            for needed, (method, path, body) in asked.items():
+                answer = await client.request(method, path, json=body)
+                if needed is scope:
+                    assert answer.is_success, (scope, needed, answer.text)
+                else:
+                    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN"), (scope, needed)
+
+
+@pytest.mark.promise("api-key-scopes")
+async def test_a_key_is_made_shown_once_and_revoked_on_its_page(house: House) -> None:
+    async with house.client() as client:
+        token = await house.enter(client, "ada")
+        form = {"form_token": token, "name": "shop", "scope": "send"}
+        made = re.search(r"<code>(mw_[\w-]{43})</code>", (await client.post("/settings/keys", data=form)).text)
+        assert made is not None
+        assert made[1] not in (await client.get("/settings/keys")).text
+        [key] = await house.parts.keys.list_all(1)
+        assert (key.name, key.scopes) == ("shop", frozenset({Scope.SEND}))
+        await client.post(f"/settings/keys/{key.id}/revoke", data={"form_token": token})
+        async with client_of(house.app, made[1]) as program:
+            assert (await program.post("/v1/email/send", json=a_request())).status_code == 401
+    found = await deeds(house.parts.database, tenant_id=1, limit=5)
+    assert [deed.action for deed in found] == ["key_revoke", "key_create"]
+    assert made[1] not in str(found)
+
+
+async def test_limits_are_changed_on_their_page_and_a_bad_one_is_told_beside_its_field(house: House) -> None:
+    async with house.client() as client:
+        token = await house.enter(client, "ada")
+        form = {"form_token": token, "rate_per_hour": "1200", "working_hours": "09:00-18:00"}
+        assert (await client.post("/settings/limits", data=form)).status_code == 303
+        for field, value in (("daily_limit", "many"), ("working_hours", "late"), ("timezone", "Nowhere/City")):
+            answer = await client.post("/settings/limits", data={**form, field: value})
+            assert answer.status_code == 422
+            assert f'id="{field}-error"' in answer.text
+    tenant = await tenants.find(house.parts.database, "default")
+    assert (tenant.rate_per_hour, tenant.working_hours, tenant.daily_limit) == (1200, "09:00-18:00", None)
+
+
+async def test_an_asset_is_kept_for_ever_under_its_fingerprint_and_never_under_another(house: House) -> None:
+    async with house.client() as client:
+        page = (await client.get("/sign-in")).text
+        found = re.search(r'href="(/assets/\w+/shell\.css)"', page)
+        assert found is not None
+        asset = await client.get(found[1], headers={"Accept-Encoding": "gzip"})
+        assert (asset.headers["cache-control"], asset.headers["content-encoding"]) == (
+            "public, max-age=31536000, immutable",
+            "gzip",
+        )
+        assert (await client.get("/assets/old/shell.css")).headers["cache-control"] == "no-cache"
+        for name in ("nothing.css", "..%2Fshell.py", "shell.py"):
+            assert (await client.get(f"/assets/x/{name}")).status_code == 404
+
+
+async def test_programs_that_ask_for_no_page_are_told_where_things_are(house: House) -> None:
+    async with house.client(Accept="application/json") as client:
+        assert (await client.get("/")).json()["service"] == "Mailwright"

@@ -1,0 +1,505 @@
+"""What waits in a queue or a mailbox, on both engines: it leaves only after what it says is on disk."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from mailwright.app.inbound import attend, verify_inbound
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.events.bounce_mail import MOST_TRIES, LetterBox, Letters, reports_of
+from mailwright.events.bounces import read
+from mailwright.events.bounces.boxes import open_box
+from mailwright.events.bounces.imap import ImapBox, ImapSettings
+from mailwright.events.reports import Reports
+from mailwright.events.sqs import Queue, QueuedEvents
+from mailwright.outbox.claim import Claims
+from mailwright.providers.aws import KeyChain, Keys
+from mailwright.providers.http import Http
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, suppressions
+from tests.acceptance.commands import Commands
+from tests.builders import (
+    LOCK_TTL,
+    SENT,
+    a_message,
+    a_result,
+    an_intake,
+    settings_for,
+    settling_of,
+    steps,
+    story_of,
+)
+from tests.conftest import Engine
+from tests.standins.imap import PASSWORD, USER, ImapServer
+from tests.standins.sns import FOREIGN_TOPIC, TOPIC, Signer, ses_event
+from tests.standins.sqs import ACCESS_KEY, REGION, SECRET_KEY, SqsStandIn
+from tests.warm import warm_command
+
+ADA = "ada@example.com"
+POISON = "poison@example.com"
+SIGNER = Signer(ManualClock().now())
+
+
+async def a_sent_mail(database: Database, clock: ManualClock, provider: str = "smtp", email: str = ADA) -> str:
+    message = a_message(to=email)
+    await an_intake(database, clock).accept([message])
+    [claimed] = await Claims(database, clock, "worker-1", LOCK_TTL).claim(1)
+    await settling_of(database, clock).exchange([], [claimed])
+    result = replace(SENT, provider=provider, provider_message_id="0100-1")
+    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])
+    return message.outbox_id
+
+
+async def standing(database: Database, email: str = ADA) -> tuple[str | None, list[str]]:
+    async with database.read() as tx:
+        people = await tx.execute(select(contacts.c.status).where(contacts.c.email == email))
+        rows = await tx.execute(select(suppressions.c.list_key).where(suppressions.c.email == email))
+    return people[0].status if people else None, [row.list_key for row in rows]
+
+
+class NoDatabase(Reports):
+    """The database is away."""
+
+    async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
+        raise NotDurable
+
+
+# A queue.
+
+
+@dataclass
+class Polled:
+    sqs: SqsStandIn
+    queue: Queue
+    database: Database
+    clock: ManualClock
+
+    def events(self, reports: Reports | None = None, topics: tuple[str, ...] = (TOPIC,)) -> QueuedEvents:
+        return QueuedEvents(self.queue, reports or Reports(self.database, self.clock), self.clock, topics)
+
+
+@pytest.fixture
+async def polled(database: Database, clock: ManualClock) -> AsyncIterator[Polled]:
+    http = Http()
+    async with SqsStandIn(clock) as sqs:
+        keys = KeyChain(clock, lambda: lambda: Keys(ACCESS_KEY, SECRET_KEY))
+        yield Polled(sqs, Queue(sqs.queue_url, REGION, http, clock, keys), database, clock)
+        await http.close()
+
+
+@pytest.mark.promise("queue-durable")
+@pytest.mark.parametrize("wrapped", [True, False], ids=["in an envelope", "raw"])
+async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled, wrapped: bool) -> None:
+    outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
+    event = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
+    polled.sqs.put(SIGNER.notification(event).decode() if wrapped else json.dumps(event))
+    assert await polled.events().take() == 1
+    assert polled.sqs.bodies == []
+    assert await standing(polled.database) == ("bounced", ["*"])
+    assert steps(await story_of(polled.database, outbox_id))[-1] == "bounce"
+
+
+@pytest.mark.promise("queue-durable")
+async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Polled) -> None:
+    await a_sent_mail(polled.database, polled.clock, "ses")
+    polled.sqs.put(json.dumps(ses_event("Bounce", ADA, message_id="0100-1")))
+    with pytest.raises(NotDurable):
+        await polled.events(NoDatabase(polled.database, polled.clock)).take()
+    assert len(polled.sqs.bodies) == 1
+    polled.sqs.show_again()
+    await polled.events().take()
+    assert polled.sqs.bodies == []
+    assert await standing(polled.database) == ("bounced", ["*"])
+
+
+@pytest.mark.promise("queue-poison")
+async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Polled) -> None:
+    await a_sent_mail(polled.database, polled.clock, "ses")
+    poison = [
+        "not JSON",
+        '{"Type": "Notification", "TopicArn": "' + TOPIC + '"}',
+        SIGNER.notification(ses_event("Bounce", ADA), TopicArn=FOREIGN_TOPIC).decode(),
+        '{"eventType": "Bounce"}',
+    ]
+    for body in (*poison, json.dumps(ses_event("Bounce", ADA, message_id="0100-1"))):
+        polled.sqs.put(body)
+    with capture_logs() as lines:
+        while await polled.events().take():
+            pass
+    assert polled.sqs.bodies == poison
+    assert [line["event"] for line in lines] == ["queue_message_refused"] * len(poison)
+    assert ADA not in str(lines)
+    assert await standing(polled.database) == ("bounced", ["*"])
+
+
+@pytest.mark.promise("queue-durable")
+async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(polled: Polled) -> None:
+    outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
+    body = json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id))
+    for _ in range(3):
+        polled.sqs.put(body)
+    assert await polled.events(topics=()).take() == 3
+    assert polled.sqs.bodies == []
+    assert steps(await story_of(polled.database, outbox_id)).count("delivered") == 1
+
+
+@pytest.mark.promise("queue-durable")
+async def test_many_large_events_are_taken_together(polled: Polled) -> None:
+    outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
+    for number in range(10):
+        event = ses_event("Open", ADA, outbox_id=outbox_id)
+        event["open"].update(timestamp=f"2027-01-15T07:00:{number:02}Z", headers="x" * 85_000)
+        polled.sqs.put(json.dumps(event))
+    assert await polled.events().take() == 10
+    assert polled.sqs.bodies == []
+    assert steps(await story_of(polled.database, outbox_id)).count("open") == 10
+
+
+@pytest.mark.promise("queue-topics")
+@pytest.mark.parametrize(("topics", "scopes"), [((), []), ((TOPIC,), ["*"])], ids=["no topics", "named topics"])
+async def test_an_address_alone_counts_only_where_topics_are_named(
+    polled: Polled, topics: tuple[str, ...], scopes: list[str]
+) -> None:
+    await a_sent_mail(polled.database, polled.clock, "ses")
+    polled.clock.advance(1_000)
+    event = ses_event("Bounce", ADA, at=SIGNER.now, message_id="of somebody else")
+    polled.sqs.put(json.dumps(event))
+    await polled.events(topics=topics).take()
+    assert polled.sqs.bodies == []
+    assert (await standing(polled.database))[1] == scopes
+
+
+# A mailbox.
+
+
+def a_bounce_mail(outbox_id: str | None, status: str = "5.1.1", action: str = "failed", email: str = ADA) -> bytes:
+    """As a mail server writes it, with the head of our mail at its end."""
+    ours = f"X-Mailwright-Message: {outbox_id}\r\nMessage-ID: <{outbox_id}@shop.example>\r\n" if outbox_id else ""
+    return (
+        "From: MAILER-DAEMON@mx.example.net\r\n"
+        "To: bounces@shop.example\r\n"
+        "Subject: Undelivered\r\n"
+        f"Message-ID: <{status}.{action}.{email}@mx.example.net>\r\n"
+        'Content-Type: multipart/report; report-type=delivery-status; boundary="b"\r\n'
+        "MIME-Version: 1.0\r\n\r\n"
+        "--b\r\nContent-Type: text/plain\r\n\r\nIt did not work.\r\n"
+        "--b\r\nContent-Type: message/delivery-status\r\n\r\n"
+        "Reporting-MTA: dns; mx.example.net\r\n\r\n"
+        f"Final-Recipient: rfc822; {email}\r\nAction: {action}\r\nStatus: {status}\r\n"
+        f"Diagnostic-Code: smtp; 550 {status} no such user\r\n\r\n"
+        f"--b\r\nContent-Type: text/rfc822-headers\r\n\r\nSubject: Hello\r\n{ours}To: {email}\r\n\r\n--b--\r\n"
+    ).encode()
+
+
+def a_complaint_mail(outbox_id: str | None, kind: str = "abuse") -> bytes:
+    ours = f"X-Mailwright-Message: {outbox_id}\r\n" if outbox_id else ""
+    return (
+        "From: fbl@mailbox.example.net\r\nTo: abuse@shop.example\r\nSubject: Complaint\r\n"
+        f"Message-ID: <{kind}.{outbox_id}@mailbox.example.net>\r\n"
+        'Content-Type: multipart/report; report-type=feedback-report; boundary="b"\r\nMIME-Version: 1.0\r\n\r\n'
+        "--b\r\nContent-Type: text/plain\r\n\r\nA reader complains.\r\n"
+        "--b\r\nContent-Type: message/feedback-report\r\n\r\n"
+        f"Feedback-Type: {kind}\r\nUser-Agent: Loop/1.0\r\nVersion: 1\r\nOriginal-Rcpt-To: {ADA}\r\n\r\n"
+        f"--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: Hello\r\n{ours}To: {ADA}\r\n"
+        f"Message-ID: <{outbox_id or 'other'}@shop.example>\r\n\r\nHello\r\n--b--\r\n"
+    ).encode()
+
+
+@pytest.mark.promise("bounce-mail")
+@pytest.mark.parametrize(
+    ("status", "action", "expected"),
+    [
+        ("5.1.1", "failed", ("bounced", ["*"])),
+        ("4.2.2", "failed", ("active", [])),
+        ("4.4.1", "delayed", ("active", [])),
+        ("2.0.0", "delivered", ("active", [])),
+    ],
+)
+async def test_a_bounce_mail_says_what_became_of_a_mail(
+    database: Database, clock: ManualClock, status: str, action: str, expected: tuple[str, list[str]]
+) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    letters = Letters(Reports(database, clock), clock)
+    mail = a_bounce_mail(outbox_id, status, action)
+    assert (await letters.answer(mail)).received.new == 1
+    assert (await letters.answer(mail)).received.repeated == 1
+    found, scopes = await standing(database)
+    assert (found or "active", scopes) == expected
+    assert len(steps(await story_of(database, outbox_id))) == 5
+
+
+@pytest.mark.promise("bounce-mail")
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("abuse", ("unsubscribed", ["*"])),
+        ("not-spam", ("active", [])),
+        ("auth-failure", ("active", [])),
+        ("opt-out", ("unsubscribed", ["general"])),
+    ],
+)
+async def test_a_complaint_by_mail_is_one_if_it_says_so(
+    database: Database, clock: ManualClock, kind: str, expected: tuple[str, list[str]]
+) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    await Letters(Reports(database, clock), clock).answer(a_complaint_mail(outbox_id, kind))
+    found, scopes = await standing(database)
+    assert (found or "active", scopes) == expected
+
+
+@pytest.mark.promise("bounce-mail-without-id")
+async def test_a_letter_without_our_id_changes_nobody(database: Database, clock: ManualClock) -> None:
+    """Anyone can write to the bounce address, and only who had the mail knows its id."""
+    outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
+    letters = Letters(Reports(database, clock), clock)
+    forged = [a_bounce_mail(None, status) for status in ("5.1.1", "5.2.2", "4.2.2", "4.2.1")]
+    forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
+    with capture_logs() as lines:
+        for mail in forged:
+            answered = await letters.answer(mail)
+            assert [report.verdict for report in answered.reports] == ["nothing"]
+            assert (answered.received.new, answered.received.unknown) == (0, 1)
+    assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
+    assert await standing(database) == ("active", [])
+    assert [len(steps(await story_of(database, each))) for each in outbox_ids] == [4] * 4
+
+
+@pytest.mark.promise("bounce-mail")
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        ("Fri, 15 Jan 2027 07:59:00 +0000", -60),
+        ("Fri, 15 Jan 2027 09:59:00 +0200", -60),
+        ("Sat, 16 Jan 2027 08:00:00 +0000", 0),
+        ("yesterday", 0),
+        ("Fri, 15 Jan 99999 08:00:00 +0000", 0),
+        (None, 0),
+    ],
+)
+async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int) -> None:
+    now = ManualClock(1_800_000_000_000).now()
+    mail = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
+    mail = mail if date is None else f"Date: {date}\r\n".encode() + mail
+    [report] = reports_of(read(mail), now)
+    assert report.at == now + seconds * 1000
+
+
+@pytest.mark.promise("bounce-mailbox")
+async def test_a_maildir_is_emptied_once_what_it_says_is_on_disk(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    for name in ("new", "cur", "tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "new" / "1.bounce").write_bytes(a_bounce_mail(outbox_id))
+    (tmp_path / "new" / "2.hello").write_bytes(b"Subject: hello\r\n\r\nhello\r\n")
+    away = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(NoDatabase(database, clock), clock))
+    with pytest.raises(NotDurable):
+        await away.take()
+    assert len(list((tmp_path / "new").iterdir())) == 2
+    box = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(Reports(database, clock), clock))
+    assert await box.take() == 2
+    assert list((tmp_path / "new").iterdir()) == []
+    assert await standing(database) == ("bounced", ["*"])
+    assert await box.take() == 0
+
+
+class Picky(Reports):
+    """One of its reports cannot be recorded, for a reason that nobody thought of."""
+
+    async def receive(self, reports: Any, *, by_address: bool = False) -> Any:
+        if any(report.recipient == POISON for report in reports):
+            raise RuntimeError("a bug")
+        return await super().receive(reports, by_address=by_address)
+
+
+@pytest.mark.promise("queue-poison")
+async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_path: Path) -> None:
+    database, clock = polled.database, polled.clock
+    outbox_id = await a_sent_mail(database, clock)
+    reports = Picky(database, clock)
+    for name in ("new", "cur", "tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail(outbox_id, email=POISON))
+    (tmp_path / "new" / "2.good").write_bytes(a_bounce_mail(outbox_id))
+    polled.sqs.put(json.dumps(ses_event("Bounce", POISON, message_id="0100-1")))
+    polled.sqs.put(json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id)))
+    with capture_logs() as lines:
+        assert await LetterBox(open_box(f"maildir:{tmp_path}"), Letters(reports, clock)).take() == 1
+        assert await polled.events(reports).take() == 2
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["1.poison"]
+    assert len(polled.sqs.bodies) == 1
+    assert [line["event"] for line in lines] == ["bounce_mail_failed", "queue_message_failed"]
+
+
+@pytest.mark.promise("bounce-mail-laid-aside")
+async def test_a_mail_that_fails_time_and_again_is_laid_aside(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many of them would otherwise fill every pass, and those behind them would never be read."""
+    outbox_id = await a_sent_mail(database, clock)
+    monkeypatch.setattr("mailwright.events.bounces.imap.MAX_MAILS", 1)
+    async with ImapServer(is_encrypted=False) as server:
+        poison = server.put(a_bounce_mail(outbox_id, email=POISON))
+        good = server.put(a_bounce_mail(outbox_id))
+        settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD, is_encrypted=False)
+        box = LetterBox(ImapBox(settings), Letters(Picky(database, clock), clock))
+        with capture_logs() as lines:
+            counts = [await box.take() for _ in range(MOST_TRIES + 2)]
+        assert counts == [0] * MOST_TRIES + [1, 0]
+        assert [server.flags(uid) for uid in (poison, good)] == [{"\\Flagged"}, {"\\Seen"}]
+    names = [line["event"] for line in lines]
+    assert names == ["bounce_mail_failed"] * MOST_TRIES + ["bounce_mail_laid_aside"]
+    assert await standing(database) == ("bounced", ["*"])
+
+
+@pytest.mark.promise("bounce-mail-laid-aside")
+async def test_a_maildir_keeps_what_was_laid_aside(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail("0190a000-0000-7000-8000-000000000000", email=POISON))
+    box = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(Picky(database, clock), clock))
+    for _ in range(MOST_TRIES):
+        assert await box.take() == 0
+    assert [file.name for file in (tmp_path / "cur").iterdir()] == ["1.poison:2,F"]
+
+
+# Looking again and again.
+
+
+class Scripted:
+    name = "scripted"
+    pause_seconds = 0.0
+
+    def __init__(self, *results: int | Exception) -> None:
+        self._results = list(results)
+        self.asked = 0
+
+    async def take(self) -> int:
+        self.asked += 1
+        if not self._results:
+            raise asyncio.CancelledError
+        result = self._results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+@pytest.mark.promise("inlet-goes-on")
+async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def no_pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("mailwright.app.inbound.asyncio.sleep", no_pause)
+    inlet = Scripted(3, 0, NotDurable("away"), RuntimeError("a bug"), 1)
+    with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
+        await attend(inlet)
+    assert inlet.asked == 6
+    assert [line["event"] for line in lines] == ["inlet_unavailable", "inlet_failed"]
+    assert pauses == [0.0, 1.0, 15.0, 15.0, 0.0]
+
+
+# Settings.
+
+
+def test_everything_wrong_with_these_settings_is_told_at_once(tmp_path: Path) -> None:
+    settings = settings_for(
+        "sqlite:///x.db",
+        sendgrid_webhook_public_key="no key",
+        sns_certs=tmp_path / "nowhere",
+        sqs_queue_url="http://sqs.eu-west-1.amazonaws.com/1/q",
+        bounce_mailbox="pop3://user:s3cret@mail.example.com",
+    )
+    with pytest.raises(ConfigurationInvalid) as told:
+        verify_inbound(settings)
+    names = [problem.partition(":")[0] for problem in told.value.problems]
+    assert names == [
+        "SENDGRID_WEBHOOK_PUBLIC_KEY",
+        "MAILWRIGHT_SNS_CERTS",
+        "MAILWRIGHT_SQS_QUEUE_URL",
+        "MAILWRIGHT_BOUNCE_MAILBOX",
+    ]
+    assert "s3cret" not in str(told.value)
+
+
+# The command.
+
+
+async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[int, str, str]:
+    """`mailwright bounce`, as a mail server calls it."""
+    process = await asyncio.create_subprocess_exec(
+        *(*warm_command(), "bounce", *options),
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "MAILWRIGHT_DATABASE_URL": url},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, errors = await process.communicate(mail)
+    return process.returncode or 0, out.decode(), errors.decode()
+
+
+@pytest.mark.promise("bounce-command")
+async def test_the_command_takes_a_bounce(engine: Engine, database: Database, tmp_path: Path) -> None:
+    clock = ManualClock()
+    outbox_id = await a_sent_mail(database, clock)
+    code, out, _ = await bounce(engine.url, tmp_path, a_bounce_mail(outbox_id) + b"x" * 3_000_000, "--json")
+    told = json.loads(out)
+    assert (code, told["kind"], told["new"]) == (0, "bounce", 1)
+    assert (told["reports"][0]["recipient"], told["reports"][0]["verdict"]) == (ADA, "hard_bounce")
+    assert await standing(database) == ("bounced", ["*"])
+
+
+@pytest.mark.promise("bounce-command")
+async def test_a_mail_that_is_no_bounce_is_let_go_with_a_line(engine: Engine, tmp_path: Path) -> None:
+    code, out, errors = await bounce(engine.url, tmp_path, b"Subject: hello\r\n\r\nhello\r\n")
+    assert (code, out) == (0, "Nothing about a mail of ours: unrelated.\n")
+    assert "bounce_mail_ignored" in errors
+
+
+@pytest.mark.promise("bounce-command")
+@pytest.mark.parametrize(
+    "url", ["sqlite:///nowhere/mailwright.db", "postgresql://u:s3cret@127.0.0.1:1/x", "mysql://localhost/x"]
+)
+async def test_a_mail_server_tries_again_where_the_database_is_away(url: str, tmp_path: Path) -> None:
+    code, out, errors = await bounce(url, tmp_path, a_bounce_mail(None))
+    assert (code, out) == (75, "")
+    assert errors
+    assert "s3cret" not in errors
+
+
+# All of it in one process.
+
+
+@pytest.mark.promise("bounce-mailbox")
+@pytest.mark.parametrize("service", ["serve", "worker"])
+async def test_a_service_looks_into_its_mailbox_and_stops_when_told(
+    engine: Engine, database: Database, tmp_path: Path, service: str
+) -> None:
+    outbox_id = await a_sent_mail(database, ManualClock())
+    box = tmp_path / "box"
+    for name in ("new", "cur", "tmp"):
+        (box / name).mkdir(parents=True)
+    (box / "new" / "1.bounce").write_bytes(a_bounce_mail(outbox_id))
+    settings = {"MAILWRIGHT_DATABASE_URL": engine.url, "MAILWRIGHT_BOUNCE_MAILBOX": f"maildir:{box}"}
+    options = ("--port", "0", "--no-worker") if service == "serve" else ()
+    async with Commands(tmp_path, settings).service(service, *options) as running:
+        assert (await running.logged("inlet_opened"))["inlet"] == "bounce_mailbox"
+        async with asyncio.timeout(30):
+            while list((box / "new").iterdir()):
+                await asyncio.sleep(0.01)
+        running.signal(signal.SIGTERM)
+        assert await running.ended(within=30) == 0
+    assert await standing(database) == ("bounced", ["*"])

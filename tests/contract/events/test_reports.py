@@ -1,0 +1,596 @@
+"""Reports, on both engines: each counts once, finds its mail by the surest way, ends a doubt and tells of a person."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from structlog.testing import capture_logs
+
+from mailwright.audience import contacts, suppressions
+from mailwright.audience.status import Standing
+from mailwright.domain.bounce import BounceKind
+from mailwright.domain.clock import DAY, MINUTE, ManualClock
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.message import NewMessage
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.events.rejections import Refusals
+from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces, forget
+from mailwright.ops.metrics import REGISTRY
+from mailwright.outbox.audit import audit
+from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.settle import Settling
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries, events, reports
+from tests.builders import (
+    LOCK_TTL,
+    REFUSAL,
+    SENT,
+    Bench,
+    a_message,
+    a_result,
+    a_tenant,
+    an_intake,
+    claims_of,
+    settling_of,
+    steps,
+    story_of,
+    the_event,
+)
+from tests.standins.provider import ScriptedProvider
+
+GRACE = 10 * MINUTE
+
+
+async def begun(database: Database, clock: ManualClock, message: NewMessage) -> Any:
+    """A message between its mark and its answer."""
+    await an_intake(database, clock).accept([message])
+    [claimed] = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], [claimed])
+    return claimed
+
+
+async def a_doubt(database: Database, clock: ManualClock, on_doubt: OnDoubt = OnDoubt.HOLD) -> str:
+    """A message whose worker died after the mark."""
+    message = a_message(on_doubt=on_doubt)
+    await begun(database, clock, message)
+    clock.advance(LOCK_TTL)
+    assert await Doubts(database, clock, grace=GRACE).take_over() == 1
+    return message.outbox_id
+
+
+async def a_sent_message(
+    database: Database, clock: ManualClock, provider: str = "ses", provider_message_id: str = "id-1", **changes: Any
+) -> NewMessage:
+    message = a_message(**changes)
+    claimed = await begun(database, clock, message)
+    result = replace(SENT, provider=provider, provider_message_id=provider_message_id)
+    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])
+    return message
+
+
+def a_report(clock: ManualClock, type_: EventType = EventType.DELIVERED, **changes: Any) -> Report:
+    defaults: dict[str, Any] = {"key": f"report-{type_}", "source": "ses", "type": type_, "at": clock.now()}
+    return Report(**{**defaults, **changes})
+
+
+def a_bounce(clock: ManualClock, message: NewMessage, **changes: Any) -> Report:
+    defaults: dict[str, Any] = {
+        "outbox_id": message.outbox_id,
+        "recipient": message.to_email,
+        "verdict": Verdict.HARD_BOUNCE,
+        "bounce_type": "Permanent",
+        "bounce_subtype": "General",
+    }
+    return a_report(clock, EventType.BOUNCED, **{**defaults, **changes})
+
+
+async def state(database: Database) -> tuple[str, list[str]]:
+    async with database.read() as tx:
+        [row] = await tx.execute(select(deliveries.c.status))
+        types = await tx.execute(select(events.c.type).order_by(events.c.id))
+    return row.status, [each.type for each in types]
+
+
+async def status_of_person(database: Database, email: str, tenant_id: int = 1) -> str:
+    return (await contacts.by_email(database, tenant_id, email)).status
+
+
+async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str, str]:
+    async with database.read() as tx:
+        return {entry.list_key: entry.reason for entry in await suppressions.of_address(tx, tenant_id, email)}
+
+
+# Doubts.
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("type_", [EventType.DELIVERED, EventType.BOUNCED, EventType.COMPLAINED, EventType.ACCEPTED])
+async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock: ManualClock, type_: EventType) -> None:
+    outbox_id = await a_doubt(database, clock)
+    report = a_report(clock, type_, outbox_id=outbox_id, provider_message_id="queue-1", recipient="ada@example.com")
+    assert await Reports(database, clock).receive([report]) == Received(new=1)
+    assert await state(database) == (
+        Status.SENT,
+        ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "IN_DOUBT", type_, "SENT"],
+    )
+    found = await audit(database)
+    assert found.ok
+    assert found.sent == 1
+    assert (await story_of(database, outbox_id)).summary.provider_message_id == "queue-1"
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("is_claimed", [False, True])
+async def test_a_report_stops_a_resend_that_has_not_begun(
+    database: Database, clock: ManualClock, is_claimed: bool
+) -> None:
+    outbox_id = await a_doubt(database, clock, OnDoubt.RESEND)
+    clock.advance(GRACE)
+    assert await Doubts(database, clock, grace=GRACE).decide() == 1
+    held = await claims_of(database, clock, "heir").claim(1) if is_claimed else []
+    assert len(held) == is_claimed
+    await Reports(database, clock).receive([a_report(clock, outbox_id=outbox_id)])
+    assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
+    await claims_of(database, clock, "heir").release(held)
+    assert await claims_of(database, clock).claim(1) == []
+    assert (await state(database))[0] == Status.SENT
+
+
+@pytest.mark.promise("doubt-report-settles")
+@pytest.mark.parametrize("on_doubt", list(OnDoubt))
+async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
+    database: Database, clock: ManualClock, on_doubt: OnDoubt
+) -> None:
+    message = a_message(on_doubt=on_doubt)
+    await begun(database, clock, message)
+    await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
+    assert (await state(database))[0] == Status.SENT_ATTEMPT  # its own worker may still write the result
+    clock.advance(LOCK_TTL)
+    doubts = Doubts(database, clock, grace=0)
+    await doubts.take_over()
+    assert await doubts.decide() == 1
+    assert (await state(database))[0] == Status.SENT
+    assert await claims_of(database, clock).claim(1) == []
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("doubt-report-certain")
+async def test_an_address_alone_proves_nothing(database: Database, clock: ManualClock) -> None:
+    """The report may be about an older mail to the same reader: the doubt about this one stays."""
+    outbox_id = await a_doubt(database, clock)
+    async with database.write() as tx:
+        await tx.execute(update(deliveries).values(provider="sendgrid"))
+    email = (await story_of(database, outbox_id)).summary.to_email
+    await Reports(database, clock).receive([a_report(clock, source="sendgrid", recipient=email)], by_address=True)
+    status, story = await state(database)
+    assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
+
+
+@pytest.mark.promise("doubt-late-result")
+async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
+    frozen = claims_of(database, clock)
+    claimed = await frozen.claim(1)
+    await settling_of(database, clock).exchange([], claimed)
+    clock.advance(LOCK_TTL)
+    await Doubts(database, clock, grace=0).take_over()
+    await frozen.release(claimed)
+    assert (await state(database))[0] == Status.PENDING
+    again = await claims_of(database, clock, "heir").claim(1)
+    assert [(each.claims, each.attempts) for each in again] == [(1, 0)]
+    assert (await audit(database)).ok
+
+
+# Once.
+
+
+@pytest.mark.promise("report-once")
+async def test_a_report_that_comes_again_changes_nothing(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    door = Reports(database, clock)
+    report = a_bounce(clock, message)
+    assert await door.receive([report, report]) == Received(new=1, repeated=1)
+    clock.advance(DAY)
+    assert await door.receive([report]) == Received(repeated=1)
+    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+    await suppressions.remove(database, 1, message.to_email)  # an operator knows better
+    await door.receive([report])
+    assert await scopes(database, message.to_email) == {}
+
+
+@pytest.mark.promise("report-once")
+async def test_many_doors_told_the_same_at_once_count_it_once(database: Database, clock: ManualClock) -> None:
+    messages = [await a_sent_message(database, clock, provider_message_id=f"id-{n}") for n in range(6)]
+    told = [a_bounce(clock, message, key=f"k{n}") for n, message in enumerate(messages)]
+    orders = [told, told[::-1], told[3:] + told[:3], told]
+    answers = await asyncio.gather(*(Reports(database, clock).receive(order) for order in orders))
+    assert sum(answer.new for answer in answers) == 6
+    assert sum(answer.repeated for answer in answers) == 18
+    for message in messages:
+        assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+
+
+@pytest.mark.promise("report-once")
+async def test_callers_that_come_together_share_commits(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    door = Reports(database, clock)
+    told = [a_report(clock, EventType.OPENED, key=f"k{n % 30}", outbox_id=message.outbox_id) for n in range(60)]
+    answers = await asyncio.gather(*(door.receive([report]) for report in told))
+    await door.close()
+    assert [sum(answer.new for answer in answers), sum(answer.repeated for answer in answers)] == [30, 30]
+
+
+@pytest.mark.promise("report-once")
+async def test_a_call_may_bring_more_than_one_commit_holds(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    count = LARGEST_COMMIT + 10
+    told = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
+    assert await Reports(database, clock).receive(told) == Received(new=count)
+
+
+async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: ManualClock) -> None:
+    with pytest.raises(InvalidInput):
+        await Reports(database, clock).receive([a_report(clock, EventType.SENT)])
+    assert await Reports(database, clock).receive([]) == Received()
+
+
+# Finding the mail.
+
+
+@pytest.mark.promise("report-finds")
+async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: ManualClock) -> None:
+    ada = "ada@example.com"
+    first = await a_sent_message(database, clock, "sendgrid", "x-1", to=ada)
+    clock.advance(1_000)
+    second = await a_sent_message(database, clock, "sendgrid", "x-2", to=ada)
+    clock.advance(1_000)
+    other = await a_sent_message(database, clock, "ses", "x-3", to=ada)
+    door = Reports(database, clock)
+    by = {"source": "sendgrid", "recipient": "Ada@Example.com"}
+    told = [
+        a_report(clock, key="by id", outbox_id=first.outbox_id, provider_message_id="x-2", **by),
+        a_report(clock, EventType.OPENED, key="by provider", provider_message_id="x-1", **by),
+        a_report(clock, EventType.CLICKED, key="by recipient", **by),
+        a_report(clock, EventType.DEFERRED, key="of another provider", provider_message_id="x-3", **by),
+        a_report(clock, EventType.OPENED, key="of others", outbox_id="0190a000-0000-7000-8000-000000000000", **by),
+        a_report(clock, EventType.OPENED, key="of nobody", source="sendgrid", recipient="who@example.com"),
+        a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
+    ]
+    assert await door.receive(told, by_address=True) == Received(new=4, unknown=3)
+    assert steps(await story_of(database, first.outbox_id))[4:] == ["delivered", "open"]
+    assert steps(await story_of(database, second.outbox_id))[4:] == ["click", "deferred"]
+    assert steps(await story_of(database, other.outbox_id))[4:] == []
+
+
+@pytest.mark.promise("report-finds")
+async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_it(
+    database: Database, clock: ManualClock
+) -> None:
+    first = await a_sent_message(database, clock, "sendgrid", "x-1", to="ada@example.com")
+    clock.advance(MINUTE)
+    report = a_report(clock, EventType.BOUNCED, source="sendgrid", recipient="ada@example.com")
+    clock.advance(MINUTE)
+    await a_sent_message(database, clock, "sendgrid", "x-2", to="ada@example.com")
+    await Reports(database, clock).receive([report], by_address=True)
+    assert steps(await story_of(database, first.outbox_id))[-1] == "bounce"
+
+
+@pytest.mark.promise("report-finds")
+async def test_one_request_with_several_mails_leads_to_the_recipients_own(
+    database: Database, clock: ManualClock
+) -> None:
+    mails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
+    report = a_report(clock, source="sendgrid", provider_message_id="x-1", recipient="R1@example.com")
+    await Reports(database, clock).receive([report])
+    assert [len(steps(await story_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
+
+
+@pytest.mark.promise("report-tenant")
+async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Database, clock: ManualClock) -> None:
+    other = await a_tenant(database, "other")
+    ada = "ada@example.com"
+    await a_sent_message(database, clock, provider_message_id="id-1", to=ada)
+    theirs = await a_sent_message(database, clock, provider_message_id="id-2", to=ada, tenant_id=other)
+    await Reports(database, clock).receive([a_bounce(clock, theirs)])
+    assert [await status_of_person(database, ada, tenant) for tenant in (1, other)] == ["active", "bounced"]
+    assert [await scopes(database, ada, tenant) for tenant in (1, other)] == [{}, {"*": "bounce"}]
+
+
+@pytest.mark.promise("report-without-mail")
+@pytest.mark.parametrize("by_address", [False, True])
+async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock: ManualClock, by_address: bool) -> None:
+    """Not even where there is one tenant only, and not even from somebody who is believed."""
+    lost = {"recipient": "ada@example.com", "verdict": Verdict.HARD_BOUNCE}
+    told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
+    with capture_logs() as lines:
+        assert await Reports(database, clock).receive(told, by_address=by_address) == Received(unknown=1)
+    assert [line["event"] for line in lines] == ["report_without_mail"]
+    assert "ada@" not in str(lines)
+    assert await scopes(database, "ada@example.com") == {}
+    with pytest.raises(NotFound):
+        await contacts.by_email(database, 1, "ada@example.com")
+
+
+@pytest.mark.promise("report-without-mail")
+async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
+    await a_sent_message(database, clock, to="ada@example.com")
+    door = Reports(database, clock)
+    bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=Verdict.HARD_BOUNCE)
+    # Both at once: the one must not be taken along by the other.
+    answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
+    assert answers == [Received(unknown=1), Received(new=1)]
+    async with database.read() as tx:
+        assert [row.key for row in await tx.execute(select(reports.c.key))] == ["ses:k2"]
+    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
+
+
+# What it says on the timeline.
+
+
+@pytest.mark.promise("report-event")
+async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
+    database: Database, clock: ManualClock
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    words = {"diagnosticCode": "550 <ada@example.com>: no\0 such user \ud800", "recipient": "x", "also": ["b@c.eu"]}
+    told = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
+    await Reports(database, clock).receive([replace(told, bounce_subtype="No\0Email")])
+    event = the_event(await story_of(database, message.outbox_id), EventType.BOUNCED)
+    assert event.metadata == {
+        "diagnosticCode": "550 <a***@e***.com>: no such user ?",
+        "also": ["b***@c***.eu"],
+        "providerMessageId": "0100@email.amazonses.com",
+        "recipient": "a***@e***.com",
+        "source": "ses",
+        "bounceType": "Permanent",
+        "bounceSubtype": "NoEmail",
+    }
+
+
+# Whom it changes.
+
+
+@pytest.mark.promise("report-standing")
+@pytest.mark.parametrize(
+    ("type_", "verdict", "status", "expected"),
+    [
+        (EventType.BOUNCED, Verdict.HARD_BOUNCE, "bounced", {"*": "bounce"}),
+        (EventType.BOUNCED, Verdict.SOFT_BOUNCE, "active", {}),
+        (EventType.COMPLAINED, Verdict.COMPLAINT, "unsubscribed", {"*": "complaint"}),
+        (EventType.COMPLAINED, Verdict.NOTHING, "active", {}),
+        (EventType.UNSUBSCRIBED, Verdict.LEAVES, "unsubscribed", {"general": "unsubscribed"}),
+        (EventType.DELIVERED, Verdict.NOTHING, "active", {}),
+    ],
+)
+async def test_each_verdict_has_its_own_end(
+    database: Database,
+    clock: ManualClock,
+    type_: EventType,
+    verdict: Verdict,
+    status: str,
+    expected: dict[str, str],
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    await Reports(database, clock).receive([replace(a_bounce(clock, message), type=type_, verdict=verdict)])
+    assert await status_of_person(database, "ada@example.com") == status
+    assert await scopes(database, "ada@example.com") == expected
+
+
+@pytest.mark.promise("report-recipient")
+async def test_only_the_mails_own_recipients_are_changed(database: Database, clock: ManualClock) -> None:
+    payload = {
+        "to": "ada@example.com",
+        "subject": "s",
+        "html": "<p>h</p>",
+        "cc": ["Bob@example.com"],
+        "bcc": ["c@d.eu"],
+    }
+    message = await a_sent_message(database, clock, to="ada@example.com", payload=payload)
+    door = Reports(database, clock)
+    told = [
+        a_bounce(clock, message, key=f"k{n}", recipient=recipient)
+        for n, recipient in enumerate(["bob@EXAMPLE.com", "C@d.eu", "eve@example.com", "not an address", None])
+    ]
+    assert await door.receive(told) == Received(new=5)
+    assert [await scopes(database, email) for email in ("bob@example.com", "c@d.eu")] == [{"*": "bounce"}] * 2
+    assert [await scopes(database, email) for email in ("ada@example.com", "eve@example.com")] == [{}, {}]
+    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 5
+
+
+@pytest.mark.promise("report-recipient")
+async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
+    database: Database, clock: ManualClock
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=Verdict.COMPLAINT)
+    await Reports(database, clock).receive([told])
+    assert await scopes(database, "ada@example.com") == {"*": "complaint"}
+
+
+@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [([0, 1], {}), ([0, 15, 30], {"*": "soft_bounces"}), ([0, 15, 31], {}), ([31, 0, 15, 20], {"*": "soft_bounces"})],
+)
+async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
+    database: Database, clock: ManualClock, days: Sequence[int], expected: dict[str, str]
+) -> None:
+    start = clock.now()
+    door = Reports(database, clock)
+    for number, day in enumerate(days):
+        message = await a_sent_message(database, clock, to="ada@example.com")
+        told = a_bounce(clock, message, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE, at=start + day * DAY)
+        assert await door.receive([told, told]) == Received(new=1, repeated=1)
+    assert await scopes(database, "ada@example.com") == expected
+    assert await status_of_person(database, "ada@example.com") == ("bounced" if expected else "active")
+
+
+@pytest.mark.promise("reports-any-order")
+async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock: ManualClock) -> None:
+    orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
+    ends = []
+    for number, order in enumerate(orders):
+        mails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
+        for message, day in zip(mails, order, strict=True):
+            told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=Verdict.SOFT_BOUNCE, at=day * DAY)
+            await Reports(database, clock).receive([told])
+        person = await contacts.portrait(database, 1, message.to_email)
+        [entry] = person.suppressions
+        ends.append((person.contact.status, person.contact.status_updated_at, entry.created_at))
+    assert ends == [("bounced", 25 * DAY, 20 * DAY)] * 3
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
+    door = Reports(database, clock)
+    for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
+        await door.receive([a_bounce(clock, mail, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {}
+    await door.receive([a_bounce(clock, mails[2], key="k9", verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("soft-bounces-forgiven")
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
+    database: Database, clock: ManualClock, leaves: bool
+) -> None:
+    door, people = Reports(database, clock), Standing(database, clock)
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await door.receive(told[:3])
+    assert await status_of_person(database, "ada@example.com") == "bounced"
+    clock.advance(DAY)
+    await people.activate(1, "ada@example.com", source="cli")
+    await door.receive([told[3]])  # from before, and told late
+    if leaves:
+        await people.leave(1, "ada@example.com", source="reader")
+        await people.come_back(1, "ada@example.com", source="reader")
+    clock.advance(DAY)
+    await door.receive([replace(each, at=clock.now()) for each in told[4:6]])
+    assert await scopes(database, "ada@example.com") == {}
+    assert await status_of_person(database, "ada@example.com") == "active"
+    await door.receive([replace(told[6], at=clock.now())])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("soft-bounces-forgiven")
+async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database: Database, clock: ManualClock) -> None:
+    door = Reports(database, clock)
+    mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    await door.receive(told[:3])
+    await suppressions.remove(database, 1, "ada@example.com")
+    clock.advance(300 * DAY)
+    await door.receive([replace(told[3], at=clock.now())])
+    assert await scopes(database, "ada@example.com") == {}
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
+    by = {"source": "sendgrid", "recipient": message.to_email}
+    soft = {**by, "type_": EventType.BOUNCED, "verdict": Verdict.SOFT_BOUNCE}
+    told = [
+        a_report(clock, key="open", **by),
+        a_report(clock, key="proof", outbox_id=message.outbox_id, **by),
+        a_report(clock, key="old", **soft),
+        a_report(clock, key="counted", **{**soft, "at": clock.now() + 80 * DAY}),
+    ]
+    await Reports(database, clock).receive(told, by_address=True)
+    clock.advance(90 * DAY)
+    young = a_report(clock, key="young", **by)
+    for left in (["counted", "old", "open", "proof", "young"], ["counted", "young"]):
+        await (door := Reports(database, clock)).receive([young], by_address=True)
+        await door.close()
+        async with database.read() as tx:
+            rows = await tx.execute(select(reports.c.key))
+        assert sorted(row.key.removeprefix("sendgrid:") for row in rows) == left
+        clock.advance(1)
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Database, clock: ManualClock) -> None:
+    """Nobody worked for a quarter of a year: the mail that was being sent then is not sent again."""
+    message = a_message()
+    await begun(database, clock, message)
+    await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
+    clock.advance(91 * DAY)
+    assert await forget(database, SoftBounces(), clock.now()) == 0
+    doubts = Doubts(database, clock, grace=0)
+    await doubts.take_over()
+    await doubts.decide()
+    assert (await state(database))[0] == Status.SENT
+    assert await forget(database, SoftBounces(), clock.now()) == 1
+
+
+@pytest.mark.promise("reports-forgotten")
+async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench) -> None:
+    message = await a_sent_message(bench.database, bench.clock, "sendgrid")
+    proof = a_report(bench.clock, outbox_id=message.outbox_id)
+    await (door := Reports(bench.database, bench.clock)).receive([proof])
+    await door.close()
+    for age, left in ((89 * DAY, 1), (2 * DAY, 0)):
+        bench.clock.advance(age)
+        keeper = (await bench.worker(ScriptedProvider()))._parts.keeper
+        await keeper.tick(lambda: (), ())
+        async with bench.database.read() as tx:
+            assert len(await tx.execute(select(reports.c.key))) == left
+
+
+@pytest.mark.promise("reports-measured")
+async def test_new_reports_are_counted_by_what_they_say(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock)
+    labels = {"source": "ses", "type": "bounce", "verdict": "hard_bounce"}
+    before = REGISTRY.get_sample_value("mailwright_reports_total", labels) or 0
+    report = a_bounce(clock, message)
+    await Reports(database, clock).receive([report, report, a_bounce(clock, a_message(), key="of nobody")])
+    assert REGISTRY.get_sample_value("mailwright_reports_total", labels) == before + 1
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_how_many_soft_bounces_are_too_many_is_a_setting(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    door = Reports(database, clock, SoftBounces(count=1, days=1))
+    await door.receive([a_bounce(clock, message, verdict=Verdict.SOFT_BOUNCE)])
+    assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
+
+
+@pytest.mark.promise("refused-address")
+async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
+    database: Database, clock: ManualClock
+) -> None:
+    first, second = a_message(to="ada@example.com"), a_message(to="ada@example.com")
+    claimed = await begun(database, clock, first)
+    await an_intake(database, clock).accept([second])
+    next_up = await claims_of(database, clock).claim(1)
+    settling = Settling(database, clock, Refusals())
+    refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
+    # The answer to the first commit may have been lost: it is written again.
+    marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]
+    assert marked == [frozenset(), frozenset()]
+    assert steps(await story_of(database, first.outbox_id))[-2:] == ["FAILED", "bounce"]
+    assert await scopes(database, "ada@example.com") == {"*": "bounce"}
+    assert await status_of_person(database, "ada@example.com") == "bounced"
+    assert (await audit(database)).ok
+
+
+async def test_reports_are_kept_as_they_were_told(database: Database, clock: ManualClock) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    told_at = clock.now()
+    clock.advance(MINUTE)
+    await Reports(database, clock).receive([a_bounce(clock, message, at=told_at)])
+    async with database.read() as tx:
+        [row] = await tx.execute(select(reports))
+    assert (row.key, row.email, row.type, row.verdict) == (
+        "ses:report-bounce",
+        "ada@example.com",
+        "bounce",
+        "hard_bounce",
+    )
+    assert (row.at, row.received_at) == (told_at, told_at + MINUTE)

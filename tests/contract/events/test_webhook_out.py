@@ -1,0 +1,716 @@
+"""Outgoing webhooks, on both engines and over real sockets: each event is told at least once, and signed."""
+
+import asyncio
+import hmac
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import insert, select
+
+from mailwright.app.link_checks import public_only
+from mailwright.app.outbound_webhooks import INSIDE
+from mailwright.app.serving import Shutdown, work
+from mailwright.audience import contacts, lists
+from mailwright.audience.erasure import erase
+from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
+from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.states import EventType
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.events.outbound.deliveries import (
+    DELIVERED,
+    FAILED,
+    LEASE,
+    PENDING,
+    SCHEDULE,
+    Deliveries,
+    Delivery,
+    Unanswered,
+)
+from mailwright.events.outbound.derive import STRIDE, derive
+from mailwright.events.outbound.dispatcher import Posting
+from mailwright.events.outbound.endpoints import MOST_ENDPOINTS, OVERLAP, Endpoint, Endpoints, TooManyEndpoints, Wanted
+from mailwright.outbox.audit_log import deeds
+from mailwright.providers.http import Http, addresses_of
+from mailwright.storage.database import Database
+from mailwright.storage.tables import events, messages
+from mailwright.web.parts import PublicPages
+from tests.api import an_api
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_intake
+from tests.conftest import Engine
+from tests.standins.http import Answer, HttpStandIn, Request, Step
+from tests.standins.provider import ScriptedProvider
+
+
+@dataclass
+class Desk:
+    """An installation, a receiver, and one process that tells."""
+
+    database: Database
+    clock: ManualClock
+    receiver: HttpStandIn
+    endpoints: Endpoints
+    deliveries: Deliveries
+    posting: Posting
+
+    async def add(self, path: str = "/hook", *types: str, tenant_id: int = DEFAULT_TENANT) -> tuple[Endpoint, str]:
+        wanted = Wanted(f"{self.receiver.url}{path}", types)
+        return await self.endpoints.create(tenant_id, wanted, actor="test")
+
+    async def happens(self, *types: EventType, tenant_id: int = DEFAULT_TENANT) -> str:
+        """These events of one new message, in one transaction."""
+        message = a_message(tenant_id=tenant_id)
+        await an_intake(self.database, self.clock).accept([message])
+        async with self.database.write() as tx:
+            mine = messages.c.outbox_id == message.outbox_id
+            key = (await tx.execute(select(messages.c.id).where(mine)))[0].id
+            await tx.execute(insert(events), [self.an_event(key, each, tenant_id) for each in types])
+        return message.outbox_id
+
+    def an_event(self, key: int, type_: EventType, tenant_id: int = DEFAULT_TENANT) -> dict[str, Any]:
+        at = {"message_key": key, "tenant_id": tenant_id, "created_at": self.clock.now()}
+        return {**at, "type": type_.value, "metadata": '{"provider":"ses"}'}
+
+    async def tell(self) -> None:
+        await self.posting.tell_all()
+
+    async def log(self, endpoint: Endpoint) -> list[Delivery]:
+        """The oldest first."""
+        return (await self.deliveries.some(endpoint, limit=1_000))[::-1]
+
+    async def now(self, endpoint: Endpoint) -> Endpoint:
+        return await self.endpoints.find(endpoint.webhook_id, tenant_id=None)
+
+    def told(self, path: str = "/hook") -> list[dict[str, Any]]:
+        return [each.json() for each in self.receiver.requests if each.path == path]
+
+
+def another_process(desk: Desk) -> Posting:
+    return Posting(desk.database, desk.clock, Http(resolve=addresses_of), timeout_seconds=1.0)
+
+
+@pytest.fixture
+async def desk(database: Database, clock: ManualClock) -> AsyncIterator[Desk]:
+    async with HttpStandIn() as receiver:
+        endpoints = Endpoints(database, clock, allows_private=True)
+        posting = Posting(database, clock, Http(resolve=addresses_of), timeout_seconds=1.0)
+        yield Desk(database, clock, receiver, endpoints, Deliveries(database, clock), posting)
+        await posting.close()
+        assert not receiver.violations
+
+
+def is_signed(request: Request, secret: str) -> bool:
+    """As docs/webhooks.md tells receivers to look."""
+    parts = [each.partition("=") for each in request.headers["Mailwright-Signature"].split(",")]
+    [at] = [value for name, _, value in parts if name == "t"]
+    expected = hmac.digest(secret.encode(), at.encode() + b"." + request.body, "sha256").hex()
+    return any(hmac.compare_digest(value, expected) for name, _, value in parts if name == "v1")
+
+
+# What is told.
+
+
+@pytest.mark.promise("webhook-told")
+async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    outbox_id = await desk.happens(EventType.SENT, EventType.BOUNCED)
+    await desk.tell()
+    told, bounced = sorted(desk.told(), key=itemgetter("type"))  # they are posted at once
+    assert (told["type"], bounced["type"]) == ("SENT", "bounce")
+    [first] = [each for each in await desk.log(endpoint) if each.delivery_id == told["id"]]
+    assert told["message"]["outboxId"] == outbox_id
+    assert told["message"]["to"].endswith("@example.com")
+    assert told["metadata"] == {"provider": "ses"}
+    assert told["createdAt"] == "2027-01-15T08:00:00.000Z"
+    assert told["id"] in [each.headers["Mailwright-Delivery"] for each in desk.receiver.requests]
+    assert (first.status, first.attempts, first.log[0]["status"]) == (DELIVERED, 1, 200)
+
+
+@pytest.mark.promise("webhook-told")
+async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
+    async with HttpStandIn() as receiver:
+        endpoints = Endpoints(bench.database, bench.clock, allows_private=True)
+        await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}/hook"), actor="test")
+        await bench.accept(a_message())
+        await bench.drain(ScriptedProvider())
+        posting = Posting(bench.database, bench.clock, Http(resolve=addresses_of))
+        await posting.tell_all()
+        await posting.close()
+        assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
+
+
+@pytest.mark.promise("webhook-drained")
+async def test_a_worker_that_is_drained_tells_before_it_leaves(
+    engine: Engine, clock: ManualClock, tmp_path: Path
+) -> None:
+    settings = {"mailbox": tmp_path / "mailbox", "webhook_private": True}
+    async with HttpStandIn() as receiver, a_bench(engine.url, clock, **settings) as bench:
+        receiver.answer(Answer(503), path="/broken")
+        endpoints = Endpoints(bench.database, clock, allows_private=True)
+        for path in ("/hook", "/broken"):
+            await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}{path}"), actor="test")
+        await bench.accept(a_message())
+        async with asyncio.timeout(20):
+            await work(bench.engine, Shutdown(), drain=True)
+        assert sorted((each.path, each.json()["type"]) for each in receiver.requests) == [
+            ("/broken", "SENT"),
+            ("/hook", "SENT"),
+        ]
+
+
+@pytest.mark.promise("webhook-told")
+async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_steps(desk: Desk) -> None:
+    await desk.add("/bounces", EventType.BOUNCED)
+    await desk.add("/all")
+    await desk.happens(EventType.RECEIVED, EventType.VALIDATED, EventType.SENT, EventType.BOUNCED)
+    await desk.tell()
+    assert [each["type"] for each in desk.told("/bounces")] == ["bounce"]
+    assert sorted(each["type"] for each in desk.told("/all")) == ["SENT", "bounce"]
+
+
+@pytest.mark.promise("webhook-tenant")
+async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
+    other = await a_tenant(desk.database, "other")
+    await desk.add("/ours")
+    await desk.add("/theirs", tenant_id=other)
+    ours, theirs = await desk.happens(EventType.SENT), await desk.happens(EventType.SENT, tenant_id=other)
+    await desk.tell()
+    assert [each["message"]["outboxId"] for each in desk.told("/ours")] == [ours]
+    assert [each["message"]["outboxId"] for each in desk.told("/theirs")] == [theirs]
+
+
+@pytest.mark.promise("webhook-told")
+async def test_what_happened_before_is_not_told(desk: Desk) -> None:
+    await desk.happens(EventType.SENT)
+    await desk.add("/first")
+    after_first = await desk.happens(EventType.SENT)
+    await desk.tell()
+    await desk.add("/second")
+    after_both = await desk.happens(EventType.SENT)
+    await desk.tell()
+    assert [each["message"]["outboxId"] for each in desk.told("/first")] == [after_first, after_both]
+    assert [each["message"]["outboxId"] for each in desk.told("/second")] == [after_both]
+
+
+# Who joins and leaves.
+
+SECRET = "s" * 32
+TOKENS = UnsubscribeTokens(SECRET)
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+async def reader(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
+    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "weekly")
+    await lists.create(desk.database, desk.clock, DEFAULT_TENANT, "careful", requires_confirmation=True)
+    async with an_api(desk.database, desk.clock, public_pages=PublicPages(SECRET, sender="Northwind")) as api:
+        yield api.anonymous
+
+
+async def moves(desk: Desk) -> list[tuple[str, str, str]]:
+    """What was told since the last look, and of which list, by which page."""
+    desk.receiver.requests.clear()
+    await desk.tell()
+    return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add()
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    for _ in range(2):
+        await reader.post(f"/unsubscribe?token={leaves}")
+    assert await moves(desk) == [("left", "weekly", "reader")]
+    [told] = desk.told()
+    person = await contacts.by_email(desk.database, DEFAULT_TENANT, ADA)
+    assert (told["message"], told["contact"]) == (None, {"contactId": person.contact_id, "email": ADA})
+    assert "contactKey" not in told["metadata"]
+    for _ in range(2):
+        await reader.post(f"/resubscribe?token={returns}")
+    assert await moves(desk) == [("joined", "weekly", "reader")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
+    desk: Desk, reader: httpx.AsyncClient
+) -> None:
+    await desk.add()
+    page = f"/preferences?token={TOKENS.make(ADA, 'weekly')}"
+    shown = {"shown": ["weekly", "careful"]}
+    await reader.post(page, data={**shown, "list": ["weekly"]})
+    assert await moves(desk) == [("joined", "weekly", "reader")]
+    await reader.post(page, data={**shown, "list": ["weekly"]})
+    assert await moves(desk) == []
+    await reader.post(page, data={"everything": "on"})
+    assert await moves(desk) == [("left", "general", "reader")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add("/hook", EventType.JOINED, EventType.LEFT)
+    await reader.post("/subscribe/weekly", data={"email": ADA})
+    assert await moves(desk) == [("joined", "weekly", "sign-up")]
+    await reader.post("/subscribe/careful", data={"email": ADA})
+    assert await moves(desk) == []
+    await reader.post(f"/confirm?token={TOKENS.to_confirm().make(ADA, 'careful')}")
+    assert await moves(desk) == [("joined", "careful", "opt-in")]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
+    desk: Desk, reader: httpx.AsyncClient
+) -> None:
+    """A mail program that asks twice, a button that is pressed twice: also of somebody who was not known before."""
+    await desk.add()
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    page, choice = f"/preferences?token={leaves}", {"shown": ["weekly", "careful"], "list": ["careful"]}
+
+    async def at_once(path: str, data: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
+        answers = await asyncio.gather(*[reader.post(path, data=data) for _ in range(6)])
+        assert {answer.status_code for answer in answers} == {200}
+        return await moves(desk)
+
+    assert await at_once("/subscribe/weekly", {"email": ADA}) == [("joined", "weekly", "sign-up")]
+    assert await at_once(f"/unsubscribe?token={leaves}") == [("left", "weekly", "reader")]
+    assert await at_once(f"/resubscribe?token={returns}") == [("joined", "weekly", "reader")]
+    assert await at_once(page, choice) == [("left", "weekly", "reader"), ("joined", "careful", "reader")]
+    assert await at_once(f"/unsubscribe?token={TOKENS.make('eve@example.com', 'weekly')}") == [
+        ("left", "weekly", "reader")
+    ]
+
+
+@pytest.mark.promise("webhook-moves")
+async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: httpx.AsyncClient) -> None:
+    await desk.add()
+    await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
+    await erase(desk.database, desk.clock, DEFAULT_TENANT, ADA, actor="test")
+    await desk.tell()
+    assert [(each["type"], each["contact"]) for each in desk.told()] == [("left", None)]
+    assert ADA not in repr(desk.receiver.requests)
+
+
+# Nothing is passed over.
+
+
+@pytest.mark.promise("webhook-order-of-commits")
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(database: Database, desk: Desk) -> None:
+    """Keys are given out before the commit, and SQLite has one writer: only PostgreSQL can show them out of order."""
+    await desk.add()
+    async with database.write() as slow:
+        await slow.execute(insert(events), [desk.an_event(1, EventType.DELIVERED)])
+        await desk.happens(EventType.SENT)
+        await desk.tell()
+        assert desk.told() == []  # the later one is seen, and not passed yet
+    await desk.tell()
+    await desk.tell()
+    assert sorted(each["type"] for each in desk.told()) == ["SENT", "delivered"]
+
+
+@pytest.mark.promise("webhook-order-of-commits")
+async def test_more_events_than_one_stride_are_all_told_once(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    async with desk.database.write() as tx:
+        await tx.execute(insert(events), [desk.an_event(each, EventType.SENT) for each in range(STRIDE + 7)])
+    while await derive(desk.database, desk.clock):
+        pass
+    await derive(desk.database, desk.clock)
+    assert len(await desk.deliveries.some(endpoint, limit=10_000)) == STRIDE + 7
+
+
+@pytest.mark.promise("webhook-once-each")
+async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    for _ in range(5):
+        await desk.happens(EventType.SENT, EventType.DELIVERED)
+    others = [another_process(desk) for _ in range(3)]
+    await asyncio.gather(*(each.tell_all() for each in (desk.posting, *others)))
+    await desk.tell()
+    for each in others:
+        await each.close()
+    ids = [each["id"] for each in desk.told()]
+    assert len(ids) == len(set(ids)) == 10
+    assert {each.status for each in await desk.log(endpoint)} == {DELIVERED}
+
+
+# Signed.
+
+
+@pytest.mark.promise("webhook-signed")
+async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk) -> None:
+    endpoint, secret = await desk.add()
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    [request] = desk.receiver.requests
+    assert is_signed(request, secret)
+    assert not is_signed(request, secret + "x")
+    assert f"t={desk.clock.now() // SECOND}," in request.headers["Mailwright-Signature"]
+
+
+@pytest.mark.promise("webhook-rotation")
+async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) -> None:
+    endpoint, before = await desk.add()
+    _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    desk.clock.advance(OVERLAP)
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    during, later = desk.receiver.requests
+    assert [is_signed(during, before), is_signed(during, after)] == [True, True]
+    assert [is_signed(later, before), is_signed(later, after)] == [False, True]
+
+
+@pytest.mark.promise("webhook-secret-hidden")
+async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
+    endpoint, secret = await desk.add("/hook?key=hidden")
+    noted = repr(await deeds(desk.database, tenant_id=None, limit=10))
+    assert endpoint.webhook_id in noted
+    assert secret not in noted
+    assert "hidden" not in noted
+
+
+@pytest.mark.promise("webhook-journaled")
+async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    made = await desk.deliveries.test(endpoint, actor="ada")
+    await desk.tell()
+    await desk.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
+    again, first, _ = await deeds(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
+    assert [(each.actor, each.action) for each in (first, again)] == [
+        ("ada", "webhook.test"),
+        ("ben", "webhook.redeliver"),
+    ]
+    assert first.detail == again.detail == {"deliveryId": made.delivery_id}
+
+
+# What goes wrong.
+
+
+@pytest.mark.promise("webhook-retried")
+@pytest.mark.parametrize(
+    "answer", [Answer(500, b"broken"), Answer(302, headers={"Location": "/elsewhere"}), Answer(404)]
+)
+async def test_what_is_not_taken_is_told_again_under_the_same_id(desk: Desk, answer: Answer) -> None:
+    endpoint, _ = await desk.add()
+    await desk.happens(EventType.SENT)
+    desk.receiver.answer(answer, times=1)
+    await desk.tell()
+    [waiting] = await desk.log(endpoint)
+    assert (waiting.status, waiting.log[0]["status"]) == (PENDING, answer.status)
+    assert waiting.due_at > desk.clock.now()
+    assert (await desk.now(endpoint)).state == "failing"
+    await desk.tell()
+    assert len(desk.told()) == 1  # not before its time, and a redirect leads nowhere
+    desk.clock.advance(10 * SECOND)
+    await desk.tell()
+    [taken] = await desk.log(endpoint)
+    assert (taken.status, taken.attempts, (await desk.now(endpoint)).state) == (DELIVERED, 2, "active")
+    assert len({each["id"] for each in desk.told()}) == 1
+
+
+@pytest.mark.promise("webhook-retried")
+@pytest.mark.parametrize("step", [Step.CONNECTED, Step.HEAD, Step.BODY, Step.ANSWER, Step.MIDDLE])
+async def test_a_cut_connection_loses_nothing(desk: Desk, step: Step) -> None:
+    endpoint, _ = await desk.add()
+    await desk.happens(EventType.SENT)
+    desk.receiver.cut(step, times=1)
+    await desk.tell()
+    [waiting] = await desk.log(endpoint)
+    assert (waiting.status, waiting.log[0]["status"]) == (PENDING, None)
+    assert waiting.log[0]["error"]
+    desk.clock.advance(10 * SECOND)
+    await desk.tell()
+    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
+
+
+@pytest.mark.promise("webhook-apart")
+async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
+    slow, _ = await desk.add("/slow")
+    quick, _ = await desk.add("/quick")
+    hold = desk.receiver.hold(Step.ANSWER, path="/slow")
+    await desk.happens(EventType.SENT)
+    await desk.posting.look()
+    await hold.reached.wait()
+    while [each.status for each in await desk.log(quick)] != [DELIVERED]:
+        await asyncio.sleep(0.01)
+    await desk.posting.settled()
+    hold.release()
+    [late] = await desk.log(slow)
+    assert (late.status, late.log[0]["error"]) == (PENDING, "no answer in time")
+
+
+@pytest.mark.promise("webhook-exhausted")
+async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    outbox_id = await desk.happens(EventType.SENT)
+    desk.receiver.answer(Answer(503), path="/hook")
+    for _ in range(SCHEDULE.max_attempts):
+        await desk.tell()
+        await desk.endpoints.edit(endpoint.webhook_id, Wanted(endpoint.url), tenant_id=None, actor="test")
+        desk.clock.advance(2 * DAY)
+    [failed] = await desk.log(endpoint)
+    assert (failed.status, failed.attempts, len(desk.told())) == (FAILED, SCHEDULE.max_attempts, SCHEDULE.max_attempts)
+    desk.receiver.forget_rules()
+    await desk.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await desk.tell()
+    [taken] = await desk.log(endpoint)
+    assert (taken.status, taken.delivery_id) == (DELIVERED, failed.delivery_id)
+    assert {each["message"]["outboxId"] for each in desk.told()} == {outbox_id}
+
+
+@pytest.mark.promise("webhook-exhausted")
+async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    waiting = await desk.deliveries.test(endpoint, actor="test")
+    with pytest.raises(NotPossibleNow):
+        await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
+
+
+@pytest.mark.promise("webhook-paused")
+async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_why(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    desk.receiver.answer(Answer(500), path="/hook")
+    await desk.happens(EventType.SENT)
+    await desk.tell()
+    desk.clock.advance(3 * DAY)
+    await desk.tell()
+    paused = await desk.now(endpoint)
+    assert paused.state == "paused"
+    assert "500" in (paused.pause_reason or "")
+    asked = len(desk.told())
+    desk.clock.advance(DAY)
+    await desk.happens(EventType.SENT)
+    await desk.tell()
+    assert len(desk.told()) == asked
+    desk.receiver.forget_rules()
+    await desk.endpoints.edit(endpoint.webhook_id, Wanted(endpoint.url), tenant_id=None, actor="test")
+    await desk.happens(EventType.DELIVERED)
+    await desk.tell()
+    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
+
+
+@pytest.mark.promise("webhook-paused")
+async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk: Desk) -> None:
+    endpoint, _ = await desk.add("/old")
+    await desk.happens(EventType.SENT)
+    await derive(desk.database, desk.clock)
+    for _ in range(2):
+        failing = await desk.now(endpoint)
+        claimed = await desk.deliveries.claim(failing)
+        if failing.failures:  # its last request is still under way
+            await desk.endpoints.edit(
+                endpoint.webhook_id, Wanted(f"{desk.receiver.url}/new"), tenant_id=None, actor="test"
+            )
+        await desk.deliveries.settle(failing, [(each, Unanswered("timeout", 1)) for each in claimed])
+        desk.clock.advance(3 * DAY)
+    assert (await desk.now(endpoint)).state == "active"
+    await desk.tell()
+    assert [each["type"] for each in desk.told("/new")] == ["SENT"]
+
+
+@pytest.mark.promise("webhook-paused")
+async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    desk.receiver.answer(Answer(410))
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    assert (await desk.now(endpoint)).state == "paused"
+
+
+@pytest.mark.promise("webhook-gentle")
+async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk: Desk) -> None:
+    await desk.add()
+    for _ in range(30):
+        await desk.happens(EventType.SENT)
+    desk.receiver.answer(Answer(500), path="/hook")
+    await desk.tell()
+    first = len(desk.told())
+    assert first <= 20
+    desk.clock.advance(5 * MINUTE)
+    await desk.tell()
+    assert len(desk.told()) == first + 1
+    desk.receiver.forget_rules()
+    desk.clock.advance(5 * MINUTE)
+    for _ in range(3):
+        await desk.tell()
+    assert len({each["id"] for each in desk.told()}) == 30
+
+
+# Killed in the middle.
+
+
+@pytest.mark.promise("webhook-killed")
+async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    await desk.happens(EventType.SENT)
+    hold = desk.receiver.hold(Step.ANSWER)
+    dying = another_process(desk)
+    await dying.look()
+    await hold.reached.wait()
+    await dying.close()
+    await desk.tell()
+    assert [each.status for each in await desk.log(endpoint)] == [PENDING]  # its claim has not ended
+    assert len(desk.told()) == 1
+    desk.clock.advance(LEASE)
+    await desk.tell()
+    assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
+    assert len({each["id"] for each in desk.told()}) == 1
+
+
+@pytest.mark.promise("webhook-killed")
+async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    await desk.deliveries.test(endpoint, actor="test")
+    claimed = await desk.deliveries.claim(endpoint)
+    desk.clock.advance(LEASE)
+    assert await desk.posting._tell(endpoint, claimed) == 0
+    assert desk.told() == []
+    await desk.tell()
+    assert [each.attempts for each in await desk.log(endpoint)] == [1]
+
+
+# Whose addresses are taken.
+
+
+@pytest.mark.promise("webhook-guarded")
+async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(otherwise=INSIDE)))
+    await desk.deliveries.test(endpoint, actor="test")
+    await guarded.tell_all()
+    await guarded.close()
+    [kept_back] = await desk.log(endpoint)
+    assert (kept_back.status, desk.receiver.connections) == (PENDING, 0)
+    assert kept_back.log[0]["error"] == INSIDE
+
+
+@pytest.mark.promise("webhook-guarded")
+async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(desk: Desk) -> None:
+    """What a name means is judged at each connection, by the address that is then connected to."""
+    port = desk.receiver.port
+    wanted = Wanted(f"http://hooks.example:{port}/hook")
+    endpoint, _ = await desk.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
+
+    async def turned(_host: str, port: int) -> Any:
+        return await addresses_of("127.0.0.1", port)
+
+    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(turned)))
+    await desk.deliveries.test(endpoint, actor="test")
+    await guarded.tell_all()
+    await guarded.close()
+    assert desk.receiver.connections == 0
+
+
+@pytest.mark.promise("webhook-address")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hooks.example.com",
+        "ftp://example.com/",
+        "https://",
+        "https://user:pw@example.com/",
+        "https://example.com/#x",
+        "https://example.com/a b",
+        "https://exämple.com/",
+        "https://example.com:99999/",
+        "http://example.com/",
+        "https://example.com/" + "x" * 2_000,
+    ],
+)
+async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
+    database: Database, clock: ManualClock, url: str
+) -> None:
+    endpoints = Endpoints(database, clock)
+    with pytest.raises(InvalidInput) as refused:
+        await endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test")
+    assert refused.value.field == "url"
+    assert await endpoints.list_all(DEFAULT_TENANT) == []
+
+
+@pytest.mark.promise("webhook-address")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1:8341/x",
+        "https://10.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:192.168.0.1]/",
+        "https://127.1/",
+        "https://0x7f000001/",
+        "https://localhost/",
+        "https://LOCALHOST./",
+        "https://hooks.localhost/",
+    ],
+)
+async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_written_down(
+    database: Database, clock: ManualClock, url: str
+) -> None:
+    endpoints = Endpoints(database, clock)
+    endpoint, _ = await endpoints.create(DEFAULT_TENANT, Wanted("https://8.8.8.8/hook"), actor="test")
+    for refused in (
+        endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test"),
+        endpoints.edit(endpoint.webhook_id, Wanted(url), tenant_id=DEFAULT_TENANT, actor="test"),
+    ):
+        with pytest.raises(InvalidInput, match="MAILWRIGHT_WEBHOOK_PRIVATE"):
+            await refused
+    assert [each.url for each in await endpoints.list_all(DEFAULT_TENANT)] == ["https://8.8.8.8/hook"]
+    allowing = Endpoints(database, clock, allows_private=True)
+    await allowing.create(DEFAULT_TENANT, Wanted(url), actor="test")
+
+
+@pytest.mark.promise("webhook-address")
+async def test_an_unknown_type_is_refused_with_those_that_there_are(desk: Desk) -> None:
+    with pytest.raises(InvalidInput, match="bounce"):
+        await desk.add("/hook", "bounced")
+
+
+@pytest.mark.promise("webhook-address")
+async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
+    for _ in range(MOST_ENDPOINTS):
+        await desk.add()
+    with pytest.raises(TooManyEndpoints):
+        await desk.add()
+
+
+# What is kept.
+
+
+@pytest.mark.promise("webhook-forgotten")
+async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    desk.clock.advance(31 * DAY)
+    await desk.deliveries.test(endpoint, actor="test")
+    assert await desk.deliveries.forget() == 1
+    assert [each.status for each in await desk.log(endpoint)] == [PENDING]
+
+
+@pytest.mark.promise("webhook-forgotten")
+async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
+    await desk.deliveries.test(endpoint, actor="test")
+    await desk.tell()
+    [told] = await desk.log(endpoint)
+    assert "jane@example.org" not in told.log[0]["answer"]
+    assert re.match(r"thanks, .*x+$", told.log[0]["answer"])
+    assert len(told.log[0]["answer"]) <= 500
+
+
+@pytest.mark.promise("webhook-forgotten")
+async def test_a_webhook_that_is_removed_takes_its_deliveries_with_it(desk: Desk) -> None:
+    endpoint, _ = await desk.add()
+    await desk.happens(EventType.SENT)
+    await derive(desk.database, desk.clock)
+    await desk.endpoints.remove(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
+    await desk.tell()
+    assert desk.told() == []
+    assert await desk.log(endpoint) == []

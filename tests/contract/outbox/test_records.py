@@ -1,0 +1,118 @@
+"""Records, on both engines: the whole story of a message, and lists that are found page by page."""
+
+import pytest
+
+from mailwright.domain.clock import HOUR, MINUTE, ManualClock
+from mailwright.domain.errors import NotFound
+from mailwright.domain.message import Delivered, Source
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox import message_records
+from mailwright.outbox.message_records import Search
+from mailwright.outbox.queue_gauges import QueueState, queue_state
+from mailwright.storage.database import Database
+from tests.builders import a_message, an_intake, claims_of, settling_of
+from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one, begun
+
+
+@pytest.mark.promise("record-story")
+async def test_a_record_tells_the_whole_story_in_order(database: Database, clock: ManualClock) -> None:
+    outbox_id, claimed = await begun(database, clock, to="reader@example.com", request_id="request-1")
+    started = clock.now()
+    clock.advance(MINUTE)
+    delivered = Delivered(claimed, started, started, clock.now(), provider="ses", provider_message_id="0100")
+    await settling_of(database, clock).exchange([delivered], [])
+    record = await message_records.find(database, outbox_id, tenant_id=1)
+    assert [(event.type, event.at, event.metadata["attempt"]) for event in record.events] == [
+        (EventType.RECEIVED, started, 1),
+        (EventType.VALIDATED, started, 1),
+        (EventType.SENT_ATTEMPT, started, 1),
+        (EventType.SENT, clock.now(), 1),
+    ]
+    assert (record.tenant, record.payload) == ("default", claimed.payload)
+    summary = record.summary
+    assert (summary.status, summary.attempts, summary.duration_ms) == (Status.SENT, 1, MINUTE)
+    assert (summary.to_email, summary.request_id, summary.source) == ("reader@example.com", "request-1", "api")
+    assert (summary.provider, summary.provider_message_id) == ("ses", "0100")
+    assert (summary.created_at, summary.sent_at, summary.processed_at) == (started, clock.now(), clock.now())
+
+
+@pytest.mark.promise("tenant-isolation")
+@pytest.mark.parametrize("outbox_id", [None, "01a1dce8-30b8-745e-9adf-a067f60952fb", "nonsense", "a\0b"])
+async def test_another_tenants_record_is_not_found(
+    database: Database, clock: ManualClock, outbox_id: str | None
+) -> None:
+    wanted = outbox_id or (await begun(database, clock))[0]
+    with pytest.raises(NotFound):
+        await message_records.find(database, wanted, tenant_id=2)
+
+
+@pytest.mark.promise("record-search")
+async def test_pages_follow_one_another_without_gap_or_repetition(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    ours = [a_message(to=f"reader{number:02}@example.com") for number in range(25)]
+    for message in ours:
+        await intake.accept([message])
+    await intake.accept([a_message(tenant_id=2) for _ in range(5)])
+    found: list[str] = []
+    before = message_records.NEWEST
+    while page := await message_records.search(database, 1, Search(before_key=before), limit=10):
+        await intake.accept([a_message()])  # what comes in meanwhile is newer than the pages to come
+        found.extend(message.outbox_id for message in page)
+        before = page[-1].message_key
+    assert found == [message.outbox_id for message in reversed(ours)]
+
+
+@pytest.mark.promise("record-search")
+async def test_a_search_finds_by_what_it_names(database: Database, clock: ManualClock) -> None:
+    intake = an_intake(database, clock)
+    start = clock.now()
+    failed = await a_failed_one(database, clock)
+    clock.advance(HOUR)
+    await intake.accept([a_message(to="ann@example.com")])
+    await intake.accept([a_message(to="bob@example.com", source=Source.ARTICLE)])
+
+    async def found(**wanted: object) -> list[str]:
+        return [each.to_email for each in await message_records.search(database, 1, Search(**wanted), limit=10)]  # type: ignore[arg-type]
+
+    assert len(await found()) == 3
+    assert await found(to_email="ann@example.com") == ["ann@example.com"]
+    assert await found(source=Source.ARTICLE) == ["bob@example.com"]
+    assert await found(status=Status.PENDING) == ["bob@example.com", "ann@example.com"]
+    assert await found(since=start + 1) == ["bob@example.com", "ann@example.com"]
+    assert await found(status=Status.FAILED, until=start + HOUR) == await found(until=start + HOUR)
+    [only] = await message_records.search(database, 1, Search(status=Status.FAILED), limit=10)
+    assert only.outbox_id == failed
+    assert await found(status=Status.FAILED, before_key=only.message_key) == []
+
+
+@pytest.mark.promise("record-dead-letters")
+async def test_dead_letters_come_latest_first_and_page_by_page(database: Database, clock: ManualClock) -> None:
+    letters = []
+    for number in range(5):
+        letters.append(await a_failed_one(database, clock))
+        clock.advance(number % 2)  # some of them in the same millisecond
+    found: list[str] = []
+    before = (message_records.NEWEST, message_records.NEWEST)
+    while page := await message_records.dead_letters(database, 1, limit=2, before=before):
+        found.extend(letter.outbox_id for letter in page)
+        before = (page[-1].created_at, page[-1].message_key)
+    assert found == letters[::-1]
+    assert page == await message_records.dead_letters(database, 2, limit=2) == []
+
+
+@pytest.mark.promise("queue-at-a-glance")
+async def test_the_queue_at_a_glance(database: Database, clock: ManualClock) -> None:
+    assert await queue_state(database, clock.now()) == QueueState(0, 0, 0, 0, 0, None)
+    await a_failed_one(database, clock)
+    await a_doubtful_one(database, clock)
+    await begun(database, clock)
+    oldest = clock.now()
+    await an_intake(database, clock).accept([a_message(), a_message(), a_message(scheduled_at=oldest + HOUR)])
+    clock.advance(MINUTE)
+    await an_intake(database, clock).accept([a_message()])
+    assert await queue_state(database, clock.now()) == QueueState(
+        due=3, later=1, sending=1, in_doubt=1, dead_letters=1, oldest_due=oldest
+    )
+    await claims_of(database, clock).claim(2)
+    state = await queue_state(database, clock.now())
+    assert (state.due, state.later, state.sending) == (1, 1, 3)

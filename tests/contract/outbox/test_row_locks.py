@@ -1,0 +1,441 @@
+"""Writers that meet at the same rows. SQLite has one writer at a time: only PostgreSQL can show two at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, select, update
+
+from mailwright.access.guesses import Guesses
+from mailwright.access.roles import Role
+from mailwright.access.sessions import Sessions
+from mailwright.access.set_up import SetUp
+from mailwright.access.users import User, Users
+from mailwright.audience import contacts, lists
+from mailwright.audience.erasure import erase
+from mailwright.audience.importing.imports import Import, Imports
+from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.status import SoftBounces, apply, left
+from mailwright.audience.suppressions import add_all, of_address
+from mailwright.content.images import ImageStore
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import DAY, ManualClock
+from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Claimed, NewMessage, Settlement
+from mailwright.domain.permits import Pace, Window
+from mailwright.domain.report import Report, Verdict
+from mailwright.domain.states import EventType, OnDoubt, Priority, Status
+from mailwright.events.outbound.deliveries import Deliveries, Unanswered
+from mailwright.events.outbound.endpoints import Endpoints, Wanted
+from mailwright.events.reports import Reports, take
+from mailwright.outbox.claim import CLAIM_LANE
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.settle import HOLD_ATTEMPTS, exchange
+from mailwright.sources.articles.slices import PlaceTaken, Slices
+from mailwright.sources.campaigns.scheduler import CANCEL_LANE
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import Statement
+from mailwright.storage.tables import contacts as contacts_table
+from mailwright.storage.tables import (
+    counters,
+    images,
+    installation,
+    suppressions,
+    webhook_deliveries,
+    webhook_endpoints,
+)
+from mailwright.storage.tables import sessions as sessions_table
+from mailwright.storage.tables import slices as slices_table
+from mailwright.storage.tables import users as users_table
+from tests.articles import the_slices
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    LOCK_TTL,
+    UNKNOWN,
+    Bench,
+    a_contact,
+    a_message,
+    a_result,
+    an_intake,
+    claims_of,
+    deliveries_of,
+    doubts_of,
+    settling_of,
+    status_of,
+    suppress,
+)
+
+pytestmark = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+
+LANE = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
+LONGEST_SECONDS = 20
+PASSWORD = "correct horse battery"
+ADA = "ada@example.com"
+A_PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17)
+
+AT_ONCE = Statement("at_once", "SET LOCAL deadlock_timeout = '10ms'")
+TOUCH = Statement("touch", "UPDATE deliveries SET duration_ms = COALESCE(duration_ms, 0) + 1 WHERE message_key = :key")
+WAITING = Statement("waiting", "SELECT count(*) AS n FROM pg_locks WHERE NOT granted")
+
+
+@pytest.mark.promise("writers-meet")
+async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message() for _ in range(3)])
+    claims = claims_of(database, clock)
+    held = await claims.claim(10)
+    clock.advance(LOCK_TTL // 3)
+    async with asyncio.timeout(LONGEST_SECONDS), database.write() as tx:
+        await exchange(tx, [], held[1:2], clock.now())
+        renewed = await claims.renew(held)
+    assert renewed == dict.fromkeys((held[0].message_key, held[2].message_key), clock.now() + LOCK_TTL)
+    assert len(await claims.renew(held)) == 3
+
+
+@pytest.mark.promise("cancel-wins")
+async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
+    database: Database, clock: ManualClock
+) -> None:
+    await an_intake(database, clock).accept([a_message() for _ in range(2)])
+    lock = {"token": 7, "worker": "worker-1", "locked_until": clock.now() + LOCK_TTL}
+    async with asyncio.timeout(LONGEST_SECONDS), database.write() as claiming:
+        assert await claiming.count(CLAIM_LANE, lane=LANE, limit=1, now=clock.now(), **lock) == 1
+        cancelling = asyncio.create_task(_cancel(database))
+        await _somebody_waits(claiming)
+    assert len(await cancelling) == 1
+    rows = sorted((row.status, row.locked_by) for row in await deliveries_of(database))
+    assert rows == [("CANCELLED", None), ("PENDING", "worker-1")]
+
+
+@pytest.mark.promise("writers-meet")
+async def test_two_who_wait_for_each_others_rows_both_come_to_their_end(database: Database, clock: ManualClock) -> None:
+    await an_intake(database, clock).accept([a_message() for _ in range(2)])
+    one, other = [row.message_key for row in await deliveries_of(database)]
+    begun = asyncio.Barrier(2)
+    tries: list[int] = []
+
+    async def touch_both(tx: Runner, first: int, second: int) -> None:
+        tries.append(first)
+        await tx.run(AT_ONCE)
+        await tx.count(TOUCH, key=first)
+        if tries.count(first) == 1:
+            await begun.wait()
+        await tx.count(TOUCH, key=second)
+
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await asyncio.gather(
+            database.transact(lambda tx: touch_both(tx, one, other)),
+            database.transact(lambda tx: touch_both(tx, other, one)),
+        )
+    assert len(tries) >= 3  # one of them was ended, and began again
+    assert [row.duration_ms for row in await deliveries_of(database)] == [2, 2]
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_a_report_that_meets_the_second_attempt_ends_the_mail_whatever_that_comes_to(
+    database: Database, clock: ManualClock
+) -> None:
+    """A report proves the first attempt. While it is written another worker marks the second one, which fails."""
+    message = a_message(on_doubt=OnDoubt.RESEND)
+    await an_intake(database, clock).accept([message])
+    settling = settling_of(database, clock)
+    [first] = await claims_of(database, clock).claim(1)
+    await settling.exchange([], [first])
+    await settling.exchange([a_result(first, UNKNOWN, clock.now())], [])
+    assert await doubts_of(database, clock).decide() == 1
+    [second] = await claims_of(database, clock).claim(1)
+
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks:
+
+        async def exchanges(outcomes: list[Settlement], next_up: list[Claimed]) -> None:
+            await _as_far_as_it_can(database, tasks.create_task(settling.exchange(outcomes, next_up)))
+
+        async with database.write() as tx:
+            meeting = _Meeting(tx, HOLD_ATTEMPTS, lambda: exchanges([], [second]))
+            report = Report("key", "scripted", EventType.DELIVERED, clock.now(), outbox_id=message.outbox_id)
+            await take(meeting, [report], SoftBounces(), clock.now())
+            await exchanges([a_result(second, FAULT, clock.now())], [])
+    assert await status_of(database, message.outbox_id) == Status.SENT
+    clock.advance(DAY)
+    assert await claims_of(database, clock).claim(1) == []
+
+
+@pytest.mark.promise("soft-bounces-counted")
+async def test_soft_bounces_that_are_told_at_once_are_counted_together(database: Database, clock: ManualClock) -> None:
+    mails = [a_message(to=ADA) for _ in range(3)]
+    await an_intake(database, clock).accept(mails)
+    first, second, third = [_a_soft_bounce(clock, mail) for mail in mails]
+    await Reports(database, clock).receive([first])
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
+        await take(tx, [second], SoftBounces(), clock.now())
+        telling = tasks.create_task(Reports(database, clock).receive([third]))
+        await _as_far_as_it_can(database, telling)
+    assert (await contacts.by_email(database, DEFAULT_TENANT, ADA)).status == "bounced"
+
+
+@pytest.mark.promise("last-administrator")
+@pytest.mark.parametrize("act", ["disable", "make less"])
+async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
+    database: Database, clock: ManualClock, act: str
+) -> None:
+    users = Users(database, clock, Guesses(database, clock))
+    ada, grace = [await users.create(name, PASSWORD, Role.ADMIN, actor="test") for name in ("ada", "grace")]
+
+    async def shut_out(user: User, actor: User) -> None:
+        if act == "disable":
+            await users.disable(user.login, actor=actor.login)
+        else:
+            await users.change_role(user.login, Role.VIEWER, actor=actor.login)
+
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            # Both have looked for another administrator, or wait to, before either of them has written.
+            await tx.execute(select(users_table).with_for_update())
+            both = [asyncio.create_task(shut_out(grace, ada)), asyncio.create_task(shut_out(ada, grace))]
+            await _somebody_waits(tx, number=2)
+        ends = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(type(end) for end in ends if end is not None) == [NotPossibleNow]
+    left = [user for user in await users.list_all() if user.role is Role.ADMIN and user.disabled_at is None]
+    assert len(left) == 1
+
+
+@pytest.mark.promise("person-erased")
+@pytest.mark.parametrize("list_key", ["general", "news"])
+async def test_what_is_told_of_somebody_while_they_are_erased_is_not_kept(
+    database: Database, clock: ManualClock, list_key: str
+) -> None:
+    await lists.create(database, clock, DEFAULT_TENANT, "news")
+    await a_contact(database, ADA)
+    await suppress(database, ADA, list_key="general")
+    happened_at = clock.now()
+    clock.advance(DAY)
+    fact = left(DEFAULT_TENANT, ADA, list_key, source="ses", at=happened_at)
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
+        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+        await _somebody_waits(tx)
+        tasks.create_task(database.transact(lambda hot: apply(hot, [fact], clock.now())))
+        await _somebody_waits(tx, number=2)
+    async with database.read() as tx:
+        kept = await tx.execute(select(suppressions.c.email, suppressions.c.list_key, suppressions.c.source))
+        people = await tx.execute(select(contacts_table.c.email).where(contacts_table.c.email == ADA))
+    assert [tuple(row) for row in kept] == [(ADA, "general", "erasure")]
+    assert people == []
+
+
+@pytest.mark.promise("writers-meet")
+@pytest.mark.parametrize("way", ["reserve", "reserve each", "book"])
+async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
+    database: Database, clock: ManualClock, way: str
+) -> None:
+    """Whoever counted last did so long ago: it is old, and just then somebody counts again."""
+    ledger = DatabaseLedger(database, clock)
+    window, pace = (
+        Window("mailer:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
+        Pace("mailer:test", 1_000, "test"),
+    )
+    async with database.write() as tx:
+        await tx.execute(insert(counters).values(name="mailer:test", used=0, expires_at=clock.now()))
+
+    async def count() -> Any:
+        if way == "reserve":
+            return (await ledger.reserve([window], 2)).count
+        if way == "reserve each":
+            return (await ledger.reserve_each({window: 2}))[window]
+        return len((await ledger.book([pace], 2, {})).moments)
+
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await tx.execute(select(counters).with_for_update())
+            forgetting = asyncio.create_task(ledger.forget_expired())
+            await _somebody_waits(tx)
+            counting = asyncio.create_task(count())
+            await _somebody_waits(tx, number=2)
+        assert await counting == 2
+        await forgetting
+
+
+@pytest.mark.promise("writers-meet")
+async def test_a_webhook_is_removed_while_it_is_told_something(database: Database, clock: ManualClock) -> None:
+    endpoint, _ = await Endpoints(database, clock).create(DEFAULT_TENANT, Wanted("https://example.com/"), actor="test")
+    telling = Deliveries(database, clock)
+    await telling.test(endpoint, actor="test")
+    claimed = await telling.claim(endpoint)
+    outcomes = [(each, Unanswered("timeout", 1)) for each in claimed]
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as removing:
+        await removing.run(AT_ONCE)
+        await removing.execute(select(webhook_endpoints).with_for_update())
+        tasks.create_task(telling.settle(endpoint, outcomes))
+        await _somebody_waits(removing)
+        await removing.execute(delete(webhook_deliveries))
+        await removing.execute(delete(webhook_endpoints))
+
+
+@pytest.mark.promise("writers-meet")
+async def test_somebody_is_shut_out_while_they_are_seen(database: Database, clock: ManualClock) -> None:
+    users, sessions = Users(database, clock, Guesses(database, clock)), Sessions(database, clock)
+    ada = await users.create("ada", PASSWORD, Role.VIEWER, actor="test")
+    token = await sessions.open(ada, address="192.0.2.1", agent="test")
+    clock.advance(DAY // 4)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as disabling:
+            await disabling.run(AT_ONCE)
+            await disabling.execute(update(users_table).values(disabled_at=clock.now()))
+            seeing = asyncio.create_task(sessions.find(token))
+            await _somebody_waits(disabling)
+            await disabling.execute(delete(sessions_table))
+        await seeing
+    assert await sessions.find(token) is None
+
+
+@pytest.mark.promise("first-administrator")
+async def test_of_two_servers_that_start_at_once_the_later_link_works(database: Database, clock: ManualClock) -> None:
+    users = Users(database, clock, Guesses(database, clock))
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await tx.execute(insert(installation).values(name="set_up_digest", value="another server's"))
+            inviting = asyncio.create_task(SetUp(database, users).invite())
+            await _somebody_waits(tx)
+        link = await inviting
+    assert link is not None
+    assert (await SetUp(database, users).accept(link, "ada", PASSWORD)).role is Role.ADMIN
+
+
+@pytest.mark.promise("person-erased")
+async def test_somebody_is_suppressed_while_they_are_erased(database: Database, clock: ManualClock) -> None:
+    await a_contact(database, ADA)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await add_all(tx, DEFAULT_TENANT, [ADA], reason="asked", source="api", now=clock.now(), list_key="general")
+            erasing = asyncio.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+            await _somebody_waits(tx)
+        await erasing
+    async with database.read() as tx:
+        [entry] = await of_address(tx, DEFAULT_TENANT, ADA)
+    assert (entry.list_key, entry.source) == ("general", "erasure")
+
+
+@pytest.mark.promise("person-erased")
+async def test_whoever_is_written_down_while_they_are_erased_is_a_new_contact(
+    database: Database, clock: ManualClock
+) -> None:
+    await a_contact(database, ADA, name="Ada")
+    await suppress(database, ADA, list_key="general")
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
+        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+        await _somebody_waits(tx)
+        tasks.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, contacts.Change(locale="pt")))
+        await _somebody_waits(tx, number=2)
+    known = await contacts.by_email(database, DEFAULT_TENANT, ADA)
+    assert (known.name, known.locale, known.is_deleted) == (None, "pt", False)
+
+
+@pytest.mark.promise("import-never-revives")
+async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    await a_contact(database, ADA)
+    await suppress(database, ADA, list_key="general")
+    file = tmp_path / "people.csv"
+    file.write_text(f"email\n{ADA}\n")
+    imports = Imports(database, clock)
+    begun = await imports.begin(DEFAULT_TENANT, file, Purpose())
+    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
+        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+        await _somebody_waits(tx)
+        importing = tasks.create_task(_last(imports.run(begun, file)))
+        await _somebody_waits(tx, number=2)
+    assert (importing.result().added, importing.result().refused) == (0, 1)
+
+
+@pytest.mark.promise("image-upload")
+async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    other = {"digest": "other", "extension": "png", "size_bytes": 1, "created_at": clock.now()}
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await tx.execute(insert(images).values(tenant_id=DEFAULT_TENANT, name="logo.png", **other))
+            putting = asyncio.create_task(
+                ImageStore(database, clock, tmp_path).put(DEFAULT_TENANT, "logo.png", A_PICTURE)
+            )
+            await _somebody_waits(tx)
+        image = await putting
+    assert await ImageStore(database, clock, tmp_path).named(DEFAULT_TENANT, ["logo.png"]) == {"logo.png": image}
+
+
+@pytest.mark.promise("article-slice-place")
+async def test_two_authors_who_write_to_one_place_at_once_leave_one_slice(bench: Bench) -> None:
+    written = the_slices()[0]
+    slices = Slices(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
+    async with asyncio.timeout(LONGEST_SECONDS):
+        [mine], _ = await slices.put("ada", DEFAULT_TENANT, [written])
+        async with bench.database.write() as tx:
+            there = dict((await tx.execute(select(slices_table)))[0]._mapping)
+            at_once = {**there, "slice_id": uuid7(bench.clock.now()), "sort_index": 77, "body_md": "Theirs"}
+            del at_once["id"]
+            await tx.execute(insert(slices_table).values(at_once))
+            theirs = replace(written, sort_index=77, body_md="Ours")
+            putting = asyncio.create_task(slices.put("ada", DEFAULT_TENANT, [theirs]))
+            moving = asyncio.create_task(slices.change("ada", DEFAULT_TENANT, mine.slice_id, theirs))
+            await _somebody_waits(tx, number=2)
+        [stored], put = await putting
+        with pytest.raises(PlaceTaken):
+            await moving
+    assert (stored.slice_id, stored.body_md, put.changed) == (at_once["slice_id"], "Ours", 1)
+
+
+class _Meeting:
+    """A transaction in which something happens right after one of its statements."""
+
+    def __init__(self, tx: Transaction, after: Statement, happens: Callable[[], Awaitable[None]]) -> None:
+        self._tx = tx
+        self._after = after
+        self._happens = happens
+
+    async def run(self, statement: Statement, **parameters: Any) -> Any:
+        found = await self._tx.run(statement, **parameters)
+        if statement is self._after:
+            await self._happens()
+        return found
+
+    async def count(self, statement: Statement, **parameters: Any) -> int:
+        return await self._tx.count(statement, **parameters)
+
+
+async def _last(steps: AsyncIterator[Import]) -> Import:
+    return [step async for step in steps][-1]
+
+
+async def _cancel(database: Database) -> Any:
+    async with database.write() as tx:
+        return await tx.run(CANCEL_LANE, lane=LANE, limit=10)
+
+
+def _a_soft_bounce(clock: ManualClock, mail: NewMessage) -> Report:
+    told = {"outbox_id": mail.outbox_id, "recipient": mail.to_email, "verdict": Verdict.SOFT_BOUNCE}
+    return Report(mail.outbox_id, "ses", EventType.BOUNCED, clock.now(), **told)
+
+
+async def _somebody_waits(tx: Transaction, number: int = 1) -> None:
+    while (await tx.run(WAITING))[0].n < number:
+        await asyncio.sleep(0.01)
+
+
+async def _as_far_as_it_can(database: Database, task: asyncio.Task[Any]) -> None:
+    """Until it is done, or waits for whoever has its rows."""
+    while not task.done():
+        async with database.read() as tx:
+            if (await tx.run(WAITING))[0].n:
+                return
+        await asyncio.sleep(0.01)

@@ -1,0 +1,106 @@
+"""The sliding hour in the ledger, on both engines, with Valkey and without: never more than the limit in 60 minutes."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant, ManualClock
+from mailwright.domain.permits import Limits, Window
+from mailwright.outbox.ledger import DatabaseLedger, Ledger
+from mailwright.outbox.valkey import ValkeyLedger
+from mailwright.policies.rates import windows
+from mailwright.storage.database import Database
+from tests.contract.outbox.test_ledger import a_client
+from tests.engines import Valkey
+
+
+@pytest.fixture(params=["database", "valkey"])
+async def ledger(request: pytest.FixtureRequest, database: Database, clock: ManualClock) -> AsyncIterator[Ledger]:
+    ground = DatabaseLedger(database, clock)
+    if request.param == "database":
+        yield ground
+    else:
+        valkey: Valkey = request.getfixturevalue("valkey")
+        async with a_client(valkey.url) as client:
+            yield ValkeyLedger(client, ground, clock)
+
+
+def sliding(limit: int, now: Instant) -> tuple[Window, ...]:
+    return windows(Limits(rate_per_hour=limit, sliding_hour=True), 1, now)
+
+
+@pytest.mark.promise("limits-sliding-hour")
+async def test_a_full_hour_is_refused_until_its_oldest_minute_is_an_hour_old(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    """1,800,000,000,000 is a full hour: with hours of the clock, sixty more would go a minute later."""
+    clock.advance(HOUR - 30 * SECOND)
+    first = clock.now()
+    assert (await ledger.reserve(sliding(60, first), 100)).count == 60
+    clock.advance(MINUTE)
+    grant = await ledger.reserve(sliding(60, clock.now()), 10)
+    assert grant.count == 0
+    assert grant.blocked_by is not None
+    opens_at = first + 30 * SECOND + HOUR
+    assert (grant.blocked_by.reason, grant.blocked_by.deferred_until) == ("rate_per_hour", opens_at)
+    clock.advance(opens_at - 1 - clock.now())
+    assert (await ledger.reserve(sliding(60, clock.now()), 10)).count == 0
+    clock.advance(1)
+    assert (await ledger.reserve(sliding(60, clock.now()), 10)).count == 10
+
+
+@pytest.mark.promise("limits-sliding-hour")
+async def test_those_who_ask_at_once_on_both_sides_of_a_minute_share_the_hour(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    """Two workers whose clocks differ by a little open two counters at once; neither sees the other's yet."""
+    now = clock.now() + HOUR
+    asked = [ledger.reserve(sliding(50, now + (number % 3 - 1) * MINUTE), 3) for number in range(40)]
+    assert sum(grant.count for grant in await asyncio.gather(*asked)) == 50
+
+
+@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.parametrize("number", range(3))
+async def test_no_sixty_minutes_ever_hold_more_than_the_limit(ledger: Ledger, clock: ManualClock, number: int) -> None:
+    chance = random.Random(number)
+    sent: list[Instant] = []
+    for _ in range(60):
+        clock.advance(chance.choice([0, 999, 20 * SECOND, 3 * MINUTE, 11 * MINUTE]))
+        window = sliding(30, clock.now())
+        grant = await ledger.reserve(window, wanted := chance.randint(1, 12))
+        unused = chance.randint(0, grant.count) if chance.random() < 0.3 else 0
+        if unused:
+            await ledger.give_back(window, unused)
+        sent += [clock.now()] * (grant.count - unused)
+        if grant.count < wanted:
+            assert grant.blocked_by is not None
+            assert clock.now() < grant.blocked_by.deferred_until <= clock.now() + HOUR + MINUTE
+    busiest = max(sum(1 for other in sent if moment - HOUR < other <= moment) for moment in sent)
+    assert len(sent) > 60
+    assert busiest <= 30
+
+
+@pytest.mark.promise("limits-clock")
+async def test_a_clock_that_is_set_back_an_hour_gets_no_second_hour(ledger: Ledger, clock: ManualClock) -> None:
+    clock.advance(30 * MINUTE)
+    hourly = windows(Limits(rate_per_hour=20), 1, clock.now())
+    assert (await ledger.reserve(sliding(20, clock.now()), 20)).count == 20
+    assert (await ledger.reserve(hourly, 20)).count == 20
+    clock.advance(HOUR)
+    await DatabaseLedger(_database(ledger), clock).forget_expired()
+    clock.advance(-HOUR)
+    assert (await ledger.reserve(sliding(20, clock.now()), 5)).count == 0
+    assert (await ledger.reserve(hourly, 5)).count == 0
+    clock.advance(365 * 24 * HOUR)
+    assert (await ledger.reserve(sliding(20, clock.now()), 5)).count == 5
+
+
+def _database(ledger: Ledger) -> Database:
+    match ledger:
+        case DatabaseLedger():
+            return ledger._database
+        case ValkeyLedger():
+            return ledger._ground._database
+    raise AssertionError(ledger)

@@ -1,0 +1,550 @@
+"""Routes with the worker, on both engines: another provider takes over, and no mail goes to two of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mailwright.app.providers import make_route, smtpbz_settings
+from mailwright.app.wiring import verify
+from mailwright.domain.clock import MINUTE, SECOND, ManualClock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.report import Report
+from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.domain.states import EventType, Status
+from mailwright.events.reports import Reports
+from mailwright.ops.metrics import REGISTRY
+from mailwright.outbox.audit import audit
+from mailwright.outbox.explain import State, explain
+from mailwright.outbox.workers import Presence, present
+from mailwright.providers.circuit_breaker import Circuit
+from mailwright.providers.route import Member, Route
+from mailwright.worker.loop import Worker
+from tests.builders import (
+    FAULT,
+    LOCK_TTL,
+    MISCONFIGURED,
+    REFUSAL,
+    THROTTLE,
+    UNKNOWN,
+    Bench,
+    a_bench,
+    a_message,
+    a_message_that_says,
+    a_newsletter,
+    attempt_steps,
+    deliveries_of,
+    settings_for,
+    status_of,
+    steps,
+    the_event,
+)
+from tests.conftest import Engine
+from tests.standins.provider import ScriptedProvider
+from tests.standins.smtp_sink import SmtpSink, Step
+
+E = EventType
+DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
+# It had the whole mail before something in it broke.
+BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", not_taken=False)
+
+
+class Stage:
+    """Two providers, each with a way to answer that the test changes, in one route."""
+
+    def __init__(self, clock: ManualClock, *, weights: tuple[int | None, int | None] = (None, None)) -> None:
+        self.answers: dict[str, SendResult | None] = {"ses": None, "smtp": None}
+        self.ses = ScriptedProvider(*[self._answer("ses")] * 5_000, name="ses", reports_events=True)
+        self.smtp = ScriptedProvider(*[self._answer("smtp")] * 5_000, name="smtp")
+        self._clock = clock
+        self._weights = weights
+
+    def route(self) -> Route:
+        """With new circuits, as after a restart."""
+        pairs = zip((self.ses, self.smtp), self._weights, strict=True)
+        return Route([Member(provider, Circuit(self._clock), weight) for provider, weight in pairs], self._clock)
+
+    def _answer(self, name: str):  # type: ignore[no-untyped-def]
+        def answer(mail: Outgoing) -> SendResult:
+            told = self.answers[name]
+            return sent(name, f"<{mail.outbox_id}@{name}>") if told is None else replace(told, provider=name)
+
+        return answer
+
+
+@pytest.fixture
+def stage(clock: ManualClock) -> Stage:
+    return Stage(clock)
+
+
+@pytest.fixture
+async def bench(bench: Bench) -> AsyncIterator[Bench]:
+    yield bench
+    assert (await audit(bench.database)).ok
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        async with asyncio.timeout(20):
+            await task
+
+
+async def by_provider(bench: Bench) -> Counter[str]:
+    return Counter(row.provider for row in await deliveries_of(bench.database))
+
+
+# Another takes over.
+
+
+@pytest.mark.promise("route-fail-over")
+@pytest.mark.parametrize("trouble", [DOWN, MISCONFIGURED, THROTTLE], ids=lambda result: str(result.code))
+async def test_what_the_first_cannot_take_the_second_sends_and_no_attempt_is_burned(
+    bench: Bench, stage: Stage, trouble: SendResult
+) -> None:
+    await bench.accept(*(a_message() for _ in range(40)))
+    stage.answers["ses"] = trouble
+    await bench.drain(stage.route(), window=8)
+    assert await bench.statuses() == {Status.SENT: 40}
+    assert len(set(stage.smtp.outbox_ids)) == len(stage.smtp.mails) == 40
+    assert len(stage.ses.mails) <= 16  # what was in flight until its circuit opened, not one for each message
+    rows = await deliveries_of(bench.database)
+    assert {(row.attempts, row.provider, row.defer_reason) for row in rows} == {(1, "smtp", None)}
+
+
+@pytest.mark.promise("route-fail-over")
+async def test_the_timeline_tells_of_both_providers(bench: Bench, stage: Stage) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = DOWN
+    await bench.drain(stage.route())
+    record = await bench.story(outbox_id)
+    assert steps(record) == [*attempt_steps(E.RETRY_SCHEDULED), *attempt_steps(E.SENT)]
+    told = the_event(record, E.RETRY_SCHEDULED).metadata
+    assert (told["deferReason"], told["backoffDelay"], told["nextAttemptNumber"]) == ("provider_unavailable", 0, 1)
+    assert the_event(record, E.SENT).metadata["provider"] == "smtp"
+    assert record.summary.attempts == 1
+
+
+@pytest.mark.promise("route-fail-over")
+@pytest.mark.parametrize("trouble", [FAULT, REFUSAL], ids=lambda result: str(result.code))
+async def test_what_is_about_the_mail_itself_is_no_reason_to_ask_another(
+    bench: Bench, stage: Stage, trouble: SendResult
+) -> None:
+    await bench.accept(a_message())
+    stage.answers["ses"] = trouble
+    await bench.drain(stage.route())
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (1, 0)
+    assert [row.attempts for row in await deliveries_of(bench.database)] == [1]
+
+
+@pytest.mark.promise("route-fail-over")
+async def test_a_mail_that_breaks_whoever_carries_it_does_not_go_to_and_fro_for_ever(
+    bench: Bench, stage: Stage
+) -> None:
+    """Others go well in between, so that no circuit opens."""
+    (bad,) = await bench.accept(a_message())
+    for provider in (stage.ses, stage.smtp):
+        provider._answers = [lambda _mail, name=provider.name: replace(DOWN, provider=name)] * 100  # type: ignore[misc]
+    for _ in range(8):
+        await bench.drain(stage.route())
+        bench.clock.advance(15 * MINUTE)
+    record = await bench.story(bad)
+    assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 5)
+    assert record.summary.error_code == "MAX_ATTEMPTS_EXCEEDED"
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (5, 5)
+
+
+@pytest.mark.promise("circuit-configuration")
+async def test_two_wrong_keys_stop_everything_and_burn_nothing(bench: Bench, stage: Stage) -> None:
+    await bench.accept(*(a_message() for _ in range(30)))
+    stage.answers = {"ses": MISCONFIGURED, "smtp": MISCONFIGURED}
+    route = stage.route()
+    await bench.drain(route, window=4)
+    assert len(stage.ses.mails) + len(stage.smtp.mails) <= 8
+    rows = await deliveries_of(bench.database)
+    assert {(row.attempts, row.locked_by) for row in rows} == {(0, None)}
+    stage.answers = {"ses": None, "smtp": None}
+    bench.clock.advance(10 * SECOND)
+    await bench.drain(route)
+    assert await bench.statuses() == {Status.SENT: 30}
+
+
+@pytest.mark.promise("route-weighted")
+async def test_by_weight_each_carries_its_share_and_one_that_fails_is_replaced(
+    bench: Bench, clock: ManualClock
+) -> None:
+    stage = Stage(clock, weights=(3, 1))
+    await bench.accept(*(a_message() for _ in range(200)))
+    await bench.drain(stage.route())
+    assert 120 <= len(stage.ses.mails) <= 175
+    assert len(stage.ses.mails) + len(stage.smtp.mails) == 200
+    assert await by_provider(bench) == {"ses": len(stage.ses.mails), "smtp": len(stage.smtp.mails)}
+
+    stage.answers["ses"] = MISCONFIGURED
+    before = len(stage.smtp.mails)
+    await bench.accept(*(a_message() for _ in range(50)))
+    await bench.drain(stage.route(), window=5)
+    assert len(stage.smtp.mails) == before + 50
+    assert await bench.statuses() == {Status.SENT: 250}
+
+
+@pytest.mark.promise("circuit-probe")
+async def test_a_provider_that_is_back_is_tried_with_one_mail_before_the_rest(bench: Bench, stage: Stage) -> None:
+    route = stage.route()
+    stage.answers["ses"] = MISCONFIGURED
+    await bench.accept(a_message())
+    await bench.drain(route)
+    bench.clock.advance(10 * SECOND)
+    stage.ses.hold()  # it takes its time
+    tried = len(stage.ses.mails)
+    await bench.accept(*(a_message() for _ in range(20)))
+    async with running(await bench.worker(route, window=4)):
+        async with asyncio.timeout(10):
+            await stage.smtp.has(1 + 19)
+        assert len(stage.ses.mails) == tried + 1
+        stage.answers["ses"] = None
+        stage.ses.let_go()
+    await bench.accept(*(a_message() for _ in range(20)))
+    await bench.drain(route)
+    assert len(stage.ses.mails) == tried + 1 + 20
+    assert await bench.statuses() == {Status.SENT: 41}
+
+
+# What one may have goes to no other.
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_the_mark_says_who_may_have_the_mail(bench: Bench, stage: Stage) -> None:
+    await bench.accept(*(a_message() for _ in range(3)))
+    stage.ses.hold()
+    async with running(await bench.worker(stage.route())):
+        await stage.ses.has(3)
+        rows = await deliveries_of(bench.database)
+        assert {(row.status, row.provider) for row in rows} == {(Status.SENT_ATTEMPT, "ses")}
+        stage.ses.let_go()
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_doubt_is_sent_again_through_the_same_provider_only(bench: Bench, stage: Stage) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = UNKNOWN
+    await bench.drain(stage.route())
+    assert await status_of(bench.database, outbox_id) == Status.IN_DOUBT
+    stage.answers["ses"] = None
+    bench.clock.advance(10 * MINUTE)  # it reports events: they are waited for
+    await bench.drain(stage.route())
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_doubt_waits_while_its_provider_is_left_alone_and_others_go_on(bench: Bench, stage: Stage) -> None:
+    (doubted,) = await bench.accept(a_message())
+    stage.answers["ses"] = UNKNOWN
+    await bench.drain(stage.route())
+    bench.clock.advance(10 * MINUTE)
+    stage.answers["ses"] = MISCONFIGURED
+    others = await bench.accept(*(a_message() for _ in range(10)))
+    route = stage.route()
+    await bench.drain(route)
+    await bench.drain(route)
+    assert sorted(stage.smtp.outbox_ids) == sorted(others)
+    assert await status_of(bench.database, doubted) == Status.RETRY_SCHEDULED
+    answer = await explain(bench.database, bench.clock, doubted, tenant_id=None)
+    assert (answer.state, answer.until) == (State.PROVIDER_UNAVAILABLE, bench.clock.now() + 10 * SECOND)
+    assert "ses" in answer.sentence
+
+    stage.answers["ses"] = None
+    bench.clock.advance(10 * SECOND)
+    await bench.drain(route)
+    assert await status_of(bench.database, doubted) == Status.SENT
+    assert doubted not in stage.smtp.outbox_ids
+
+
+@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.parametrize("trouble", [DOWN, THROTTLE], ids=lambda result: str(result.code))
+async def test_a_resend_that_its_provider_cannot_take_now_stays_with_it(
+    bench: Bench, stage: Stage, trouble: SendResult
+) -> None:
+    (doubted,) = await bench.accept(a_message())
+    stage.answers["ses"] = UNKNOWN
+    await bench.drain(stage.route())
+    bench.clock.advance(10 * MINUTE)
+    stage.answers["ses"] = trouble
+    await bench.drain(stage.route())
+    stage.answers["ses"] = None
+    bench.clock.advance(10 * MINUTE)
+    await bench.drain(stage.route())
+    assert await status_of(bench.database, doubted) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (3, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.parametrize("then", [None, DOWN, THROTTLE, MISCONFIGURED], ids=lambda result: str(result and result.code))
+async def test_what_a_provider_may_have_taken_when_it_broke_goes_to_no_other(
+    bench: Bench, stage: Stage, then: SendResult | None
+) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = BROKEN
+    await bench.drain(stage.route())
+    assert [(row.attempts, row.status) for row in await deliveries_of(bench.database)] == [(1, Status.RETRY_SCHEDULED)]
+    for answer in (then, None):
+        stage.answers["ses"] = answer
+        bench.clock.advance(15 * MINUTE)
+        await bench.drain(stage.route())
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2 if then is None else 3, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_what_may_be_taken_waits_for_its_provider_and_ends_when_that_reports_it(
+    bench: Bench, stage: Stage, clock: ManualClock
+) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = BROKEN
+    await bench.drain(stage.route())
+    bench.clock.advance(15 * MINUTE)
+    without = Route.of(stage.smtp, clock)
+    await bench.drain(without)
+    assert (await explain(bench.database, clock, outbox_id, tenant_id=None)).state == State.PROVIDER_MISSING
+    report = Report(key="1", source="ses", type=EventType.DELIVERED, at=clock.now(), outbox_id=outbox_id)
+    await Reports(bench.database, clock).receive([report])
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (1, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_what_a_dead_worker_had_handed_over_goes_to_the_same_provider_again(bench: Bench, stage: Stage) -> None:
+    (lost,) = await bench.accept(a_message())
+    stage.ses.hold()
+    async with running(await bench.worker(stage.route(), shutdown_grace=20)):
+        await stage.ses.has(1)
+    stage.ses.let_go()
+    assert await status_of(bench.database, lost) == Status.SENT_ATTEMPT
+    bench.clock.advance(LOCK_TTL)
+    await bench.drain(stage.route())
+    bench.clock.advance(10 * MINUTE)
+    await bench.drain(stage.route())
+    assert await status_of(bench.database, lost) == Status.SENT
+    assert (len(stage.ses.mails), len(stage.smtp.mails)) == (2, 0)
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_doubt_whose_provider_left_the_route_waits_and_says_so(
+    bench: Bench, stage: Stage, clock: ManualClock
+) -> None:
+    (doubted,) = await bench.accept(a_message())
+    stage.answers["ses"] = UNKNOWN
+    await bench.drain(stage.route())
+    bench.clock.advance(10 * MINUTE)
+    without = Route.of(stage.smtp, clock)
+    await bench.drain(without)
+    await bench.drain(without)
+    assert stage.smtp.mails == []
+    answer = await explain(bench.database, clock, doubted, tenant_id=None)
+    assert (answer.state, answer.reason) == (State.PROVIDER_MISSING, "provider_missing")
+    assert answer.until == clock.now() + 5 * MINUTE
+    assert "ses" in answer.sentence
+
+
+@pytest.mark.promise("doubt-grace")
+async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(bench: Bench, stage: Stage) -> None:
+    for provider in (stage.ses, stage.smtp):
+        await bench.accept(a_newsletter())
+        provider.hold()
+        async with running(await bench.worker(Route.of(provider, bench.clock), shutdown_grace=20)):
+            await provider.has(1)
+        provider.let_go()
+    bench.clock.advance(LOCK_TTL)
+    worker = await bench.worker(stage.route())
+    await worker._parts.keeper._duties.doubts.take_over()
+    due = {row.provider: row.claimable_at - bench.clock.now() for row in await deliveries_of(bench.database)}
+    assert due == {"ses": 10 * MINUTE, "smtp": 0}
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_a_mail_that_was_marked_and_not_handed_over_is_free_for_any_provider(bench: Bench, stage: Stage) -> None:
+    (outbox_id,) = await bench.accept(a_message())
+    stage.answers["ses"] = SendResult(ResultKind.RETRYABLE, "ses", code="LOCK_EXPIRED")
+    async with running(await bench.worker(stage.route())):
+        await stage.ses.has(1)
+        stage.answers["ses"] = MISCONFIGURED
+        async with asyncio.timeout(10):
+            await stage.smtp.has(1)
+    assert await status_of(bench.database, outbox_id) == Status.SENT
+
+
+# Slower, without burning.
+
+
+@pytest.mark.promise("route-throttled")
+async def test_a_throttled_provider_is_not_asked_by_the_whole_batch(bench: Bench, stage: Stage) -> None:
+    await bench.accept(*(a_message() for _ in range(100)))
+    stage.answers["ses"] = replace(THROTTLE, retry_after=5 * SECOND)
+    route = Route.of(stage.ses, bench.clock)
+    await bench.drain(route, window=4)
+    assert len(stage.ses.mails) <= 8
+    rows = await deliveries_of(bench.database)
+    assert {row.attempts for row in rows} == {0}
+    assert {row.defer_reason for row in rows} <= {None, "provider_throttled"}
+    stage.answers["ses"] = None
+    bench.clock.advance(MINUTE)
+    await bench.drain(route)
+    assert await bench.statuses() == {Status.SENT: 100}
+
+
+# What people see.
+
+
+@pytest.mark.promise("route-shown")
+async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stage) -> None:
+    await bench.accept(a_message())
+    stage.answers["ses"] = MISCONFIGURED
+    worker = await bench.worker(stage.route(), "worker-7")
+    async with running(worker):
+        await stage.smtp.has(1)
+        bench.clock.advance(5 * SECOND)
+        async with asyncio.timeout(10):
+            while not any(each.unavailable_until for each in await present(bench.database, bench.clock.now())):
+                await asyncio.sleep(0.01)
+        found = await present(bench.database, bench.clock.now())
+        until = bench.clock.now() + 5 * SECOND
+        assert found == [
+            Presence("ses", until, "AUTH_FAILED: wrong password", "worker-7"),
+            Presence("smtp", None, None, "worker-7"),
+        ]
+        states = {
+            name: REGISTRY.get_sample_value("mailwright_circuit_state", {"provider": name}) for name in ("ses", "smtp")
+        }
+        assert states == {"ses": 2, "smtp": 0}
+    assert await present(bench.database, bench.clock.now()) == []
+
+
+# Keeping nothing.
+
+
+@pytest.mark.promise("copies-forgotten")
+async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(bench: Bench, stage: Stage) -> None:
+    await bench.accept(*(a_message_that_says(cc=["boss@example.com"]) for _ in range(30)))
+    stage.answers["ses"] = MISCONFIGURED
+    worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
+    await worker.run(drain=True)
+    assert len(stage.ses.mails) <= 2
+    assert worker._parts.road._no_copies == {}
+
+
+# Over real connections.
+
+
+@pytest.mark.promise("route-fail-over")
+@pytest.mark.parametrize("password", ["wrong", "right"])
+async def test_a_server_that_refuses_our_password_is_replaced_by_the_next_of_the_route(
+    engine: Engine, clock: ManualClock, tmp_path: Path, password: str
+) -> None:
+    async with SmtpSink(users={"shop": "right"}) as sink:
+        settings = {"route": "smtp, mailbox", "mailbox": tmp_path / "box", "concurrency": 8}
+        url = f"smtp://shop:{password}@{sink.host}:{sink.port}?tls=none"
+        async with a_bench(engine.url, clock, smtp_url=url, **settings) as bench:
+            await bench.accept(*(a_message() for _ in range(30)))
+            await bench.drain()
+            assert await bench.statuses() == {Status.SENT: 30}
+            assert {row.attempts for row in await deliveries_of(bench.database)} == {1}
+            by_sink, by_mailbox = len(sink.complete), len(list((tmp_path / "box" / "new").glob("*")))
+            assert (by_sink, by_mailbox) == ((30, 0) if password == "right" else (0, 30))
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_an_answer_that_was_cut_off_never_sends_the_mail_through_the_next_of_the_route(
+    engine: Engine, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with SmtpSink() as sink:
+        settings = {"route": "smtp, mailbox", "mailbox": tmp_path / "box"}
+        async with a_bench(engine.url, clock, smtp_url=f"smtp://{sink.host}:{sink.port}?tls=none", **settings) as bench:
+            (outbox_id,) = await bench.accept(a_message())
+            sink.cut(Step.DOT, times=1)
+            await bench.drain()
+            assert await status_of(bench.database, outbox_id) == Status.SENT
+            assert len(sink.complete) == 2
+            assert not (tmp_path / "box").exists()
+
+
+# From the settings.
+
+
+@pytest.mark.promise("route-settings")
+async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: ManualClock) -> None:
+    settings = settings_for(
+        f"sqlite:///{tmp_path}/none.db",
+        route="smtp=1, ses=2, sendgrid=3, smtpbz=4, mailbox=5",
+        smtp_url="smtp://localhost:2525?tls=none",
+        aws_region="eu-west-1",
+        sendgrid_api_key="SG.key",
+        smtpbz_smtp_url="smtp://user:pw@localhost:2525?tls=none",
+    )
+    verify(settings)
+    route = make_route(settings, clock)
+    assert {member.name: member.weight for member in route.members} == {
+        "smtp": 1,
+        "ses": 2,
+        "sendgrid": 3,
+        "smtpbz": 4,
+        "mailbox": 5,
+    }
+    await route.close()
+
+
+@pytest.mark.promise("doubt-grace")
+@pytest.mark.parametrize(
+    ("inlet", "reporting"),
+    [
+        ({}, set()),
+        ({"sns_topic_arns": "arn:aws:sns:eu-west-1:123456789012:mail"}, {"ses"}),
+        ({"sqs_queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/mail"}, {"ses"}),
+        ({"ses_configuration_set": "events"}, {"ses"}),
+        ({"sendgrid_webhook_public_key": "a-key"}, {"sendgrid"}),
+    ],
+)
+async def test_reports_are_waited_for_only_where_something_is_set_up_that_brings_them(
+    tmp_path: Path, clock: ManualClock, inlet: dict[str, str], reporting: set[str]
+) -> None:
+    settings = settings_for(
+        f"sqlite:///{tmp_path}/none.db",
+        route="ses, sendgrid, mailbox",
+        aws_region="eu-west-1",
+        sendgrid_api_key="SG.key",
+        **inlet,
+    )
+    route = make_route(settings, clock)
+    assert {member.name for member in route.members if route.reports_events(member.name)} == reporting
+    await route.close()
+
+
+@pytest.mark.promise("route-settings")
+def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) -> None:
+    where = {"smtp_url": "smtp://user:pw@connect.example:587?tls=starttls"}
+    settings = settings_for(f"sqlite:///{tmp_path}/none.db", provider="smtpbz", **where)
+    verify(settings)
+    assert smtpbz_settings(settings).smtp.host == "connect.example"
+    other = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, smtpbz", **where)
+    with pytest.raises(ConfigurationInvalid, match="SMTPBZ_SMTP_URL"):
+        verify(other)
+
+
+@pytest.mark.promise("route-settings")
+def test_everything_that_a_route_misses_is_told_at_once(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, ses, sendgrid, smtpbz", domain_limits="x=9")
+    with pytest.raises(ConfigurationInvalid) as raised:
+        verify(settings)
+    told = "\n".join(raised.value.problems)
+    for name in ("MAILWRIGHT_SMTP_URL", "AWS_REGION", "SENDGRID_API_KEY", "SMTPBZ_SMTP_URL"):
+        assert f"{name}: is needed when MAILWRIGHT_ROUTE has " in told
+    assert "MAILWRIGHT_DOMAIN_LIMITS: 'x=9'" in told

@@ -1,0 +1,535 @@
+"""The worker, on both engines: whatever breaks around it, nothing is lost and nothing is sent without need."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mailwright.domain.clock import SECOND
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.results import SendResult
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.message_records import dead_letters
+from mailwright.outbox.operations import Operations
+from mailwright.outbox.workers import present
+from mailwright.pipeline.conclude import is_poison, poisoned
+from mailwright.providers.callbacks import called_back
+from mailwright.providers.protocol import Answered, Sending
+from mailwright.storage.database import Database
+from mailwright.worker import loop
+from mailwright.worker.loop import Worker
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    LOCK_TTL,
+    MISCONFIGURED,
+    SENT,
+    Bench,
+    a_message,
+    a_newsletter,
+    a_result,
+    a_tenant,
+    attempt_steps,
+    claims_of,
+    deliveries_of,
+    settling_of,
+    status_of,
+    steps,
+    suppress,
+    the_event,
+)
+from tests.standins.provider import ScriptedProvider
+
+E = EventType
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is away is asked again at once."""
+
+    async def at_once(_backoff: loop.Backoff, _error: NotDurable) -> None:
+        await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(loop.Backoff, "wait", at_once)
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    """The worker runs beside the test, and is stopped at its end."""
+    task = asyncio.create_task(worker.run())
+    try:
+        yield task
+    finally:
+        worker.stop()
+        async with asyncio.timeout(10):
+            await task
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    """Waits for something that is bound to happen."""
+    async with asyncio.timeout(40):
+        while not (found := is_so()) or (asyncio.iscoroutine(found) and not await found):
+            await asyncio.sleep(0.01)
+
+
+class Outage:
+    """The database is out of reach as long as it lasts. Or, if so told, it commits and some answers are lost."""
+
+    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        self.loses_answers = False
+        self.refused = 0
+        self._answers = 0
+        for name in ("write", "read"):
+            monkeypatch.setattr(database, name, self._guarded(getattr(database, name)))
+        monkeypatch.setattr(database, "transact", self._guarded_work(database.transact))
+
+    def _guarded(self, opened: Callable[[], Any]) -> Callable[[], Any]:
+        @asynccontextmanager
+        async def guarded() -> AsyncIterator[Any]:
+            self._check()
+            async with opened() as tx:
+                yield tx
+
+        return guarded
+
+    def _guarded_work(self, transact: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        async def guarded(work: Any) -> Any:
+            self._check()
+            result = await transact(work)
+            self._check_answer()
+            return result
+
+        return guarded
+
+    def _check(self) -> None:
+        if self.is_on and not self.loses_answers:
+            self.refused += 1
+            raise NotDurable
+
+    def _check_answer(self) -> None:
+        self._answers += 1
+        if self.is_on and self.loses_answers and self._answers % 5 == 0:
+            self.refused += 1
+            raise NotDurable
+
+
+# Going about its work.
+
+
+@pytest.mark.promise("deliver-all")
+async def test_a_drained_worker_leaves_nothing_that_is_due(bench: Bench) -> None:
+    other = await a_tenant(bench.database, "other")
+    await bench.accept(*(a_message() for _ in range(150)), *(a_newsletter(tenant_id=other) for _ in range(150)))
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.SENT: 300}
+    assert len(set(provider.outbox_ids)) == len(provider.mails) == 300
+    assert provider.most_under_way <= 64
+    assert await present(bench.database, bench.clock.now()) == []
+
+
+@pytest.mark.promise("claim-exclusive")
+async def test_two_workers_on_one_queue_send_each_mail_once(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(300)))
+    provider = ScriptedProvider()
+    workers = [await bench.worker(provider, name, window=8) for name in ("a", "b")]
+    await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+    assert await bench.statuses() == {Status.SENT: 300}
+    assert len(provider.mails) == 300
+
+
+@pytest.mark.promise("tenant-concurrency")
+async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> None:
+    limited = await a_tenant(bench.database, "limited", max_in_flight=3)
+    await bench.accept(*(a_message(tenant_id=limited) for _ in range(20)))
+    provider = ScriptedProvider()
+    workers = [await bench.worker(provider, name) for name in ("a", "b")]
+    for _ in range(30):
+        await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+        bench.clock.advance(SECOND)
+        workers = [await bench.worker(provider, name) for name in ("a", "b")]
+    assert await bench.statuses() == {Status.SENT: 20}
+    assert provider.most_under_way <= 3
+
+
+@pytest.mark.promise("provider-raises")
+async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
+    bad, *good = await bench.accept(a_newsletter(), *(a_newsletter() for _ in range(5)))
+
+    def answer(mail: Outgoing) -> SendResult:
+        if mail.outbox_id == bad:
+            raise RuntimeError("never promised")
+        return SENT
+
+    await bench.drain(ScriptedProvider(*[answer] * 6))
+    record = await bench.story(bad)
+    assert steps(record) == attempt_steps(E.IN_DOUBT)
+    assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
+    assert [await status_of(bench.database, outbox_id) for outbox_id in good] == [Status.SENT] * 5
+
+
+class RaisingCarrier(ScriptedProvider):
+    """Answers by a call, and raises before it gets there."""
+
+    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+        if not self.mails:
+            self.mails.append(message)
+            raise RuntimeError("never promised")
+        return called_back(self.send(message), answered)
+
+
+@pytest.mark.promise("provider-raises")
+async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
+    await bench.accept(*(a_newsletter() for _ in range(6)))
+    provider = RaisingCarrier()
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.IN_DOUBT: 1, Status.SENT: 5}
+    record = await bench.story(provider.mails[0].outbox_id)
+    assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
+
+
+@pytest.mark.promise("circuit-configuration")
+async def test_while_the_circuit_is_open_nothing_is_claimed(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(20)))
+    provider = ScriptedProvider(*[MISCONFIGURED] * 20)
+    worker = await bench.worker(provider, window=4)
+    await worker.run(drain=True)
+    assert len(provider.mails) == 4
+    assert [row.attempts for row in await deliveries_of(bench.database)] == [0] * 20
+    assert [row.locked_by for row in await deliveries_of(bench.database)] == [None] * 20
+
+
+@pytest.mark.promise("circuit-configuration")
+async def test_what_a_dead_worker_left_waits_for_the_circuit_too(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(3)))
+    await claims_of(bench.database, bench.clock, "dead").claim(2)
+    provider = ScriptedProvider(*[MISCONFIGURED] * 3)
+    bench.clock.advance(LOCK_TTL)
+    async with asyncio.timeout(10):
+        await bench.drain(provider, window=1)
+    assert len(provider.mails) == 1
+
+
+# The end of a worker.
+
+
+@pytest.mark.promise("drain-graceful")
+async def test_a_worker_that_is_told_to_stop_finishes_what_is_in_flight_and_gives_back_the_rest(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(100)))
+    provider = ScriptedProvider()
+    provider.hold()
+    worker = await bench.worker(provider, window=5)
+    async with running(worker):
+        await provider.has(5)
+        worker.stop()
+        provider.let_go()
+    assert len(provider.mails) == 5
+    assert await bench.statuses() == {Status.SENT: 5, Status.PENDING: 95}
+    rows = await deliveries_of(bench.database)
+    assert {(row.locked_by, row.claims, row.claim_token) for row in rows} == {(None, 0, None)}
+    assert (await audit(bench.database)).in_doubt == 0
+    await bench.drain(provider)
+    assert len(provider.mails) == 100
+
+
+@pytest.mark.promise("drain-graceful")
+async def test_a_worker_that_was_stopped_claims_nothing_more(bench: Bench) -> None:
+    provider = ScriptedProvider()
+    worker = await bench.worker(provider)
+    async with running(worker) as task:
+        await bench.accept(a_message())
+        await provider.has(1)
+        worker.stop()
+        async with asyncio.timeout(10):
+            await task
+    await bench.accept(a_message())
+    assert len(provider.mails) == 1
+    assert await bench.statuses() == {Status.SENT: 1, Status.PENDING: 1}
+
+
+@pytest.mark.promise("drain-graceful")
+async def test_a_provider_that_hangs_past_the_grace_leaves_a_doubt_and_no_loss(bench: Bench) -> None:
+    (hanging,) = await bench.accept(a_newsletter())
+    provider = ScriptedProvider()
+    provider.hold()
+    worker = await bench.worker(provider, shutdown_grace=20)
+    async with running(worker):
+        await provider.has(1)
+    assert await status_of(bench.database, hanging) == Status.SENT_ATTEMPT
+    bench.clock.advance(LOCK_TTL)
+    await bench.drain(provider)
+    assert await status_of(bench.database, hanging) == Status.IN_DOUBT
+    assert len(provider.mails) == 1
+
+
+@pytest.mark.promise("claim-take-over")
+async def test_what_a_dead_worker_claimed_is_sent_by_another_when_its_lock_ends(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(10)))
+    await claims_of(bench.database, bench.clock, "dead").claim(10)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.mails == []
+    bench.clock.advance(LOCK_TTL)
+    await bench.drain(provider)
+    assert await bench.statuses() == {Status.SENT: 10}
+    assert len(provider.mails) == 10
+
+
+@pytest.mark.promise("lock-renewed")
+async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
+    """An SMTP server may take ten minutes for the last dot; meanwhile nobody takes over."""
+    ids = await bench.accept(*(a_message() for _ in range(3)))
+    provider, other = ScriptedProvider(), ScriptedProvider()
+    provider.hold()
+    slow = await bench.worker(provider, "slow", window=2)
+    async with running(slow):
+        await provider.has(2)
+        await until(lambda: slow._stock)  # the third is in its hands too
+        for _ in range(6):
+            before = bench.clock.advance(LOCK_TTL // 3)
+
+            async def is_renewed(since: int = before) -> bool:
+                return all(row.claimable_at >= since + LOCK_TTL for row in await deliveries_of(bench.database))
+
+            await until(is_renewed)
+            await bench.drain(other)
+        assert other.mails == []
+        provider.let_go()
+        await provider.has(3)
+    assert [await status_of(bench.database, outbox_id) for outbox_id in ids] == [Status.SENT] * 3
+    assert (await audit(bench.database)).resent_in_doubt == 0
+
+
+# A database that comes and goes.
+
+
+@pytest.mark.promise("database-lost")
+async def test_results_that_could_not_be_written_are_written_when_the_database_is_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.accept(*(a_message() for _ in range(30)))
+    outage = Outage(bench.database, monkeypatch)
+    provider = ScriptedProvider()
+    provider.hold()
+    async with running(await bench.worker(provider, window=10)):
+        await provider.has(10)
+        outage.is_on = True
+        provider.let_go()
+        await until(lambda: outage.refused > 20)
+        outage.is_on = False
+        await provider.has(30)
+    assert await bench.statuses() == {Status.SENT: 30}
+    assert len(provider.mails) == 30
+
+
+@pytest.mark.promise("database-lost")
+async def test_commits_whose_answer_was_lost_double_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = await bench.accept(*(a_message() for _ in range(40)))
+    outage = Outage(bench.database, monkeypatch)
+    provider = ScriptedProvider(*[FAULT] * 5)
+    for turn in range(12):  # a claim whose answer was lost is free again when its lock ends
+        # Not so often that a message which lost five claims is rightly taken for poison.
+        outage.is_on = outage.loses_answers = turn < 4
+        await bench.drain(provider, window=2)
+        bench.clock.advance(LOCK_TTL)
+    assert outage.refused >= 3
+    assert await bench.statuses() == {Status.SENT: 40}
+    assert len(provider.mails) == 45
+    assert sum(row.attempts for row in await deliveries_of(bench.database)) == 45
+    for outbox_id in ids:
+        record = await bench.story(outbox_id)
+        assert len(record.events) == 4 * record.summary.attempts
+
+
+@pytest.mark.promise("database-lost")
+async def test_an_outage_longer_than_the_locks_makes_a_living_worker_doubt_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.accept(*(a_message() for _ in range(12)))
+    outage = Outage(bench.database, monkeypatch)
+    provider = ScriptedProvider()
+    provider.hold()
+    async with running(await bench.worker(provider, window=4)):
+        await provider.has(4)
+        outage.is_on = True
+        bench.clock.advance(2 * LOCK_TTL)
+        await until(lambda: outage.refused > 20)
+        outage.is_on = False
+        await until(lambda: _locks_hold(bench))
+        provider.let_go()
+        await provider.has(12)
+    assert await bench.statuses() == {Status.SENT: 12}
+    assert len(provider.mails) == 12
+    assert (await audit(bench.database)).resent_in_doubt == 0
+
+
+@pytest.mark.promise("database-lost")
+async def test_an_answer_that_cannot_be_written_yet_keeps_its_lock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.accept(*(a_message() for _ in range(3)))
+    provider = ScriptedProvider()
+    worker = await bench.worker(provider)
+    settling = worker._parts.settling
+    exchange, is_broken = settling.exchange, False
+
+    async def breaks(outcomes: Any, next_up: Any) -> Any:
+        if is_broken:
+            raise NotDurable
+        return await exchange(outcomes, next_up)
+
+    monkeypatch.setattr(settling, "exchange", breaks)
+    provider.hold()
+    async with running(worker):
+        await provider.has(3)
+        is_broken = True
+        provider.let_go()
+        await until(lambda: not provider.under_way)
+        for _ in range(6):
+            bench.clock.advance(LOCK_TTL // 3)
+            await until(lambda: _locks_hold(bench, LOCK_TTL))
+        is_broken = False
+        await until(lambda: _is_held(bench, 0))
+    assert await bench.statuses() == {Status.SENT: 3}
+    assert len(provider.mails) == 3
+
+
+async def _locks_hold(bench: Bench, for_at_least: int = 1) -> bool:
+    ends = [row.claimable_at for row in await deliveries_of(bench.database) if row.status == Status.SENT_ATTEMPT]
+    return bool(ends) and min(ends) >= bench.clock.now() + for_at_least
+
+
+@pytest.mark.promise("database-lost")
+async def test_housekeeping_that_fails_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = await bench.worker(ScriptedProvider())
+    rounds = 0
+
+    async def breaks(*_arguments: object) -> None:
+        nonlocal rounds
+        rounds += 1
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(worker._parts.keeper, "tick", breaks)
+    async with running(worker):
+        await until(lambda: rounds > 3)
+
+
+# What happens between the claim and the mark.
+
+
+@pytest.mark.promise("suppression-wins")
+async def test_whoever_leaves_after_the_claim_and_before_the_mark_is_not_written_to(bench: Bench) -> None:
+    (outbox_id,) = await bench.accept(a_message(to="left@example.com"))
+    held = await claims_of(bench.database, bench.clock).claim(1)
+    await suppress(bench.database, "left@example.com")
+    assert (await settling_of(bench.database, bench.clock).exchange([], held)).message_keys == frozenset()
+    await claims_of(bench.database, bench.clock).release(held)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.mails == []
+    assert (await bench.story(outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
+
+
+@pytest.mark.promise("suppression-wins")
+async def test_whoever_leaves_while_their_mail_waits_in_a_busy_worker_is_not_written_to(bench: Bench) -> None:
+    (first,) = await bench.accept(a_message())
+    provider = ScriptedProvider()
+    provider.hold()
+    async with running(await bench.worker(provider, window=1)):
+        await provider.has(1)
+        (second,) = await bench.accept(a_message(to="left@example.com"))
+        await until(lambda: _is_held(bench, 2))
+        await suppress(bench.database, "left@example.com")
+        provider.let_go()
+        await until(lambda: _has_failed(bench, second))
+    assert provider.outbox_ids == [first]
+    assert (await bench.story(second)).summary.error_code == "RECIPIENT_SUPPRESSED"
+
+
+@pytest.mark.promise("cancel-wins")
+async def test_what_is_cancelled_while_a_worker_holds_it_is_not_sent(bench: Bench) -> None:
+    (first,) = await bench.accept(a_message())
+    provider = ScriptedProvider()
+    provider.hold()
+    async with running(await bench.worker(provider, window=1)):
+        await provider.has(1)
+        (second,) = await bench.accept(a_message())
+        await until(lambda: _is_held(bench, 2))
+        await Operations(bench.database, bench.clock).cancel(second, tenant_id=DEFAULT_TENANT)
+        provider.let_go()
+    await bench.drain(provider)
+    assert provider.outbox_ids == [first]
+    assert await status_of(bench.database, second) == Status.CANCELLED
+
+
+async def _is_held(bench: Bench, count: int) -> bool:
+    return sum(row.locked_by is not None for row in await deliveries_of(bench.database)) == count
+
+
+async def _has_failed(bench: Bench, outbox_id: str) -> bool:
+    return await status_of(bench.database, outbox_id) == Status.FAILED
+
+
+# Poison.
+
+
+@pytest.mark.promise("poison-isolated")
+async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Bench) -> None:
+    """Whoever holds the killer dies before it marks anything, and the next one finds all that it left."""
+    ids = await bench.accept(*(a_message() for _ in range(60)))
+    killer, settling, deaths = ids[30], settling_of(bench.database, bench.clock), 0
+    while True:
+        mortal = claims_of(bench.database, bench.clock, f"mortal-{deaths}")
+        batch = await mortal.claim_suspects(500) or await mortal.claim(500)
+        if not batch:
+            break
+        if any(claimed.outbox_id == killer and not is_poison(claimed) for claimed in batch):
+            deaths += 1
+            bench.clock.advance(LOCK_TTL)
+            continue
+        now = bench.clock.now()
+        await settling.exchange([], [claimed for claimed in batch if not is_poison(claimed)])
+        await settling.exchange(
+            [poisoned(claimed, now) if is_poison(claimed) else a_result(claimed, SENT, now) for claimed in batch], []
+        )
+    assert deaths == 5
+    assert await bench.statuses() == {Status.SENT: 59, Status.FAILED: 1}
+    assert (await bench.story(killer)).summary.error_code == "POISON_MESSAGE"
+
+
+@pytest.mark.promise("poison-isolated")
+@pytest.mark.promise("dead-letter")
+async def test_after_five_claims_without_a_result_a_message_is_a_dead_letter(bench: Bench) -> None:
+    (killer,) = await bench.accept(a_message())
+    for claim in range(5):
+        mortal = claims_of(bench.database, bench.clock, f"mortal-{claim}")
+        assert len(await mortal.claim_suspects(1) or await mortal.claim(1)) == 1
+        bench.clock.advance(LOCK_TTL)
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.mails == []
+    record = await bench.story(killer)
+    assert steps(record) == [E.FAILED]
+    assert (record.summary.status, record.summary.error_code, record.summary.attempts) == (
+        Status.FAILED,
+        "POISON_MESSAGE",
+        0,
+    )
+    (letter,) = await dead_letters(bench.database, DEFAULT_TENANT, limit=10)
+    assert (letter.outbox_id, letter.code) == (killer, "POISON_MESSAGE")
+
+
+@pytest.mark.promise("poison-isolated")
+async def test_four_claims_without_a_result_are_forgiven(bench: Bench) -> None:
+    (unlucky,) = await bench.accept(a_message())
+    for claim in range(4):
+        mortal = claims_of(bench.database, bench.clock, f"mortal-{claim}")
+        await mortal.claim_suspects(1) or await mortal.claim(1)
+        bench.clock.advance(LOCK_TTL)
+    await bench.drain(ScriptedProvider())
+    assert await status_of(bench.database, unlucky) == Status.SENT

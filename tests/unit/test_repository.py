@@ -1,0 +1,323 @@
+"""The house in order: pages say what the code does, the picture is the folders, and every documented command runs."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tools import docs
+
+from mailwright.ops.settings import Settings
+from tests.warm import warm_program
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGE = CHECKOUT / "src" / "mailwright"
+README = CHECKOUT / "README.md"
+ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
+PAGES = (README, CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*.md")))
+
+# One walk: each page goes on where the one before ended.
+WALKED = ("http-api.md", "audience.md", "operating.md", "campaigns.md", "articles.md", "notifications.md")
+WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
+PORT = "8025"
+COMMAND_SECONDS = 30.0
+# A worker may need a moment: what only looks is looked at again.
+LOOKS = (
+    "mailwright message show",
+    "mailwright audit",
+    "mailwright check",
+    "mailwright campaign show",
+    "mailwright article runs",
+    "curl -s http://127.0.0.1:8025/v1/email/$ID ",
+)
+SETTLE_SECONDS = 10.0
+
+TREE = ("src", "tests", "docs", "tools", "bench", ".ci")
+FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
+# Written apart, so that this page does not find itself.
+FORBIDDEN = {
+    "a path of some machine": re.compile("/(?:ro" + r"ot|ho" + r"me/\w+|wo" + r"rk|Us" + r"ers/\w+)/"),
+    "a number of some tracker": re.compile(r"\b(?:iss" + r"ue|tic" + r"ket) ?#?\d+", re.IGNORECASE),
+    "papers outside the project": re.compile(r"\b(?:se" + r"eds?/|se" + r"ed \d|sp" + r"ec/|house-sty" + "le)"),
+}
+
+
+# The picture.
+
+
+def test_the_boxes_of_the_picture_are_the_folders() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    boxes = re.findall(r"\[(\w+)\]", _picture(ARCHITECTURE))
+    assert sorted(boxes) == sorted(folders)
+
+
+def test_there_is_one_picture() -> None:
+    assert _picture(README) == _picture(ARCHITECTURE)
+
+
+def test_the_life_of_a_message_has_eight_steps_and_each_names_its_file() -> None:
+    life = ARCHITECTURE.read_text(encoding="utf-8").partition("## The life of a message")[2].partition("\n## ")[0]
+    steps = re.split(r"^\d\. ", life, flags=re.MULTILINE)[1:]
+    assert len(steps) == 8
+    for step in steps:
+        assert re.search(r"`[\w/]+\.py`", step), f"names no file: {step}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_pages_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for file in re.findall(r"`((?:\w+/)+\w+\.(?:py|sql))`", text):
+        homes = (CHECKOUT / file, PACKAGE / file, CHECKOUT / "tests" / file)
+        assert any(home.exists() for home in homes), f"{page.name} names {file}, which does not exist"
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        goal = (page.parent / path).resolve() if path else page
+        assert goal.exists(), f"{page.name} links to {target}, which does not exist"
+        if heading:
+            assert heading in _headings(goal), f"{page.name} links to {target}, which has no such heading"
+
+
+# What is made from the code.
+
+
+@pytest.mark.parametrize("page", ["configuration.md", "commands.md", "openapi.json", "promises.md"])
+def test_pages_made_from_the_code_are_up_to_date(page: str) -> None:
+    should_be = _made()[page]
+    is_now = (docs.DOCS / page).read_text(encoding="utf-8")
+    assert is_now == should_be, f"docs/{page} is behind the code: run `make docs`"
+
+
+def test_every_promise_has_a_test_and_every_test_a_promise() -> None:
+    complaints = docs.unmatched()
+    assert not complaints, "\n".join(complaints)
+
+
+def test_a_test_is_found_by_its_own_mark_its_class_and_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    mark = "pytest.mark.promise"
+    (folder / "test_sample.py").write_text(
+        f"pytestmark = [{mark}('module')]\n\n@{mark}('class')\nclass TestIt:\n"
+        f"    @{mark}('own')\n    def test_a(self): ...\n\ndef test_b(): ...\n"
+    )
+    monkeypatch.setattr(docs, "CHECKOUT", tmp_path)
+    assert docs.guards() == {
+        "module": [("test_sample.py", "test_a"), ("test_sample.py", "test_b")],
+        "class": [("test_sample.py", "test_a")],
+        "own": [("test_sample.py", "test_a")],
+    }
+
+
+def test_the_example_of_the_configuration_file_is_valid() -> None:
+    page = (CHECKOUT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    example = tomllib.loads(_blocks(page, "toml")[0])
+    settings = Settings(**example)
+    assert settings.model_fields_set == set(example)
+
+
+def test_the_code_table_of_smtp_is_complete() -> None:
+    meaning = (PACKAGE / "providers" / "smtp" / "responses.py").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs" / "delivery.md").read_text(encoding="utf-8")
+    codes = set(re.findall(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"', meaning))
+    assert len(codes) > 15
+    assert {code for code in codes if f"`{code}`" not in page} == set()
+
+
+def test_every_route_is_on_the_page_of_the_api() -> None:
+    page = (CHECKOUT / "docs" / "http-api.md").read_text(encoding="utf-8")
+    routes = json.loads(_made()["openapi.json"])["paths"]
+    assert [route for route in routes if not re.search(rf" {re.escape(route)}`", page)] == []
+
+
+# The tree.
+
+
+def test_the_tree_speaks_of_nothing_outside_itself() -> None:
+    found = [
+        f"{file.relative_to(CHECKOUT)}:{number}: {what}"
+        for file in _tree()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        for what, pattern in FORBIDDEN.items()
+        if pattern.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_event_of_the_log_is_one_word() -> None:
+    """Whoever looks for an event in a log types its name."""
+    events = [
+        (file.name, event)
+        for file in PACKAGE.rglob("*.py")
+        for event in re.findall(r'\blog\.(?:debug|info|warning|error)\(\s*"([^"]*)"', file.read_text(encoding="utf-8"))
+    ]
+    assert len(events) > 30
+    assert [(file, event) for file, event in events if not re.fullmatch(r"[a-z0-9_]+", event)] == []
+
+
+# The commands.
+
+
+@dataclass
+class Step:
+    page: str
+    command: str
+    expected: list[str] = field(default_factory=list)
+
+
+@pytest.mark.timeout(600)  # every command of every page, one after the other
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the pages show curl, and there is none here")
+def test_the_documented_commands_do_what_the_pages_show(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Runs every console block of the README, the API's page and the operator's page, in one folder and one shell."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    steps = [step for page in WALK for step in _steps(page)]
+    assert len(steps) > 20
+    walk = Walk(tmp_path, port, warm_program(tmp_path_factory.mktemp("bin")))
+    try:
+        for step in steps:
+            walk.take(step)
+    finally:
+        walk.end()
+
+
+class Walk:
+    """A person at a shell: what one command leaves behind, the next one finds."""
+
+    def __init__(self, folder: Path, port: str, program: Path) -> None:
+        self._folder = folder
+        self._port = port
+        # Nobody's own settings reach the walk.
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
+        path = os.pathsep.join((str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
+        self._environment = {**clean, "PATH": path, "MAILWRIGHT_PORT": port, "COLUMNS": "200", "NO_COLOR": "1"}
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def take(self, step: Step) -> None:
+        if step.command == "mailwright serve":
+            self._serve()
+            return
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            output, code = self._run(step.command)
+            missing = _missing(step.expected, output)
+            is_look = step.command.startswith(LOOKS)
+            if (not missing and code == 0) or not is_look or time.monotonic() > deadline:
+                break
+        assert code == 0, f"{step.page}: `{step.command}` ended with {code}:\n{output}"
+        assert not missing, f"{step.page}: `{step.command}` did not show {missing[0]!r}:\n{output}"
+
+    def end(self) -> None:
+        if self._server is not None:
+            self._server.terminate()
+            self._server.wait(COMMAND_SECONDS)
+
+    def _serve(self) -> None:
+        with (self._folder / "serve.log").open("wb") as log:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "mailwright", "serve"],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while not self._is_ready():
+            said = (self._folder / "serve.log").read_text()
+            assert self._server.poll() is None, f"`mailwright serve` ended:\n{said}"
+            assert time.monotonic() < deadline, f"`mailwright serve` did not get ready:\n{said}"
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=1) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _run(self, command: str) -> tuple[str, int]:
+        """The shell's variables are kept in a file between commands."""
+        kept = self._folder / ".variables"
+        kept.touch()
+        keep = f"declare -p KEY ID LATER > {kept.name} 2>/dev/null"
+        done = subprocess.run(
+            ["bash", "-c", f". ./{kept.name}\n{command.replace(PORT, self._port)}\ncode=$?\n{keep}\nexit $code"],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        return done.stdout + done.stderr, done.returncode
+
+
+def _steps(page: Path) -> Iterator[Step]:
+    for block in _blocks(page.read_text(encoding="utf-8"), "console"):
+        step: Step | None = None
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                if step:
+                    yield step
+                step = Step(page.name, line[2:])
+            elif step:
+                step.expected.append(line)
+        if step:
+            yield step
+
+
+def _missing(expected: list[str], output: str) -> list[str]:
+    """An ellipsis stands for anything, and white space for white space; other lines may stand between."""
+    text = " ".join(output.split())
+    return [line for line in expected if not re.search(_pattern(line), text)]
+
+
+def _pattern(line: str) -> str:
+    return ".*?".join(re.escape(part) for part in " ".join(line.split()).split("…"))
+
+
+# Reading pages.
+
+
+@cache
+def _made() -> dict[str, str]:
+    return {page.name: text for page, text in docs.made()}
+
+
+def _picture(page: Path) -> str:
+    return _blocks(page.read_text(encoding="utf-8"), "text")[0]
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _headings(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _tree() -> Iterator[Path]:
+    yield from (CHECKOUT / name for name in FILES)
+    for folder in TREE:
+        for file in sorted((CHECKOUT / folder).rglob("*")):
+            is_text = file.suffix in {".py", ".md", ".sql", ".json", ".toml", ".mjs", ".lua", ".mako", ".in", ""}
+            if file.is_file() and is_text and "__pycache__" not in file.parts and "node_modules" not in file.parts:
+                yield file
