@@ -68,7 +68,6 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.mark.promise("sign-up")
 async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Place, browser: Browser) -> None:
     database, clock = place.bench.database, place.bench.clock
     await lists.create(database, clock, DEFAULT_TENANT, "weekly", name="Weekly digest")
@@ -85,7 +84,6 @@ async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Plac
     assert await page.context.cookies() == []
 
 
-@pytest.mark.promise("stored-html-harmless")
 async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place, browser: Browser) -> None:
     mail = a_newsletter(to=ADA, payload={"to": ADA, "subject": "Hello", "html": EVIL})
     await place.bench.accept(mail)
@@ -100,7 +98,6 @@ async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place
     assert (await page.title(), page.url) == ("harmless", address)
 
 
-@pytest.mark.promise("archive")
 async def test_an_issue_is_read_in_its_frame_and_the_way_leads_on(place: Place, browser: Browser) -> None:
     desk = Desk(place.bench)
     await join(desk.database, [ADA])

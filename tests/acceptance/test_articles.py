@@ -101,7 +101,6 @@ async def test_the_same_batch_again_leaves_the_history_as_it_is(
     assert len(sendgrid.mails) == 2
 
 
-@pytest.mark.promise("article-merged")
 async def test_a_reader_in_upper_arlington_gets_one_block_of_nation_state_county_and_city(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
@@ -117,7 +116,6 @@ async def test_a_reader_in_upper_arlington_gets_one_block_of_nation_state_county
     assert text_of(mail, "text/html").count("<html") == 1
 
 
-@pytest.mark.promise("article-merged")
 async def test_a_reader_in_cleveland_gets_nation_and_state_only(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
@@ -130,7 +128,6 @@ async def test_a_reader_in_cleveland_gets_nation_and_state_only(
     assert "Upper Arlington" not in written
 
 
-@pytest.mark.promise("article-trigger")
 async def test_a_wrong_password_is_refused_with_401_and_sends_nothing(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
@@ -143,7 +140,6 @@ async def test_a_wrong_password_is_refused_with_401_and_sends_nothing(
     assert await rows_of(bench.database, "campaign_runs") == []
 
 
-@pytest.mark.promise("article-dead-letter")
 @pytest.mark.parametrize("status", [500, 503])
 async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_leaves_a_dead_letter(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock, status: int
@@ -169,7 +165,6 @@ async def test_a_sendgrid_that_fails_is_tried_after_1_4_and_10_seconds_and_then_
     assert await rows_of(bench.database, "delivery_history") == []
 
 
-@pytest.mark.promise("article-dead-letter")
 async def test_a_mail_that_sendgrid_refuses_for_good_is_a_dead_letter_at_once(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
@@ -181,7 +176,6 @@ async def test_a_mail_that_sendgrid_refuses_for_good_is_a_dead_letter_at_once(
     assert letter["error"].startswith("SENDGRID_BAD_REQUEST: does not contain a valid address")
 
 
-@pytest.mark.promise("article-events")
 async def test_what_sendgrid_reports_is_told_once_in_its_words_however_often_and_in_whatever_order_it_comes(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
 ) -> None:
@@ -199,7 +193,6 @@ async def test_what_sendgrid_reports_is_told_once_in_its_words_however_often_and
     assert {row["provider_message_id"] for row in found} == {sendgrid.message_ids[0]}
 
 
-@pytest.mark.promise("article-leaving")
 async def test_a_reader_leaves_by_the_link_in_the_mail_and_gets_no_other(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn
 ) -> None:
@@ -214,7 +207,6 @@ async def test_a_reader_leaves_by_the_link_in_the_mail_and_gets_no_other(
     assert [mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails[2:]] == [CLEO]
 
 
-@pytest.mark.promise("article-retries")
 async def test_a_retry_after_a_failure_reaches_the_reader_once(
     bench: Bench, web: httpx.AsyncClient, sendgrid: SendGridStandIn, clock: ManualClock
 ) -> None:

@@ -31,7 +31,6 @@ def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.promise("cli-user")
 async def test_people_are_let_in_listed_changed_and_shown_out(commands: Commands, tmp_path: Path) -> None:
     made = with_password(tmp_path, "create", "ada", "--role", "admin")
     assert made.code == 0, made
@@ -51,7 +50,6 @@ async def test_people_are_let_in_listed_changed_and_shown_out(commands: Commands
     assert "last administrator" in last.err
 
 
-@pytest.mark.promise("cli-user")
 async def test_a_bad_name_or_password_is_told_and_nobody_is_let_in(commands: Commands, tmp_path: Path) -> None:
     short = with_password(tmp_path, "create", "ada", password="short")
     assert short.code != 0
@@ -59,7 +57,6 @@ async def test_a_bad_name_or_password_is_told_and_nobody_is_let_in(commands: Com
     assert (await commands.ok("user", "list", "--json")).json == []
 
 
-@pytest.mark.promise("cli-key-alone")
 async def test_a_key_has_the_scopes_that_it_was_made_with(commands: Commands) -> None:
     await commands.ok("key", "create", "--scope", "send", "--scope", "read")
     await commands.ok("key", "create")

@@ -3,8 +3,6 @@
 import csv
 from pathlib import Path
 
-import pytest
-
 from tests.acceptance.commands import Commands
 from tests.articles import BATCH, KEY, OHIO, US
 
@@ -16,7 +14,6 @@ SLICES = f"""article_key,section_order,scope_ocd_id,is_headline,title,body_md,pu
 PEOPLE = f"email,name,ocd_ids\nada@example.com,Ada,{US};{OHIO}\ncleo@example.com,,{US}\n"
 
 
-@pytest.mark.promise("article-commands")
 async def test_an_article_goes_from_a_file_to_its_readers_once(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES)
@@ -33,7 +30,6 @@ async def test_an_article_goes_from_a_file_to_its_readers_once(tmp_path: Path) -
     assert [each["run_id"] for each in (await commands.ok("article", "runs", "--json")).json] == [first["run_id"]]
 
 
-@pytest.mark.promise("article-commands")
 async def test_an_article_is_looked_at_and_written_out(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES)
@@ -51,7 +47,6 @@ async def test_an_article_is_looked_at_and_written_out(tmp_path: Path) -> None:
     assert "2 unchanged" in (await commands.ok("article", "import", "again")).out
 
 
-@pytest.mark.promise("article-commands")
 async def test_what_is_wrong_is_said_in_a_sentence_and_nothing_is_done(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES.replace(OHIO, "ohio"))

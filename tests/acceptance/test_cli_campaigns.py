@@ -33,7 +33,6 @@ async def here(tmp_path: Path) -> Commands:
     return commands
 
 
-@pytest.mark.promise("cli-campaign")
 async def test_a_campaign_goes_from_a_file_to_a_report(here: Commands) -> None:
     made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")
     campaign_id = made.out.strip()
@@ -77,7 +76,6 @@ async def test_a_campaign_goes_from_a_file_to_a_report(here: Commands) -> None:
     assert {deed["actor"] for deed in done} == {"console"}
 
 
-@pytest.mark.promise("cli-campaign")
 async def test_subjects_are_shown_as_their_readers_see_them(here: Commands) -> None:
     campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
     await here.ok("campaign", "start", campaign_id)
@@ -93,7 +91,6 @@ async def test_subjects_are_shown_as_their_readers_see_them(here: Commands) -> N
         assert ("For Grace" in shown, "{{" in shown) == (True, False), command
 
 
-@pytest.mark.promise("cli-campaign")
 async def test_a_refusal_names_every_reason_and_scripts_can_trust_the_exit_code(here: Commands) -> None:
     campaign_id = (await here.ok(*CREATE, "--list", "nobody", "--list", "news")).out.strip()
     for command in ("preflight", "start"):
@@ -131,7 +128,6 @@ async def test_a_scheduled_campaign_waits_and_may_be_paused_copied_and_cancelled
     assert definition["experiment"]["variants"] == [{"name": "plain"}, {"name": "bold", "subject": "News! News!"}]
 
 
-@pytest.mark.promise("cli-campaign")
 async def test_a_draft_is_edited_as_it_is_shown_and_opened_to_everyone_once_it_has_started(here: Commands) -> None:
     campaign_id = (await here.ok(*CREATE, "--list", "news")).out.strip()
     definition = (await here.ok("campaign", "show", campaign_id, "--json")).json["definition"]
@@ -159,7 +155,6 @@ async def test_a_draft_is_edited_as_it_is_shown_and_opened_to_everyone_once_it_h
     assert "is empty" in (await here.ok("archive", "list", "news")).out
 
 
-@pytest.mark.promise("progress-stream")
 async def test_whoever_listens_hears_of_a_campaign_and_is_let_go_when_the_server_stops(here: Commands) -> None:
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
     campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()

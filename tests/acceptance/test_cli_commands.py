@@ -92,7 +92,6 @@ async def a_dead_letter(database: Database) -> str:
 # Keys and tenants.
 
 
-@pytest.mark.promise("cli-key-alone")
 async def test_a_key_is_printed_alone_and_shown_never_again(commands: Commands) -> None:
     made = await commands.ok("key", "create", "--tenant", "default")
     key = made.out.removesuffix("\n")
@@ -107,14 +106,12 @@ async def test_a_key_is_printed_alone_and_shown_never_again(commands: Commands) 
     assert revoked["revokedAt"] is not None
 
 
-@pytest.mark.promise("cli-key-alone")
 async def test_the_first_command_that_writes_makes_the_sqlite_file(nowhere: Commands) -> None:
     made = await nowhere.ok("key", "create", "--tenant", "default")
     assert made.out.startswith("mw_")
     assert (nowhere.folder / "mailwright.db").exists()
 
 
-@pytest.mark.promise("cli-tenants")
 async def test_a_tenant_is_created_limited_and_freed_again(here: Commands) -> None:
     await here.ok("tenant", "create", "acme", "--rate-per-hour", "500", "--weight", "3")
     await here.ok("tenant", "set", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
@@ -128,7 +125,6 @@ async def test_a_tenant_is_created_limited_and_freed_again(here: Commands) -> No
 # Messages.
 
 
-@pytest.mark.promise("cli-show-as-api")
 async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     await commands.ok("worker", "--drain")
@@ -139,7 +135,6 @@ async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, data
     assert [event["type"] for event in shown["events"]] == ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"]
 
 
-@pytest.mark.promise("cli-show-for-people")
 async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
     here: Commands, its_database: Database
 ) -> None:
@@ -151,7 +146,6 @@ async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
         assert words in shown
 
 
-@pytest.mark.promise("cli-show-for-people")
 async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Database) -> None:
     outbox_id = await accepted(its_database, to="ada@example.com")
     await here.ok("worker", "--drain")
@@ -170,7 +164,6 @@ async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Da
         assert told in shown
 
 
-@pytest.mark.promise("cli-explain")
 async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     spoken = await commands.ok("message", "explain", outbox_id)
@@ -179,7 +172,6 @@ async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, dat
     assert (told["state"], told["outboxId"]) == ("no_worker", outbox_id)
 
 
-@pytest.mark.promise("cli-messages")
 async def test_messages_are_found_cancelled_and_retried(here: Commands, its_database: Database) -> None:
     waiting = await accepted(its_database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
     other = await accepted(its_database, to="grace@example.com")
@@ -196,7 +188,6 @@ async def test_messages_are_found_cancelled_and_retried(here: Commands, its_data
     assert "only one that has failed can be tried again" in refused.err
 
 
-@pytest.mark.promise("cli-not-found")
 async def test_what_is_not_there_is_a_no_and_a_sentence(here: Commands) -> None:
     for arguments in (
         ("message", "show", "nonsense"),
@@ -212,7 +203,6 @@ async def test_what_is_not_there_is_a_no_and_a_sentence(here: Commands) -> None:
         assert ended.err.count("\n") == 1
 
 
-@pytest.mark.promise("cli-dead-letters")
 async def test_dead_letters_are_listed_and_retried_together(here: Commands, its_database: Database) -> None:
     ids = [await a_dead_letter(its_database) for _ in range(3)]
     letters = (await here.ok("dead-letters", "list", "--json")).json
@@ -224,7 +214,6 @@ async def test_dead_letters_are_listed_and_retried_together(here: Commands, its_
     assert (await here.ok("audit", "--json")).json["sent"] == 3
 
 
-@pytest.mark.promise("cli-suppressions")
 async def test_a_suppressed_address_is_refused_until_it_is_removed(here: Commands, its_database: Database) -> None:
     await here.ok("suppressions", "add", "Ada@Example.com", "--reason", "asked us to")
     [entry] = (await here.ok("suppressions", "list", "--json")).json
@@ -238,7 +227,6 @@ async def test_a_suppressed_address_is_refused_until_it_is_removed(here: Command
     assert (await here.ok("audit", "--json")).json["sent"] == 1
 
 
-@pytest.mark.promise("cli-contacts")
 async def test_lists_are_joined_and_left_and_a_person_is_shown_with_all_of_it(
     here: Commands, its_database: Database
 ) -> None:
@@ -265,7 +253,6 @@ async def test_lists_are_joined_and_left_and_a_person_is_shown_with_all_of_it(
     assert (await here.run("contacts", "show", "nobody@example.com")).code == 1
 
 
-@pytest.mark.promise("cli-list-change")
 async def test_a_list_is_changed_by_command_and_keeps_what_is_not_named(here: Commands) -> None:
     await here.ok("lists", "create", "news", "--name", "Product news", "--description", "Now and then")
     await here.ok("lists", "edit", "news", "--private", "--confirm")
@@ -281,7 +268,6 @@ async def test_a_list_is_changed_by_command_and_keeps_what_is_not_named(here: Co
         assert (await here.run("lists", "edit", "news", *wrong)).code == 2
 
 
-@pytest.mark.promise("cli-suppressions")
 async def test_a_suppression_may_be_of_one_list(here: Commands) -> None:
     await here.ok("lists", "create", "news")
     await here.ok("suppressions", "add", "ada@example.com", "--list", "news")
@@ -292,7 +278,6 @@ async def test_a_suppression_may_be_of_one_list(here: Commands) -> None:
     assert entry["listKey"] == "news"
 
 
-@pytest.mark.promise("cli-templates")
 async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: Commands) -> None:
     (here.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")
     (here.folder / "bad.html").write_text("<p>Hello {{ name </p>")
@@ -308,7 +293,6 @@ async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: C
 # Proofs and checks.
 
 
-@pytest.mark.promise("cli-audit")
 async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Commands, database: Database) -> None:
     await accepted(database)
     first = (await commands.ok("audit", "--json")).json
@@ -321,7 +305,6 @@ async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Comman
     assert (lost.code, lost.json["ok"]) == (1, False)
 
 
-@pytest.mark.promise("cli-check")
 async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
     checked = (await here.ok("check", "--json")).json
     verdicts = {finding["name"]: finding["verdict"] for finding in checked["findings"]}
@@ -341,7 +324,6 @@ async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
     assert failed.out.count("✗ problem") == 2
 
 
-@pytest.mark.promise("cli-check")
 async def test_check_tells_whether_a_route_has_anybody_left(here: Commands) -> None:
     broken = {
         "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none",
@@ -359,7 +341,6 @@ async def test_check_tells_whether_a_route_has_anybody_left(here: Commands) -> N
     assert await advice("smtp, mailbox") == [others, None]
 
 
-@pytest.mark.promise("cli-database-form")
 async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Commands) -> None:
     assert (await nowhere.run("db", "status")).code == 3
     await nowhere.ok("db", "upgrade")
@@ -372,7 +353,6 @@ async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Command
 # How commands end.
 
 
-@pytest.mark.promise("cli-configuration-errors")
 async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> None:
     wrong = {
         "MAILWRIGHT_PORT": "high",
@@ -387,7 +367,6 @@ async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> N
         assert "Traceback" not in ended.err
 
 
-@pytest.mark.promise("cli-database-unavailable")
 async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/mail"
     for arguments in (("audit",), ("message", "list"), ("serve",), ("worker", "--drain")):
@@ -399,7 +378,6 @@ async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) ->
         assert "Traceback" not in ended.err
 
 
-@pytest.mark.promise("cli-database-unavailable")
 async def test_looking_does_not_make_a_database(nowhere: Commands) -> None:
     for arguments in (("audit",), ("message", "list"), ("check",)):
         assert (await nowhere.run(*arguments)).code in (1, 3)
@@ -409,7 +387,6 @@ async def test_looking_does_not_make_a_database(nowhere: Commands) -> None:
     assert (empty.code, "mailwright db upgrade" in empty.err) == (3, True)
 
 
-@pytest.mark.promise("cli-usage-errors")
 async def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
     nowhere = Commands(tmp_path, program=STARTED)
     for arguments in (("nonsense",), ("message", "resolve", "x", "--as", "maybe"), ("dead-letters", "retry")):
@@ -419,7 +396,6 @@ async def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
     assert "Did you mean" in (await nowhere.run("mesage")).err
 
 
-@pytest.mark.promise("cli-bugs-are-told-apart")
 def test_a_bug_is_told_in_a_sentence_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert ending(ZeroDivisionError("by zero")) == 70
     told = capsys.readouterr().err
@@ -427,7 +403,6 @@ def test_a_bug_is_told_in_a_sentence_with_a_code_of_its_own(capsys: pytest.Captu
     assert "MAILWRIGHT_DEBUG=1" in told
 
 
-@pytest.mark.promise("cli-bugs-are-told-apart")
 def test_what_went_wrong_in_a_task_is_told_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert ending(ExceptionGroup("tasks", [ExceptionGroup("more", [NotFound("there is no such thing")])])) == 1
     assert capsys.readouterr().err == "There is no such thing.\n"
@@ -454,8 +429,6 @@ for words, too_much in (
 """
 
 
-@pytest.mark.promise("cli-help")
-@pytest.mark.promise("cli-light")
 async def test_help_is_light_and_names_the_exit_codes_and_a_look_brings_no_services_along(here: Commands) -> None:
     """In a process of its own: others in this one have imported everything."""
     ended = subprocess.run(
@@ -468,14 +441,12 @@ async def test_help_is_light_and_names_the_exit_codes_and_a_look_brings_no_servi
     assert nothing == ""
 
 
-@pytest.mark.promise("cli-help")
 async def test_the_version_is_told_and_commands_are_completed(nowhere: Commands) -> None:
     assert (await nowhere.ok("--version")).out.startswith("mailwright ")
     offered = await nowhere.run(_MAILWRIGHT_COMPLETE="complete_bash", COMP_WORDS="mailwright me", COMP_CWORD="1")
     assert offered.out.split() == ["message"]
 
 
-@pytest.mark.promise("cli-bench")
 async def test_bench_measures_without_touching_anything(nowhere: Commands) -> None:
     measured = (await nowhere.ok("bench", "--count", "50", "--json")).json
     assert measured["count"] == 50
@@ -488,7 +459,6 @@ async def test_bench_measures_without_touching_anything(nowhere: Commands) -> No
 # The demonstration.
 
 
-@pytest.mark.promise("cli-demo")
 async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhere: Commands) -> None:
     mine = {"MAILWRIGHT_DATABASE_URL": "postgresql://127.0.0.1:1/mine", "MAILWRIGHT_PROVIDER": "smtp"}
     shown = await nowhere.ok("demo", "--once", "--port", "0", **mine)

@@ -18,7 +18,6 @@ def commands(tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": f"sqlite:///{tmp_path}/mail.db"})
 
 
-@pytest.mark.promise("forecast-command")
 async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Commands, tmp_path: Path) -> None:
     await commands.ok("db", "upgrade")
     assert "No campaign is in line." in (await commands.ok("forecast")).out
@@ -46,7 +45,6 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
     assert (await commands.run("forecast", "--tenant", "nobody")).code == 1
 
 
-@pytest.mark.promise("quota-command")
 async def test_the_quota_is_shown_and_asked_for(commands: Commands) -> None:
     await commands.ok("db", "upgrade")
     assert "No provider has told of a quota" in (await commands.ok("quota")).out

@@ -51,7 +51,6 @@ async def desk(engine: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
         yield Desk(Commands(tmp_path, settings), notion, supabase, mailouts, errors)
 
 
-@pytest.mark.promise("mailout-cli")
 async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path) -> None:
     page = desk.page()
     rehearsed = await desk.commands.ok("mailout", "send", page, "--dry-run", "--json", "--html", "mail.html")
@@ -75,7 +74,6 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     assert (again.code, again.err.count("mailout_already_sent"), again.out) == (1, 1, "")
 
 
-@pytest.mark.promise("mailout-cli")
 async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: Desk) -> None:
     desk.page("Ready")
     desk.page("Draft")
@@ -92,7 +90,6 @@ async def test_pages_that_are_ready_are_found_and_what_is_wrong_is_told(desk: De
     assert sorted(each["status"] for each in listed) == ["refused", "refused", "sent"]
 
 
-@pytest.mark.promise("mailout-cli")
 async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk: Desk) -> None:
     desk.supabase.add("subscribers", email="éva@example.com")
     here = {"NOTION_DB_ERRORS": ""}
@@ -103,8 +100,6 @@ async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk
     assert f"`mailwright mailout report {run_id}` tells who they are." in shown
 
 
-@pytest.mark.promise("mailout-no-worker")
-@pytest.mark.promise("mailout-cli")
 async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
     asked = (("mailout", "status", run_id), ("mailout", "list"))
@@ -120,7 +115,6 @@ async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) ->
     assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["wait"] is None
 
 
-@pytest.mark.promise("mailout-faults")
 async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
     page = desk.page(subject="")
     for asked in (("mailout", "send", page), ("mailout", "send", page, "--dry-run")):
@@ -132,7 +126,6 @@ async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
         ]
 
 
-@pytest.mark.promise("mailout-page-gone")
 async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
     page = desk.page()
     run_id = (await desk.commands.ok("mailout", "send", page)).out.strip()
@@ -144,7 +137,6 @@ async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
     assert "next try" not in shown
 
 
-@pytest.mark.promise("mailout-delay")
 async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))
     begun = await desk.commands.ok("mailout", "send", desk.page())
@@ -154,7 +146,6 @@ async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> Non
     assert len(desk.notion.requests) == 1
 
 
-@pytest.mark.promise("mailout-cli")
 async def test_wrong_usage_and_settings_are_told_with_their_names(desk: Desk) -> None:
     page = desk.page()
     nothing = await desk.commands.run("mailout", "send", "no page")

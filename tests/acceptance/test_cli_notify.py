@@ -18,7 +18,6 @@ def commands(tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_NOTIFY_DATABASE_URL": QUEUE})
 
 
-@pytest.mark.promise("notify-cli")
 async def test_a_queue_of_another_program_is_served_shown_and_requeued(commands: Commands) -> None:
     await commands.ok("notify", "run", "--drain")
     found = (await commands.ok("notify", "list", "--json")).json
@@ -39,7 +38,6 @@ async def test_a_queue_of_another_program_is_served_shown_and_requeued(commands:
     assert (await commands.ok("audit", "--json")).json["sent"] == 3
 
 
-@pytest.mark.promise("notify-refused")
 async def test_a_file_that_is_no_queue_is_refused_with_what_it_lacks(commands: Commands) -> None:
     await commands.ok("db", "upgrade")
     refused = await commands.run("notify", "run", "--drain", "--database", "sqlite:///mailwright.db")

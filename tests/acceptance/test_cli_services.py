@@ -52,7 +52,6 @@ async def empty(url: str) -> None:
     await database.close()
 
 
-@pytest.mark.promise("cli-serve")
 async def test_serve_accepts_sends_and_leaves_in_order(commands: Commands) -> None:
     key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
     async with commands.service("serve", "--port", "0") as service:
@@ -69,7 +68,6 @@ async def test_serve_accepts_sends_and_leaves_in_order(commands: Commands) -> No
     assert (await commands.ok("audit", "--json")).json["sent"] == 1
 
 
-@pytest.mark.promise("cli-serve")
 async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
     key = (await commands.ok("key", "create")).out.strip()
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
@@ -84,7 +82,6 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
         assert await service.ended() == 0
 
 
-@pytest.mark.promise("cli-served-address")
 async def test_links_of_other_processes_lead_to_where_the_server_listens(commands: Commands, tmp_path: Path) -> None:
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
@@ -100,7 +97,6 @@ async def test_links_of_other_processes_lead_to_where_the_server_listens(command
     assert f"List-Unsubscribe: <{address}/unsubscribe" in mail.read_text()
 
 
-@pytest.mark.promise("cli-served-address")
 async def test_a_worker_follows_a_server_that_began_after_it(commands: Commands, tmp_path: Path) -> None:
     told = {"MAILWRIGHT_BASE_URL": "https://mail.example.com"}
     async with commands.service("worker") as worker, commands.service("worker", **told) as other:
@@ -132,7 +128,6 @@ async def a_letter_started(commands: Commands) -> str:
     return made
 
 
-@pytest.mark.promise("cli-worker-drain")
 async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, database: Database) -> None:
     await accept(database, 20)
     drained = await commands.ok("worker", "--drain", "--concurrency", "4")
@@ -140,7 +135,6 @@ async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, d
     assert (await commands.ok("audit", "--json")).json["sent"] == 20
 
 
-@pytest.mark.promise("cli-graceful-stop")
 @pytest.mark.parametrize("arguments", [("worker",), ("serve", "--port", "0")])
 async def test_what_is_in_flight_is_finished_before_a_service_leaves(
     commands: Commands, database: Database, sink: SmtpSink, arguments: tuple[str, ...]
@@ -157,7 +151,6 @@ async def test_what_is_in_flight_is_finished_before_a_service_leaves(
     assert (figures["sent"], figures["in_doubt"], figures["open"]) == (1, 0, 0)
 
 
-@pytest.mark.promise("cli-second-signal")
 async def test_a_second_signal_ends_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
     held = sink.hold(Step.DOT, nth=1)
     await accept(database)
@@ -172,7 +165,6 @@ async def test_a_second_signal_ends_a_service_at_once(commands: Commands, databa
     held.release()
 
 
-@pytest.mark.promise("cli-serve-refuses")
 async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
@@ -188,7 +180,6 @@ async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
     await postgres_server.drop(url)
 
 
-@pytest.mark.promise("cli-serve-refuses")
 async def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = await Commands(tmp_path, program=STARTED).run("serve", "--port", str(taken.getsockname()[1]))

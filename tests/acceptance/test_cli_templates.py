@@ -24,7 +24,6 @@ async def here(tmp_path: Path) -> Commands:
     return commands
 
 
-@pytest.mark.promise("cli-templates")
 async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands) -> None:
     (here.folder / "logo.png").write_bytes(PNG)
     (here.folder / "letter.md").write_text(LETTER)
@@ -46,7 +45,6 @@ async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands
     assert (await here.ok("template", "preflight", "letter", "--json")).json == {"mayGo": True, "findings": []}
 
 
-@pytest.mark.promise("cli-templates")
 async def test_a_preflight_that_blocks_ends_with_1_and_names_every_reason(here: Commands) -> None:
     (here.folder / "bad.html").write_text('<p>Hi</p><a href="/x">x</a><img src="https://example.com/a.png">')
     await here.ok("template", "put", "bad", "--subject", "Hi", "--html", "bad.html")

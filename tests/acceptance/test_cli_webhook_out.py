@@ -26,7 +26,6 @@ async def here(tmp_path: Path) -> Commands:
     return commands
 
 
-@pytest.mark.promise("cli-webhook")
 async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, receiver: HttpStandIn) -> None:
     added = await here.ok("webhook", "add", f"{receiver.url}/hook", "--type", "bounce", "--description", "Our shop")
     webhook_id = added.out.strip()
@@ -58,7 +57,6 @@ async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, 
     assert (await here.run("webhook", "show", webhook_id)).code != 0
 
 
-@pytest.mark.promise("webhook-worker")
 async def test_a_running_service_tells_what_happens(here: Commands, receiver: HttpStandIn) -> None:
     await here.ok("webhook", "add", f"{receiver.url}/hook")
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()

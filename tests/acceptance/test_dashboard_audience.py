@@ -74,7 +74,6 @@ def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
     return [(each.actor, each.action) for each in reversed(noted)]
 
 
-@pytest.mark.promise("dashboard-messages")
 def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
     open_page(ada, dashboard, "/messages")
@@ -99,8 +98,6 @@ def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard:
     expect(ada.locator(".mail-text")).to_contain_text("MIME-Version: 1.0")
 
 
-@pytest.mark.promise("dashboard-dead-letters")
-@pytest.mark.promise("acts-journaled")
 def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Page) -> None:
     failed = some(dashboard, "FAILED", 2)
     letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
@@ -118,7 +115,6 @@ def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Pa
     assert deeds_of(dashboard, failed[0].outbox_id) == []
 
 
-@pytest.mark.promise("dashboard-doubts")
 def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
     values: dict[str, Any] = {"status": "IN_DOUBT", "claimable_at": 4_000_000_000_000, "doubted_at": 1_800_000_000_000}
@@ -136,7 +132,6 @@ def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: 
     assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
 
 
-@pytest.mark.promise("dashboard-mailbox")
 def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/mailbox")
     before = ada.locator(".arrivals li").count()
@@ -158,7 +153,6 @@ def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: 
     assert ada.request.get(f"{dashboard.address}/mailbox/{other.outbox_id}").status == 404
 
 
-@pytest.mark.promise("dashboard-contacts")
 def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/contacts/new")
     ada.get_by_label("Address").fill("maryam@example.com")
@@ -204,7 +198,6 @@ def _standing(dashboard: Dashboard) -> Standing:
     return Standing(dashboard.parts.database, dashboard.parts.clock)
 
 
-@pytest.mark.promise("dashboard-suppressions")
 def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/suppressions")
     form = ada.locator("form.stack")
@@ -220,7 +213,6 @@ def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Pa
     assert deeds_of(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
 
 
-@pytest.mark.promise("dashboard-imports")
 def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
@@ -242,7 +234,6 @@ def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Pa
     assert deeds_of(dashboard, ada.url.rpartition("/")[2]) == [("ada", "import.begin")]
 
 
-@pytest.mark.promise("dashboard-segments")
 def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/segments/new")
     ada.get_by_label("Name", exact=True).fill("Buyers")
@@ -266,7 +257,6 @@ def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard,
     assert deeds_of(dashboard, "buyers") == [("ada", "segment.create")]
 
 
-@pytest.mark.promise("dashboard-people-roles")
 def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: Dashboard, browser: Browser) -> None:
     context = browser.new_context(viewport=DESK)
     alan = dashboard.sign_in(context, "alan")
@@ -301,7 +291,6 @@ def test_who_only_looks_changes_nothing_and_finds_nothing_of_others(dashboard: D
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
-@pytest.mark.promise("dashboard-mail-accessible")
 @pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", DESK)], ids=["light-narrow", "dark-wide"])
 def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)

@@ -71,7 +71,6 @@ def confirm(page: Page) -> None:
     page.locator("#confirm-yes").click()
 
 
-@pytest.mark.promise("dashboard-campaign-road")
 def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("Letter of autumn")
@@ -101,7 +100,6 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     assert deeds_of(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
 
 
-@pytest.mark.promise("dashboard-campaign-errors")
 def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_lost(
     dashboard: Dashboard, ada: Page
 ) -> None:
@@ -124,7 +122,6 @@ def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_l
     ada.on("dialog", lambda dialog: dialog.accept())
 
 
-@pytest.mark.promise("dashboard-campaign-preflight")
 def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Dashboard, ada: Page) -> None:
     content = {"subject": "News", "body": '<p>{{ shoe_size }}</p><a href="/news">here</a>'}
     campaign_id = created(dashboard, "Refused", content=content)
@@ -147,7 +144,6 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
     assert found(dashboard, "Refused").status == "DRAFT"
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = found(dashboard, HELD).campaign_id
     open_page(ada, dashboard, "/campaigns")
@@ -173,7 +169,6 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     assert actions[-2:] == ["campaign.pause", "campaign.resume"]
 
 
-@pytest.mark.promise("dashboard-campaign-report")
 def test_the_report_shows_what_readers_did_and_hands_out_a_file(dashboard: Dashboard, ada: Page) -> None:
     campaign = found(dashboard, SENT)
     open_page(ada, dashboard, f"/campaigns/{campaign.campaign_id}/report")
@@ -189,7 +184,6 @@ def test_the_report_shows_what_readers_did_and_hands_out_a_file(dashboard: Dashb
     expect(ada.get_by_role("cell", name="ada@example.com")).to_be_visible()
 
 
-@pytest.mark.promise("dashboard-mail-frame")
 def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = found(dashboard, DRAFT).campaign_id
     answer = ada.request.get(f"{dashboard.address}/campaigns/{campaign_id}/mail?scheme=dark")
@@ -205,7 +199,6 @@ def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(dashboard: Dashboard, ad
     expect(ada.locator("#preview-text")).to_contain_text("how are the")
 
 
-@pytest.mark.promise("dashboard-templates")
 def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/templates/~new")
     ada.get_by_label("Id", exact=True).fill("greeting")
@@ -230,7 +223,6 @@ def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: 
     assert deeds_of(dashboard, "greeting") == [("ada", "template.write")] * 2
 
 
-@pytest.mark.promise("dashboard-campaign-roles")
 def test_a_viewer_looks_and_changes_nothing(dashboard: Dashboard, browser: Browser) -> None:
     campaign_id = found(dashboard, HELD).campaign_id
     context = browser.new_context(viewport=DESK)
@@ -246,7 +238,6 @@ def test_a_viewer_looks_and_changes_nothing(dashboard: Dashboard, browser: Brows
     context.close()
 
 
-@pytest.mark.promise("dashboard-campaign-roles")
 def test_the_campaign_of_another_tenant_is_not_there(dashboard: Dashboard, ada: Page) -> None:
     parts = dashboard.parts
     other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)

@@ -58,7 +58,6 @@ def desk(bench: Bench) -> Desk:
 # Campaigns.
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: Desk) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(REFUSAL, REFUSAL))
@@ -78,7 +77,6 @@ async def test_failures_are_tried_again_and_then_accepted(ada: Visit, desk: Desk
     assert "Accept the failures" not in ada.buttons()
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(ada: Visit, desk: Desk) -> None:
     await join(desk.database, [address_of(0)])
     campaign_id = await desk.create()
@@ -97,7 +95,6 @@ async def test_a_campaign_begins_at_a_time_of_ones_own_and_is_cancelled_before(a
     assert "Cancel it" not in ada.buttons()
 
 
-@pytest.mark.promise("dashboard-campaign-preflight")
 async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: Visit, desk: Desk) -> None:
     await join(desk.database, [address_of(0), address_of(1)])
     limits = {"ratePerHour": 500, "workingHours": "09:00-18:00", "timezone": "Europe/Lisbon"}
@@ -113,7 +110,6 @@ async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: V
     assert " disabled" in ada.text
 
 
-@pytest.mark.promise("dashboard-campaign-preflight")
 async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Visit, desk: Desk) -> None:
     await join(desk.database, [address_of(0)])
     links = "".join(
@@ -141,7 +137,6 @@ def pairs(text: str) -> set[tuple[str, str]]:
     return set(pairwise(words))
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: Desk) -> None:
     campaign_id = await desk.start(3, limits={"ratePerHour": 1})
     await desk.bench.drain(ScriptedProvider())
@@ -156,7 +151,6 @@ async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk
     assert "Other limits" not in ada.text
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
@@ -180,7 +174,6 @@ async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk
     assert await desk.status(copied[1]) == "CANCELLED"
 
 
-@pytest.mark.promise("dashboard-campaign-deeds")
 async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: Desk) -> None:
     versions = {"variants": [{"name": "A"}, {"name": "B", "subject": "Other"}], "testPercent": 20}
     campaign_id = await desk.start(10, experiment=versions)
@@ -199,7 +192,6 @@ async def test_a_person_chooses_the_version_that_wins(ada: Visit, desk: Desk) ->
 # Messages.
 
 
-@pytest.mark.promise("dashboard-messages")
 async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_change_it(
     ada: Visit, bench: Bench, clock: ManualClock
 ) -> None:
@@ -221,7 +213,6 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     assert "lost@example.com" not in (await ada.open("/suppressions")).words()
 
 
-@pytest.mark.promise("dashboard-doubts")
 async def test_a_doubt_that_nobody_can_find_out_about_is_closed_as_unknown(ada: Visit, bench: Bench) -> None:
     [outbox_id] = await bench.accept(a_message(on_doubt=OnDoubt.HOLD))
     await bench.drain(ScriptedProvider(UNKNOWN))
@@ -232,7 +223,6 @@ async def test_a_doubt_that_nobody_can_find_out_about_is_closed_as_unknown(ada: 
     assert "Close as unknown" not in ada.buttons()
 
 
-@pytest.mark.promise("dashboard-dead-letters")
 async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench: Bench) -> None:
     await bench.accept(a_message())
     await bench.drain(ScriptedProvider(REFUSAL))
@@ -251,7 +241,6 @@ async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench
 # People.
 
 
-@pytest.mark.promise("dashboard-contacts")
 async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, bench: Bench) -> None:
     """Also those that are too old to be listed beside it."""
     plain = {"to": "grace@example.com", "subject": "Order {{ number }}", "html": "<p>Thank you</p>"}
@@ -264,7 +253,6 @@ async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, benc
     assert sorted(told) == sorted(f"Order #{number}" for number in range(12))
 
 
-@pytest.mark.promise("dashboard-imports")
 async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada: Visit, parts: ApiParts) -> None:
     await lists.create(parts.database, parts.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
     await ada.open("/imports")
@@ -286,7 +274,6 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
     assert "ada@example.com,added" in ada.text
 
 
-@pytest.mark.promise("dashboard-lists")
 async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its_field(
     ada: Visit, parts: ApiParts
 ) -> None:
@@ -310,7 +297,6 @@ async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its
     await ada.open("/lists/none/edit", 404)
 
 
-@pytest.mark.promise("dashboard-users")
 async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_factor_away(
     ada: Visit, parts: ApiParts
 ) -> None:
@@ -339,7 +325,6 @@ async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_f
     assert (await parts.users.find("grace")).disabled_at is None
 
 
-@pytest.mark.promise("dashboard-templates")
 async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, parts: ApiParts) -> None:
     html = "<p>{{ order }}</p>{% for item in items %}<p>{{ item.name }}: {{ item.price }}</p>{% endfor %}"
     await parts.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
@@ -352,7 +337,6 @@ async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, p
 # Webhooks.
 
 
-@pytest.mark.promise("dashboard-webhooks")
 async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: ApiParts) -> None:
     made, first = await parts.outgoing.create(DEFAULT_TENANT, Wanted(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
@@ -379,7 +363,6 @@ async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit,
     ]
 
 
-@pytest.mark.promise("dashboard-live")
 async def test_what_a_listener_asked_for_is_answered_before_the_database_is_closed(
     bench: Bench, clock: ManualClock
 ) -> None:
@@ -409,7 +392,6 @@ async def test_what_a_listener_asked_for_is_answered_before_the_database_is_clos
 # Articles, notifications, mailouts.
 
 
-@pytest.mark.promise("dashboard-articles-files")
 async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
     ada: Visit, bench: Bench, parts: ApiParts
 ) -> None:
@@ -433,7 +415,6 @@ async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
     assert again == {each.slice_id: each.body_md.replace("Ohio", "OHIO") for each in written}
 
 
-@pytest.mark.promise("dashboard-notifications")
 async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or_all(
     engine: Engine, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -464,7 +445,6 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
                 assert {int(each) for each in re.findall(r">reader(\d)@", ada.text)} == readers, kind
 
 
-@pytest.mark.promise("dashboard-mailouts")
 async def test_the_report_of_a_mailout_is_handed_out(engine: Engine) -> None:
     async with a_mailout_bench(engine.url) as mailouts:
         mailouts.subscribe("ada@example.com", "grace@example.com")

@@ -35,7 +35,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         aside.submit(asyncio.run, server.drop(url)).result()
 
 
-@pytest.mark.promise("dashboard-journey")
 def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, browser: Browser, tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text("email,name,city\n" + "".join(f"reader{n}@example.com,Reader {n},Lima\n" for n in range(6)))

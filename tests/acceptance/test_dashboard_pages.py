@@ -55,7 +55,6 @@ def complaints_of(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.promise("dashboard-signed-in")
 def test_one_signs_in_and_gets_to_where_one_wanted_and_out_again(dashboard: Dashboard, context: BrowserContext) -> None:
     page = context.new_page()
     page.goto(f"{dashboard.address}/settings/keys")
@@ -95,7 +94,6 @@ def test_a_second_factor_is_set_up_and_asked_for(dashboard: Dashboard, context: 
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-@pytest.mark.promise("dashboard-roles")
 def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context, "alan")
     expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
@@ -104,7 +102,6 @@ def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: Bro
     expect(page.get_by_role("heading", name="Not for you")).to_be_visible()
 
 
-@pytest.mark.promise("dashboard-live")
 def test_the_overview_shows_what_happens_without_being_loaded_again(
     dashboard: Dashboard, context: BrowserContext
 ) -> None:
@@ -120,7 +117,6 @@ def test_the_overview_shows_what_happens_without_being_loaded_again(
     expect(page.locator("#figures dd").nth(1)).to_contain_text(str(before + 1))
 
 
-@pytest.mark.promise("dashboard-live")
 def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context)
     for _ in range(12):
@@ -129,7 +125,6 @@ def test_listeners_who_leave_take_no_connection_with_them(dashboard: Dashboard, 
     expect(page.get_by_role("heading", name="Password")).to_be_visible()
 
 
-@pytest.mark.promise("dashboard-live")
 def test_whoever_leaves_a_stream_leaves_no_complaint_in_the_log(
     dashboard: Dashboard, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +147,6 @@ def test_whoever_leaves_a_stream_leaves_no_complaint_in_the_log(
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.promise("dashboard-confirm")
 def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard, context: BrowserContext) -> None:
     dashboard.do(lambda: dashboard.parts.keys.create(1, "to-revoke"))
     page = dashboard.sign_in(context)
@@ -167,7 +161,6 @@ def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard
     expect(row).to_contain_text("revoked")
 
 
-@pytest.mark.promise("dashboard-times")
 def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -> None:
     shown = {}
     for zone in ("Asia/Tokyo", "America/Lima"):
@@ -179,7 +172,6 @@ def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -
     assert shown["Asia/Tokyo"] != shown["America/Lima"]
 
 
-@pytest.mark.promise("first-administrator")
 def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Path) -> None:
     with a_dashboard(tmp_path, with_sample=False, people={}) as empty:
         token = empty.do(empty.parts.set_up.invite)
@@ -212,7 +204,6 @@ def screens(dashboard: Dashboard, browser: Browser) -> Iterator[list[tuple[Page,
 
 
 @pytest.mark.promise("dashboard-usable")
-@pytest.mark.promise("dashboard-campaign-accessible")
 @pytest.mark.parametrize("path", PAGES.values())
 def test_everybody_can_use_every_page(dashboard: Dashboard, screens: list[tuple[Page, Page]], path: str) -> None:
     look_at(screens, dashboard.url(path))
@@ -252,7 +243,6 @@ def test_every_page_has_its_picture() -> None:
     assert {file.name for file in (DOCS / "screens").iterdir()} == wanted
 
 
-@pytest.mark.promise("dashboard-without-scripts")
 def test_every_form_goes_somewhere_without_a_script(dashboard: Dashboard) -> None:
     """What asks gets an answer, and what changes something reaches a form that wants to know where it comes from."""
     seen = set()

@@ -93,7 +93,6 @@ def notifications(dashboard: Dashboard) -> list[Standing]:
     return dashboard.do(look)
 
 
-@pytest.mark.promise("dashboard-webhooks")
 def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
     ada.get_by_role("textbox", name="Address").fill(HOOK)
@@ -125,7 +124,6 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     assert actions == ["webhook.create", "webhook.test", "webhook.edit", "webhook.test", "webhook.redeliver"]
 
 
-@pytest.mark.promise("dashboard-sources-errors")
 def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
     ada.get_by_role("textbox", name="Address").fill("http://plain.example.com/hooks")
@@ -134,7 +132,6 @@ def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: D
     expect(ada.get_by_role("textbox", name="Address")).to_have_value("http://plain.example.com/hooks")
 
 
-@pytest.mark.promise("dashboard-articles")
 def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/articles/~new?article={KEY}")
     ada.get_by_label("Title").fill("Colorado")
@@ -172,7 +169,6 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     assert deeds_of(dashboard, run_id) == [("ada", "article.send")]
 
 
-@pytest.mark.promise("dashboard-articles-files")
 def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
     dashboard: Dashboard, ada: Page, tmp_path: Path
 ) -> None:
@@ -194,7 +190,6 @@ def test_files_are_taken_whole_or_refused_by_line_and_go_out_as_they_came_in(
     assert [row["title"] for row in rows] == ["Leaves", "Fog"]
 
 
-@pytest.mark.promise("dashboard-notifications")
 def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/notifications")
     expect(ada.locator("tr").filter(has_text="annie@example.com")).to_contain_text(
@@ -210,7 +205,6 @@ def test_every_wait_has_its_reason_and_what_ended_begins_anew(dashboard: Dashboa
     expect(ada.locator("tbody")).to_contain_text("open-seat")
 
 
-@pytest.mark.promise("dashboard-mailouts")
 def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/mailouts")
     expect(ada.locator(".empty")).to_contain_text("Write a newsletter as a page in Notion")
@@ -226,7 +220,6 @@ def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashbo
     expect(ada.locator("tbody tr").nth(1)).to_contain_text("empty_body")
 
 
-@pytest.mark.promise("dashboard-mailouts")
 def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for(
     dashboard: Dashboard, ada: Page
 ) -> None:
@@ -244,7 +237,6 @@ async def change_mailout(dashboard: Dashboard, run: Run, values: dict[str, Any])
         await tx.execute(update(mailouts).where(mailouts.c.mailout_id == run.mailout_id).values(**values))
 
 
-@pytest.mark.promise("dashboard-mailouts")
 def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path: Path) -> None:
     with a_notion() as notion:
         table = notion.add_database("Mailouts", MAILOUT_COLUMNS)
@@ -303,7 +295,6 @@ def refused_mailout(dashboard: Dashboard) -> Run:
     return dashboard.do(refuse)
 
 
-@pytest.mark.promise("dashboard-sources-roles")
 def test_whoever_may_only_look_changes_nothing_and_nobody_finds_another_tenants(
     dashboard: Dashboard, ada: Page, alan: Page
 ) -> None:
@@ -335,7 +326,6 @@ def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> Endpoint
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not built")
-@pytest.mark.promise("dashboard-sources-accessible")
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
 def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     """Pages that are about one thing; the others are looked at with all pages."""

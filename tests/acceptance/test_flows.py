@@ -52,7 +52,6 @@ async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIter
 # The three flows.
 
 
-@pytest.mark.promise("event-sequence")
 async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     start = clock.now()
     message = a_message()
@@ -84,7 +83,6 @@ async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, cloc
     assert message.outbox_id.encode() in sink.messages[0].content
 
 
-@pytest.mark.promise("event-sequence")
 async def test_a_mail_that_fails_for_now_passes_all_steps_again(
     bench: Bench, clock: ManualClock, sink: SmtpSink
 ) -> None:
@@ -125,7 +123,6 @@ async def test_a_mail_that_fails_for_now_passes_all_steps_again(
     assert len(sink.messages) == 1
 
 
-@pytest.mark.promise("event-sequence")
 async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provider(
     bench: Bench, clock: ManualClock, sink: SmtpSink
 ) -> None:
@@ -160,7 +157,6 @@ async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provide
     assert await dead_letters(bench.database, DEFAULT_TENANT, limit=10) == []
 
 
-@pytest.mark.promise("event-sequence")
 async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
     bench: Bench, clock: ManualClock, sink: SmtpSink
 ) -> None:
@@ -320,7 +316,6 @@ def code_and_kind(record: Record) -> tuple[str | None, Any]:
     return record.summary.error_code, the_event(record, E.VALIDATION_FAILED).metadata["validation"]
 
 
-@pytest.mark.promise("validate-integrity")
 @pytest.mark.parametrize(
     "content",
     [
@@ -341,7 +336,6 @@ async def test_a_payload_that_is_not_whole_is_refused(bench: Bench, sink: SmtpSi
     assert code_and_kind(record) == ("INVALID_PAYLOAD", "INTEGRITY")
 
 
-@pytest.mark.promise("validate-outbox")
 async def test_a_delivery_whose_message_is_gone_is_refused(bench: Bench, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
@@ -354,7 +348,6 @@ async def test_a_delivery_whose_message_is_gone_is_refused(bench: Bench, sink: S
     assert sink.sessions == []
 
 
-@pytest.mark.promise("validate-recipient")
 @pytest.mark.parametrize("which", ["unknown", "deleted", "of another tenant", "with another address"])
 async def test_a_recipient_must_be_the_tenants_own_and_alive(bench: Bench, sink: SmtpSink, which: str) -> None:
     message = a_message()
@@ -372,7 +365,6 @@ async def test_a_recipient_must_be_the_tenants_own_and_alive(bench: Bench, sink:
     assert code_and_kind(record) == ("RECIPIENT_NOT_FOUND", "RECIPIENT")
 
 
-@pytest.mark.promise("validate-recipient")
 async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> None:
     contact = await a_contact(bench.database, "known@example.com")
     (outbox_id,) = await bench.accept(a_message(to="known@example.com", recipient_id=contact))
@@ -381,7 +373,6 @@ async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> 
     assert len(sink.messages) == 1
 
 
-@pytest.mark.promise("validate-recipient")
 @pytest.mark.parametrize("to", ["no-at-sign", "a@b@", "a@-b.example", "a b@example.com", "a@example", ".a@example.com"])
 async def test_an_address_that_is_none_is_refused(bench: Bench, sink: SmtpSink, to: str) -> None:
     record = await outcome(bench, a_message(to=to), sink)
@@ -405,7 +396,6 @@ async def test_another_tenants_suppression_is_none_of_ours(bench: Bench, sink: S
     assert len(sink.messages) == 1
 
 
-@pytest.mark.promise("validate-template")
 @pytest.mark.parametrize(
     "content",
     [

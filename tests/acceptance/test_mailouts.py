@@ -132,7 +132,6 @@ async def until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.promise("mailout-whole")
 async def test_everyone_gets_it_exactly_once_whatever_breaks_and_notion_is_right_in_the_end(stage: Stage) -> None:
     """2,503 subscribers in three pages, five of them twice in other cases; three addresses that SES refuses; the
     process is killed in the middle; Notion is down when it is to be told."""
@@ -215,7 +214,6 @@ async def test_a_process_that_is_killed_while_readers_are_read_loses_and_doubles
     assert stage.reached == everyone
 
 
-@pytest.mark.promise("mailout-events")
 async def test_a_bounce_that_sns_tells_of_reaches_supabase_and_notion(stage: Stage) -> None:
     for email in ("Ada@example.com", "bob@example.com"):
         stage.supabase.add("subscribers", email=email)

@@ -13,7 +13,6 @@ CHROMIUM = shutil.which("chromium")
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here"),
-    pytest.mark.promise("mailout-looks"),
 ]
 PHONE: ViewportSize = {"width": 375, "height": 720}
 DESK: ViewportSize = {"width": 1440, "height": 900}

@@ -144,7 +144,6 @@ async def heading(page: Page) -> str:
     return await page.get_by_role("heading", level=1).inner_text()
 
 
-@pytest.mark.promise("public-no-script")
 async def test_from_the_mail_to_leaving_and_back_and_the_next_mail_obeys(post: Post, desk: Desk) -> None:
     assert await post.send("weekly") == "SENT"
     page = await desk.page()
@@ -183,7 +182,6 @@ async def test_a_mailbox_provider_s_click_needs_nothing_but_the_headers_of_the_m
         assert (await provider.post(url, data={"List-Unsubscribe": "One-Click"})).status_code == 200
 
 
-@pytest.mark.promise("public-no-script")
 async def test_choosing_lists_and_language_with_the_keyboard_alone(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     page = await desk.page(locale="en-US")
@@ -233,7 +231,6 @@ async def test_where_the_settings_ask_first_the_reader_presses_one_button(post: 
     assert await post.receives() == {"weekly": False, "offers": True}
 
 
-@pytest.mark.promise("public-look")
 async def test_pages_fit_the_screen_and_can_be_pressed_and_follow_the_light(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     link = re.search(r'href="([^"]+)"', post.opened().read_text())

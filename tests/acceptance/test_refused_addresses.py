@@ -28,7 +28,6 @@ async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIter
         yield bench
 
 
-@pytest.mark.promise("refused-address")
 async def test_an_address_that_is_dead_is_never_written_to_again(
     bench: Bench, clock: ManualClock, sink: SmtpSink
 ) -> None:
@@ -55,7 +54,6 @@ async def test_an_address_that_is_dead_is_never_written_to_again(
     assert sink.messages == []
 
 
-@pytest.mark.promise("refused-address")
 @pytest.mark.parametrize("reply", ["550 5.7.1 your mail looks like spam", "550 5.7.26 not authenticated"])
 async def test_a_refusal_that_is_not_about_the_address_leaves_it_in_peace(
     bench: Bench, sink: SmtpSink, reply: str
@@ -80,7 +78,6 @@ async def test_a_mailbox_that_is_full_time_and_again_is_given_up(bench: Bench, s
     assert await suppressions.is_suppressed(bench.database, 1, ADA)
 
 
-@pytest.mark.promise("refused-address")
 async def test_a_copy_that_is_refused_says_nothing_of_the_reader(bench: Bench, sink: SmtpSink) -> None:
     message = a_message(to=ADA)
     await bench.accept(replace(message, payload={**message.payload, "cc": ["bob@example.com"]}))

@@ -70,7 +70,6 @@ async def test_a_worker_killed_amid_the_answer_leaves_a_doubt_whoever_carries_th
     )
 
 
-@pytest.mark.promise("provider-any-answer")
 @pytest.mark.parametrize("carrier", ["ses", "sendgrid"])
 async def test_whatever_a_provider_answers_to_one_mail_the_others_do_not_notice(
     file_stage: Stage, carrier: str
@@ -106,12 +105,10 @@ async def test_a_mail_that_kills_while_it_is_sent_takes_no_other_with_it(file_st
 
 
 @pytest.mark.promise("accept-idempotent")
-@pytest.mark.promise("api-idempotent-race")
 async def test_one_key_from_many_clients_at_once_is_one_message(stage: Stage) -> None:
     every_bar_is_reached(await same_key.run(stage, keys=10, clients=20))
 
 
-@pytest.mark.promise("not-durable-503")
 @pytest.mark.promise("never-lost")
 async def test_a_lost_postgresql_is_a_503_and_never_a_202_that_is_not_stored() -> None:
     with postgresql() as server:  # one of its own: the others' must not stop
@@ -124,11 +121,9 @@ async def test_a_valkey_in_trouble_never_lets_a_limit_be_exceeded(file_stage: St
     every_bar_is_reached(await outages.without_valkey(file_stage, own_valkey, limit=60))
 
 
-@pytest.mark.promise("not-durable-503")
 async def test_a_locked_database_is_a_503_and_goes_on_by_itself(file_stage: Stage) -> None:
     every_bar_is_reached(await disks.locked(file_stage, seconds=0))
 
 
-@pytest.mark.promise("not-durable-503")
 async def test_a_full_disk_is_a_503_and_goes_on_by_itself(file_stage: Stage) -> None:
     every_bar_is_reached(await disks.full(file_stage))

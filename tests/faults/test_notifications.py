@@ -1,13 +1,10 @@
 """A queue whose workers are killed, at a size for every day; the long run is `python -m tests.faults notifications`."""
 
-import pytest
-
 from tests.conftest import Engine
 from tests.faults import notifications
 from tests.faults.stage import a_stage
 
 
-@pytest.mark.promise("notify-each-once")
 async def test_a_queue_whose_workers_are_killed_is_told_of_every_mail_once(engine: Engine) -> None:
     async with a_stage(engine.url) as stage:
         figures = await notifications.run(stage, kills=2, events=20, readers=20)

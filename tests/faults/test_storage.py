@@ -10,7 +10,6 @@ from mailwright.storage.hot import Runner
 from tests.builders import a_message, an_intake, claims_of, statuses
 
 
-@pytest.mark.promise("not-durable-503")
 async def test_the_first_mark_after_a_failed_one_is_written(database: Database, clock: ManualClock) -> None:
     """What a failed transaction had prepared for itself is gone with it: the next one must not count on it."""
     await an_intake(database, clock).accept([a_message(), a_message()])

@@ -10,7 +10,6 @@ from tests.faults import webhooks
 from tests.faults.stage import a_stage
 
 
-@pytest.mark.promise("inbound-any-order")
 async def test_webhooks_in_any_order_and_number_end_as_if_each_had_come_once(
     engine: Engine, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

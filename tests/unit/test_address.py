@@ -16,7 +16,6 @@ def is_valid(text: str) -> bool:
     return True
 
 
-@pytest.mark.promise("address-parser")
 @pytest.mark.parametrize(
     "text",
     [
@@ -34,7 +33,6 @@ def test_addresses_that_mail_can_be_sent_to(text: str) -> None:
     assert is_valid(text)
 
 
-@pytest.mark.promise("address-parser")
 @pytest.mark.parametrize(
     "text",
     [
@@ -75,7 +73,6 @@ def test_texts_that_are_no_address(text: str) -> None:
     assert not is_valid(text)
 
 
-@pytest.mark.promise("address-normal-form")
 def test_spellings_of_one_address_have_one_normal_form() -> None:
     spellings = [
         "Anna@Bücher.Example",
@@ -86,12 +83,10 @@ def test_spellings_of_one_address_have_one_normal_form() -> None:
     assert {address.normal(spelling) for spelling in spellings} == {"anna@xn--bcher-kva.example"}
 
 
-@pytest.mark.promise("address-normal-form")
 def test_the_envelope_keeps_the_local_part_as_it_was_written() -> None:
     assert address.deliverable("Anna@Bücher.Example") == "Anna@xn--bcher-kva.example"
 
 
-@pytest.mark.promise("address-normal-form")
 @given(st.text(max_size=80) | st.emails() | st.from_regex(r"[\w.+-]{1,20}@[\w.-]{1,30}", fullmatch=True))
 def test_whatever_the_text_a_normal_form_is_an_address_and_its_own_normal_form(text: str) -> None:
     try:
@@ -105,7 +100,6 @@ def test_whatever_the_text_a_normal_form_is_an_address_and_its_own_normal_form(t
     assert not any(character in local + domain for character in '\r\n\x00<>(),;:\\"[] \t')
 
 
-@pytest.mark.promise("address-parser")
 @given(st.text(alphabet="a.@-", min_size=255, max_size=4_000))
 def test_what_is_too_long_is_refused_before_it_is_looked_at(text: str) -> None:
     with pytest.raises(InvalidAddress, match="longer than 254"):

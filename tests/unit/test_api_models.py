@@ -105,7 +105,6 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.promise("api-bad-input-named")
 @pytest.mark.parametrize(("changes", "field", "code"), BROKEN, ids=[f"{field} {code}" for _, field, code in BROKEN])
 def test_a_broken_rule_is_named_with_its_field(changes: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(RequestInvalid) as refused:

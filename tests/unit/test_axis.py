@@ -10,7 +10,6 @@ from mailwright.web.dashboard.axis import WIDTH, axis_for, round_number
 NOW: Instant = 1_800_000_000_000
 
 
-@pytest.mark.promise("forecast-axis")
 @pytest.mark.parametrize(
     "ends",
     [[3 * MINUTE, 18 * MINUTE, 3 * DAY], [0, 60 * DAY], [20_000, HOUR], [5 * HOUR], [6 * HOUR, 8 * HOUR], []],
@@ -25,14 +24,12 @@ def test_whatever_ends_soon_can_be_seen_beside_what_ends_late(ends: list[Instant
     assert all(place < WIDTH for place in places)
 
 
-@pytest.mark.promise("forecast-axis")
 def test_an_axis_on_which_everything_ends_about_together_is_even() -> None:
     axis = axis_for(NOW, [NOW + 4 * HOUR, NOW + 8 * HOUR])
     assert axis.bend is None
     assert axis.at(NOW + axis.length // 2) == WIDTH / 2
 
 
-@pytest.mark.promise("forecast-axis")
 @pytest.mark.parametrize("longest", [MINUTE, HOUR, 5 * HOUR, DAY, 3 * DAY, 20 * DAY, 64 * DAY])
 @pytest.mark.parametrize("first", [20_000, 3 * MINUTE, 50 * MINUTE])
 def test_marks_have_room_and_stand_where_their_words_say(first: Instant, longest: Instant) -> None:
@@ -47,7 +44,6 @@ def test_marks_have_room_and_stand_where_their_words_say(first: Instant, longest
         assert mark.x == axis.at(NOW + int(number) * units[unit])
 
 
-@pytest.mark.promise("forecast-axis")
 @pytest.mark.parametrize(("most", "top"), [(0, 1), (1, 1), (3, 5), (5, 5), (6, 10), (11, 20), (60_001, 100_000)])
 def test_a_scale_ends_with_a_round_number(most: int, top: int) -> None:
     assert round_number(most) == top

@@ -44,7 +44,6 @@ def test_any_answer_about_a_mail_shows_that_the_provider_is_there(circuit: Circu
         assert circuit.objection() is None
 
 
-@pytest.mark.promise("circuit-probe")
 def test_when_the_pause_is_over_one_mail_tries(circuit: Circuit, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert not circuit.is_probing
@@ -58,7 +57,6 @@ def test_when_the_pause_is_over_one_mail_tries(circuit: Circuit, clock: ManualCl
     assert circuit.explanation is None
 
 
-@pytest.mark.promise("circuit-probe")
 @pytest.mark.parametrize("failure", [MISCONFIGURED, DOWN], ids=lambda failure: str(failure.code))
 def test_a_try_that_fails_doubles_the_pause_up_to_five_minutes(
     circuit: Circuit, clock: ManualClock, failure: object
@@ -72,7 +70,6 @@ def test_a_try_that_fails_doubles_the_pause_up_to_five_minutes(
     assert pauses == [10 * SECOND * 2**n for n in range(5)] + [5 * MINUTE] * 3
 
 
-@pytest.mark.promise("circuit-probe")
 def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(circuit: Circuit, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     clock.advance(SECOND)
@@ -81,7 +78,6 @@ def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(circuit: C
     assert circuit.held_until() == clock.now() + 9 * SECOND
 
 
-@pytest.mark.promise("circuit-probe")
 def test_after_a_success_the_pauses_begin_anew(circuit: Circuit, clock: ManualClock) -> None:
     for _ in range(4):
         circuit.record(MISCONFIGURED)
@@ -96,20 +92,17 @@ def test_after_a_success_the_pauses_begin_anew(circuit: Circuit, clock: ManualCl
 ASKED_TO_WAIT = replace(THROTTLE, retry_after=7 * SECOND)
 
 
-@pytest.mark.promise("route-throttled")
 def test_a_throttle_that_says_how_long_is_obeyed_at_once(circuit: Circuit, clock: ManualClock) -> None:
     circuit.record(ASKED_TO_WAIT)
     assert circuit.objection() == Held(clock.now() + 7 * SECOND, "provider_throttled")
     assert circuit.explanation == "THROTTLED: slower"
 
 
-@pytest.mark.promise("route-throttled")
 def test_a_wish_of_hours_is_tried_again_within_minutes(circuit: Circuit, clock: ManualClock) -> None:
     circuit.record(replace(THROTTLE, retry_after=4 * 60 * MINUTE))
     assert circuit.objection() == Held(clock.now() + 5 * MINUTE, "provider_throttled")
 
 
-@pytest.mark.promise("route-throttled")
 def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: Circuit, clock: ManualClock) -> None:
     for _ in range(10):
         circuit.record(THROTTLE)
@@ -121,7 +114,6 @@ def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: Circuit,
     assert circuit.objection() == Held(clock.now() + SECOND, "provider_throttled")
 
 
-@pytest.mark.promise("route-throttled")
 def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: Circuit, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
@@ -131,7 +123,6 @@ def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: Circuit
     assert circuit.held_until() == clock.now() + SECOND // 2
 
 
-@pytest.mark.promise("route-throttled")
 def test_a_throttled_try_doubles_the_pause_up_to_a_minute_and_a_success_ends_that(
     circuit: Circuit, clock: ManualClock
 ) -> None:

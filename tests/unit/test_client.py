@@ -64,7 +64,6 @@ def something(name: str, kind: Any) -> Any:
     return f"placeholder-{name}" if kind is str and name != "content_type" else "text/plain" if kind is str else None
 
 
-@pytest.mark.promise("client-complete")
 def test_every_operation_of_the_api_has_a_method_and_every_method_an_operation() -> None:
     def without_names(path: str) -> str:
         return re.sub(r"\{\w+\}", "{}", path)
@@ -73,7 +72,6 @@ def test_every_operation_of_the_api_has_a_method_and_every_method_an_operation()
     assert sorted(ours) == sorted((method, without_names(path)) for method, path in described())
 
 
-@pytest.mark.promise("client-complete")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_the_fields_of_its_schema(name: str) -> None:
     model: type[BaseModel] = getattr(models, tool.class_name(name))
@@ -84,13 +82,11 @@ def test_every_model_has_the_fields_of_its_schema(name: str) -> None:
     assert {alias for alias, field in fields.items() if field.is_required()} == set(schema.get("required", ()))
 
 
-@pytest.mark.promise("client-complete")
 def test_what_is_made_from_the_description_is_up_to_date() -> None:
     behind = [file.name for file, text in docs.typed_client() if file.read_text(encoding="utf-8") != text]
     assert behind == [], "run `make docs`"
 
 
-@pytest.mark.promise("client-complete")
 def test_what_was_not_given_is_not_sent() -> None:
     assert json.loads(MAIL.as_json()) == {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
     with pytest.raises(ValueError, match="sujbect"):
@@ -126,7 +122,6 @@ def busy(seconds: str = "5") -> httpx.Response:
     return httpx.Response(503, json=problem, headers={"Retry-After": seconds, "X-Request-Id": "req-1"})
 
 
-@pytest.mark.promise("client-retries")
 def test_a_send_is_repeated_under_the_same_key_and_waits_as_long_as_it_is_told() -> None:
     server = Server(busy(), httpx.ReadTimeout("cut"), httpx.Response(202, json=ACCEPTED))
     assert server.client().email.send(MAIL).outbox_id == "1"
@@ -136,7 +131,6 @@ def test_a_send_is_repeated_under_the_same_key_and_waits_as_long_as_it_is_told()
     assert 0.5 <= server.waits[1] <= 1.0
 
 
-@pytest.mark.promise("client-retries")
 def test_two_sends_have_two_keys_and_a_key_of_ones_own_is_kept() -> None:
     server = Server(*(httpx.Response(202, json=ACCEPTED) for _ in range(3)))
     client = server.client()
@@ -148,7 +142,6 @@ def test_two_sends_have_two_keys_and_a_key_of_ones_own_is_kept() -> None:
     assert third == "order-7"
 
 
-@pytest.mark.promise("client-retries")
 def test_what_may_have_been_heard_and_has_no_key_is_not_repeated() -> None:
     server = Server(httpx.ReadTimeout("cut"))
     with pytest.raises(NotReached):
@@ -156,7 +149,6 @@ def test_what_may_have_been_heard_and_has_no_key_is_not_repeated() -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.promise("client-retries")
 def test_what_cannot_have_been_heard_is_repeated_whatever_it_is() -> None:
     server = Server(
         httpx.ConnectError("refused"), httpx.Response(409, json={"code": "NOT_POSSIBLE_NOW", "detail": "No."})
@@ -166,7 +158,6 @@ def test_what_cannot_have_been_heard_is_repeated_whatever_it_is() -> None:
     assert (refused.value.code, len(server.requests)) == ("NOT_POSSIBLE_NOW", 2)
 
 
-@pytest.mark.promise("client-retries")
 def test_whoever_is_told_to_wait_too_long_gets_the_error_instead() -> None:
     server = Server(busy("3600"))
     with pytest.raises(Unavailable) as told:
@@ -174,7 +165,6 @@ def test_whoever_is_told_to_wait_too_long_gets_the_error_instead() -> None:
     assert (told.value.retry_after, told.value.request_id, server.waits) == (3600.0, "req-1", [])
 
 
-@pytest.mark.promise("client-retries")
 def test_it_gives_up_after_so_many_attempts() -> None:
     server = Server(*(busy("0") for _ in range(3)))
     with pytest.raises(Unavailable):
@@ -182,7 +172,6 @@ def test_it_gives_up_after_so_many_attempts() -> None:
     assert len(server.requests) == 3
 
 
-@pytest.mark.promise("client-errors")
 def test_an_error_names_each_field_and_an_answer_of_somebody_else_is_no_riddle() -> None:
     field = {"field": "to", "code": "INVALID_EMAIL", "message": "is no address"}
     server = Server(
@@ -198,7 +187,6 @@ def test_an_error_names_each_field_and_an_answer_of_somebody_else_is_no_riddle()
         client.email.send(MAIL)
 
 
-@pytest.mark.promise("client-errors")
 def test_an_id_stays_one_step_of_the_path() -> None:
     server = Server(httpx.Response(404, json={"code": "NOT_FOUND", "detail": "No."}))
     with pytest.raises(Exception, match="NOT_FOUND"):
@@ -206,7 +194,6 @@ def test_an_id_stays_one_step_of_the_path() -> None:
     assert server.requests[0].url.raw_path == b"/v1/contacts/a%2F..%2Fb%3Fc%40example.com"
 
 
-@pytest.mark.promise("client-errors")
 def test_a_redirect_does_not_carry_the_key_away() -> None:
     server = Server(httpx.Response(302, headers={"Location": "https://evil.example/"}))
     with pytest.raises(Exception, match="HTTP_302"):
@@ -214,7 +201,6 @@ def test_a_redirect_does_not_carry_the_key_away() -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.promise("client-errors")
 def test_what_a_later_server_adds_is_passed_over() -> None:
     server = Server(httpx.Response(202, json={**ACCEPTED, "status": "BRAND_NEW", "more": 1}))
     assert server.client().email.send(MAIL).status == "BRAND_NEW"

@@ -10,7 +10,6 @@ from mailwright.policies.domains import DomainLimit, DomainLimits, Slots, parse_
 NOW = 1_800_000_000_250
 
 
-@pytest.mark.promise("domain-limits-settings")
 def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
     limits = parse_domain_limits("gmail.com=20/s, Yahoo.COM = 10c 5/s ,web.de=7c,*=100/s")
     assert limits == DomainLimits(
@@ -24,12 +23,10 @@ def test_each_domain_has_a_rate_a_number_at_once_or_both() -> None:
     assert parse_domain_limits("gmail.com=20/s").of("example.com") is None
 
 
-@pytest.mark.promise("domain-limits-settings")
 def test_a_domain_may_be_written_in_its_own_letters() -> None:
     assert parse_domain_limits("bücher.example=5/s").of("xn--bcher-kva.example") == DomainLimit(5)
 
 
-@pytest.mark.promise("domain-limits-settings")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -50,7 +47,6 @@ def test_limits_that_cannot_be_read_name_the_part(text: str, told: str) -> None:
     assert raised.value.problems[0].startswith(f"MAILWRIGHT_DOMAIN_LIMITS: {told}")
 
 
-@pytest.mark.promise("domain-limits-settings")
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
         parse_domain_limits("a.example=x, b.example=1/s, c.example")
@@ -68,7 +64,6 @@ def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_
     assert window("web.de", 20, NOW).name != first.name
 
 
-@pytest.mark.promise("domain-put-off-once")
 def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
     slots = Slots()
     given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
@@ -78,7 +73,6 @@ def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
     assert slots.take(1, "gmail.com", per_second=4, earliest=NOW + 9 * SECOND) == NOW + 9 * SECOND
 
 
-@pytest.mark.promise("domain-put-off-once")
 def test_lines_that_nobody_stands_in_are_forgotten() -> None:
     slots = Slots()
     for number in range(100):

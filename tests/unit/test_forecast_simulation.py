@@ -56,7 +56,6 @@ def one(remaining: int, tenant: Limits, own: Limits | None = None) -> Queued:
     return Queued("c", "c", 1, remaining, Level("1", tenant), Level("campaign-1", own) if own else None)
 
 
-@pytest.mark.promise("forecast-exact")
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_leaps_over_days_that_are_alike_change_nothing(line: list[Queued], quota: Allowance | None) -> None:
@@ -73,7 +72,6 @@ def test_leaps_over_days_that_are_alike_change_nothing(line: list[Queued], quota
         assert abs(sum(span.sent for span in short.spans) - sum(span.sent for span in long.spans)) <= 5
 
 
-@pytest.mark.promise("forecast-exact")
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
@@ -93,7 +91,6 @@ def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
         assert ends == (course.finishes_at or told.looked_until)
 
 
-@pytest.mark.promise("forecast-exact")
 @settings(deadline=None, max_examples=40)
 @given(now=moments | changes, zone=zones, hours=st.sampled_from(["09:00-18:00", "01:30-02:30", "00:30-03:15"]))
 def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, hours: str) -> None:
@@ -107,7 +104,6 @@ def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, ho
                 assert outside_hours(tenant, is_bulk=True, now=moment) is None
 
 
-@pytest.mark.promise("forecast-exact")
 def test_a_limit_per_second_is_a_pace() -> None:
     """Portions of any second: a little less than the limit, so that none ever has more."""
     [course] = simulate([one(36_000, Limits(rate_per_second=10))], Conditions(NOW, 1_000.0)).courses
@@ -116,14 +112,12 @@ def test_a_limit_per_second_is_a_pace() -> None:
     assert {span.reason for span in course.spans} == {"rate_per_second"}
 
 
-@pytest.mark.promise("forecast-exact")
 def test_an_interval_is_a_pace() -> None:
     [course] = simulate([one(7_200, Limits(), Limits(interval_ms=500))], Conditions(NOW, 1_000.0)).courses
     assert course.finishes_at == NOW + HOUR
     assert {span.reason for span in course.spans} == {"interval"}
 
 
-@pytest.mark.promise("forecast-exact")
 @pytest.mark.parametrize(
     ("own", "reason", "ends"),
     [
@@ -136,7 +130,6 @@ def test_mails_that_go_one_at_a_time_wait_for_one_another(own: Limits, reason: s
     assert (course.finishes_at, {span.reason for span in course.spans}) == (ends, {reason})
 
 
-@pytest.mark.promise("forecast-exact")
 def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the_others() -> None:
     line = [
         Queued("a", "a", 1, 3_000, Level("1", Limits()), weight=3),
@@ -148,7 +141,6 @@ def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the
     assert courses["c"].finishes_at == NOW + 600 * SECOND
 
 
-@pytest.mark.promise("forecast-exact")
 def test_what_does_not_end_within_the_year_has_no_end() -> None:
     told = simulate([one(10_000_000, Limits(rate_per_hour=100))], Conditions(NOW, 50.0))
     [course] = told.courses
@@ -157,7 +149,6 @@ def test_what_does_not_end_within_the_year_has_no_end() -> None:
     assert abs(sum(span.sent for span in course.spans) - 365 * 24 * 100) <= 100
 
 
-@pytest.mark.promise("forecast-fast")
 @pytest.mark.parametrize(
     "tenant",
     [
@@ -177,7 +168,6 @@ def test_a_hundred_campaigns_of_a_million_take_a_few_thousand_steps(tenant: Limi
     assert told.steps < 8_000
 
 
-@pytest.mark.promise("forecast-fast")
 def test_a_hundred_campaigns_with_limits_of_their_own_do_not_take_long_either() -> None:
     own = Limits(rate_per_hour=1_000)
     line = [
@@ -188,7 +178,6 @@ def test_a_hundred_campaigns_with_limits_of_their_own_do_not_take_long_either() 
     assert all(course.finishes_at is not None for course in told.courses)
 
 
-@pytest.mark.promise("forecast-exact")
 def test_portions_and_waits_that_go_on_are_told_in_short() -> None:
     pair = [(SECOND, 100, None), (HOUR - SECOND, 0, "rate_per_hour")]
     spans, begins = [], NOW

@@ -11,7 +11,6 @@ from mailwright.domain.ids import is_uuid, token, uuid7
 instants = st.integers(0, 2**48 - 1)
 
 
-@pytest.mark.promise("id-uuid7")
 @given(now=instants, tail=st.binary(min_size=10, max_size=10))
 def test_an_id_is_a_uuid_of_version_seven_that_holds_its_time(now: int, tail: bytes) -> None:
     text = uuid7(now, lambda _size: tail)
@@ -20,14 +19,12 @@ def test_an_id_is_a_uuid_of_version_seven_that_holds_its_time(now: int, tail: by
     assert parsed.int >> 80 == now
 
 
-@pytest.mark.promise("id-uuid7")
 @given(earlier=instants, later=instants)
 def test_ids_sort_by_the_time_they_were_made(earlier: int, later: int) -> None:
     if earlier < later:
         assert uuid7(earlier) < uuid7(later)
 
 
-@pytest.mark.promise("id-uuid7")
 def test_ids_of_one_moment_differ() -> None:
     assert len({uuid7(1) for _ in range(10_000)}) == 10_000
 

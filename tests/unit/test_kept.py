@@ -23,7 +23,6 @@ class Counting:
         return answer
 
 
-@pytest.mark.promise("kept-answers")
 async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
     kept, ask = Kept(), Counting()
     ask.may_answer.clear()
@@ -37,7 +36,6 @@ async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
     assert await Kept(seconds=0).answer("how many", ask) == 3
 
 
-@pytest.mark.promise("kept-answers")
 async def test_what_failed_is_asked_again() -> None:
     kept, ask = Kept(), Counting()
 
@@ -49,7 +47,6 @@ async def test_what_failed_is_asked_again() -> None:
     assert await kept.answer("how many", ask) == 1
 
 
-@pytest.mark.promise("kept-answers")
 @pytest.mark.parametrize(
     ("method", "path", "is_forgotten"),
     [

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 from mailwright.web.errors import LastResort
 
 
-@pytest.mark.promise("dashboard-live")
 @pytest.mark.parametrize(("error", "complaints"), [(ClientDisconnect(), []), (LookupError(), ["request_failed"])])
 async def test_whoever_leaves_while_asking_leaves_no_complaint_in_the_log(
     error: Exception, complaints: list[str]

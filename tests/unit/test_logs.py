@@ -81,7 +81,6 @@ def test_a_long_line_without_an_address_costs_one_look() -> None:
     assert scrubbed(reason=text) == {"reason": text}
 
 
-@pytest.mark.promise("logs-json")
 def test_a_line_is_one_json_object_with_its_ids(capsys: pytest.CaptureFixture[str]) -> None:
     before = structlog.get_config()
     try:
@@ -114,7 +113,6 @@ print("structlog" in sys.modules)
 """
 
 
-@pytest.mark.promise("cli-light")
 def test_a_line_that_nobody_sees_loads_nothing() -> None:
     """In a process of its own: others in this one have imported everything."""
     ended = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)

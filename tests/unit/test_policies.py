@@ -127,7 +127,6 @@ def test_an_opening_that_comes_twice_is_kept_when_the_clocks_go_back() -> None:
     assert bulk_held(limits, again - MINUTE) == again  # it is a quarter past one once more
 
 
-@pytest.mark.promise("limits-windows")
 @pytest.mark.parametrize(
     ("zone", "day", "length"),
     [
@@ -146,7 +145,6 @@ def test_a_day_is_as_long_as_it_is_there(zone: str, day: str, length: int) -> No
     assert local_day(limits, begins + length * HOUR)[0] != day
 
 
-@pytest.mark.promise("limits-windows")
 @given(now=moments | changes, zone=st.sampled_from(ZONES))
 def test_days_follow_each_other_without_gap_or_overlap(now: Instant, zone: str) -> None:
     limits = Limits(timezone=zone)
@@ -156,7 +154,6 @@ def test_days_follow_each_other_without_gap_or_overlap(now: Instant, zone: str) 
     assert local_day(limits, ends)[0] > day
 
 
-@pytest.mark.promise("limits-windows")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), later=st.integers(0, 2 * DAY))
 def test_windows_of_one_name_end_at_one_moment(now: Instant, zone: str, later: int) -> None:
     """Two workers that look at different moments of a window share it; of different windows, never."""
@@ -167,7 +164,6 @@ def test_windows_of_one_name_end_at_one_moment(now: Instant, zone: str, later: i
         assert (early.name == late.name) == (early.ends_at == late.ends_at) == (now + later < early.ends_at)
 
 
-@pytest.mark.promise("limits-windows")
 def test_each_limit_defers_to_its_own_reopening() -> None:
     now = at("2027-01-12T10:20:30.400")
     limits = Limits(rate_per_second=1, rate_per_hour=2, daily_limit=3, timezone="UTC")
@@ -180,14 +176,12 @@ def test_each_limit_defers_to_its_own_reopening() -> None:
     assert windows(Limits(), 7, now) == ()
 
 
-@pytest.mark.promise("limits-windows")
 def test_a_used_up_day_reopens_with_the_tenants_own_hours() -> None:
     now = at("2027-03-27T10:00", LISBON)
     assert next_opening(Limits(timezone=LISBON), now) == at("2027-03-28T09:00", LISBON)
     assert next_opening(Limits(timezone=LISBON, working_hours="07:30-12:00"), now) == at("2027-03-28T07:30", LISBON)
 
 
-@pytest.mark.promise("limits-windows")
 def test_an_hour_in_the_night_when_clocks_go_back_is_two_hours() -> None:
     limits = Limits(rate_per_hour=1, timezone=NEW_YORK)
     first = at("2027-11-07T01:30", NEW_YORK)

@@ -162,7 +162,6 @@ def test_a_campaigns_limits_are_its_own_and_its_days_its_tenants() -> None:
     assert windows(plain, "campaign-1", NOW) == ()
 
 
-@pytest.mark.promise("limits-tariff")
 def test_smtpbz_alone_has_its_tariffs_hourly_limit_until_another_is_set() -> None:
     assert default_limits(load(provider="smtpbz")).rate_per_hour == 100
     assert default_limits(load(provider="smtpbz", rate_per_hour=400)).rate_per_hour == 400
@@ -173,7 +172,6 @@ def test_smtpbz_alone_has_its_tariffs_hourly_limit_until_another_is_set() -> Non
 # Hours.
 
 
-@pytest.mark.promise("hours-close")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours)
 def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, zone: str, open_hours: str) -> None:
     limits = Limits(working_hours=open_hours, timezone=zone)
@@ -191,7 +189,6 @@ def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, 
         assert outside_hours(limits, is_bulk=True, now=moment) is None
 
 
-@pytest.mark.promise("hours-readers-zone")
 def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself() -> None:
     levels = (
         Level("7", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon")),
@@ -208,7 +205,6 @@ def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself(
     assert reader_outside_hours(levels[:1], "America/New_York", now) is None  # nobody asked for readers' zones
 
 
-@pytest.mark.promise("hours-readers-zone")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), theirs=st.sampled_from(ZONES), open_hours=hours)
 def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
     now: Instant, zone: str, theirs: str, open_hours: str
@@ -240,7 +236,6 @@ def test_the_tenants_hours_and_the_campaigns_must_both_be_open() -> None:
 # A clock that is wrong, and then right.
 
 
-@pytest.mark.promise("limits-clock")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), moved=st.sampled_from([-HOUR, HOUR, 365 * DAY, -1, 1]))
 def test_windows_of_the_same_moment_are_the_same_however_the_clock_got_there(
     now: Instant, zone: str, moved: int

@@ -17,7 +17,6 @@ def names_in(text: str) -> list[str]:
     return sorted(re.findall(r"\{(\w*)\}", text))
 
 
-@pytest.mark.promise("public-languages")
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
 def test_every_text_is_said_in_every_language_with_the_same_names_in_it(language: str, key: str) -> None:
@@ -28,7 +27,6 @@ def test_every_text_is_said_in_every_language_with_the_same_names_in_it(language
     assert said[-1] == in_english[-1] or said[-1].isalpha()  # a sentence stays a sentence, a question a question
 
 
-@pytest.mark.promise("public-languages")
 @pytest.mark.parametrize(
     ("query", "locale", "header", "language"),
     [
@@ -64,7 +62,6 @@ def test_the_reader_chooses_before_the_contact_and_the_contact_before_the_browse
     assert language_of(request, locale) == language
 
 
-@pytest.mark.promise("public-safe-pages")
 def test_names_in_a_page_are_never_markup() -> None:
     hostile = "<script>alert(1)</script>\"'{email}{0.__class__}{{7*7}}"
     answer = page("blocked", "en", sender=hostile, email=hostile, here=None)
@@ -75,7 +72,6 @@ def test_names_in_a_page_are_never_markup() -> None:
     assert "49" not in re.sub(r"(?s)<style>.*</style>", "", content).replace("&#3", "")
 
 
-@pytest.mark.promise("public-safe-pages")
 def test_a_page_allows_nothing_but_its_own_style() -> None:
     policy = HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -101,7 +97,6 @@ def contrast(one: str, other: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-@pytest.mark.promise("public-look")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("front", "back", "least"),

@@ -37,13 +37,11 @@ def test_a_delay_stays_within_a_quarter_of_its_base(policy: RetryPolicy, message
     assert 0.75 * base - 1 <= policy.delay(message_id, attempts) <= 1.25 * base + 1
 
 
-@pytest.mark.promise("jitter-deterministic")
 @given(policy=policies, message_id=ids, attempts=st.integers(0, 20))
 def test_a_replay_waits_as_long_as_the_first_time(policy: RetryPolicy, message_id: str, attempts: int) -> None:
     assert policy.delay(message_id, attempts) == policy.delay(message_id, attempts)
 
 
-@pytest.mark.promise("jitter-deterministic")
 def test_a_thousand_messages_that_failed_together_do_not_come_back_together() -> None:
     spreads = sorted(spread(f"message-{n}", 1) for n in range(1_000))
     assert spreads[0] < -0.95

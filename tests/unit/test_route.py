@@ -48,33 +48,28 @@ def weighted(clock: ManualClock) -> Route:
 # Who goes first.
 
 
-@pytest.mark.promise("route-ordered")
 def test_in_order_the_first_carries_everything_that_it_can(ordered: Route) -> None:
     assert {chosen(ordered) for _ in range(50)} == {"ses"}
 
 
-@pytest.mark.promise("route-ordered")
 def test_while_the_first_is_left_alone_the_next_carries_everything(ordered: Route) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     assert {chosen(ordered) for _ in range(50)} == {"smtp"}
     assert ordered.objection() is None
 
 
-@pytest.mark.promise("route-weighted")
 def test_by_weight_each_gets_its_share(weighted: Route) -> None:
     shares = Counter(chosen(weighted) for _ in range(4_000))
     assert shares["ses"] == pytest.approx(3_000, rel=0.05)
     assert shares["smtp"] == pytest.approx(1_000, rel=0.15)
 
 
-@pytest.mark.promise("route-weighted")
 def test_by_weight_the_same_message_finds_the_same_provider(weighted: Route) -> None:
     claims = [a_claim() for _ in range(100)]
     first, again = ([weighted.choose(claimed, ()) for claimed in claims] for _ in range(2))
     assert first == again
 
 
-@pytest.mark.promise("route-weighted")
 def test_by_weight_those_that_are_left_share_what_one_cannot_take(weighted: Route) -> None:
     weighted.record(replace(MISCONFIGURED, provider="ses"))
     assert {chosen(weighted) for _ in range(50)} == {"smtp"}
@@ -121,7 +116,6 @@ def test_what_one_may_have_that_is_no_longer_there_waits_and_says_so(ordered: Ro
 # What it waits for.
 
 
-@pytest.mark.promise("route-all-open")
 def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
     clock.advance(4 * SECOND)
@@ -131,7 +125,6 @@ def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Rout
     assert chosen(ordered) == wait
 
 
-@pytest.mark.promise("circuit-probe")
 def test_a_provider_that_is_tried_again_gets_one_mail_and_the_others_go_on(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     clock.advance(10 * SECOND)
@@ -142,7 +135,6 @@ def test_a_provider_that_is_tried_again_gets_one_mail_and_the_others_go_on(order
     assert chosen(ordered, "ses") == "ses"
 
 
-@pytest.mark.promise("circuit-probe")
 def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, clock: ManualClock) -> None:
     for name in ("ses", "smtp"):
         ordered.record(replace(MISCONFIGURED, provider=name))
@@ -152,7 +144,6 @@ def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, c
     assert chosen(ordered, "ses", "smtp") == Held(clock.now() + SECOND, "provider_unavailable")
 
 
-@pytest.mark.promise("route-throttled")
 def test_a_throttled_provider_is_passed_over_for_a_while(ordered: Route, clock: ManualClock) -> None:
     ordered.record(replace(THROTTLE, provider="ses", retry_after=3 * SECOND))
     assert chosen(ordered) == "smtp"
@@ -173,7 +164,6 @@ def test_each_provider_has_failures_of_its_own(ordered: Route) -> None:
 # How it is written.
 
 
-@pytest.mark.promise("route-settings")
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -190,7 +180,6 @@ def test_a_route_is_a_list_of_names_with_weights_or_without(text: str, found: di
     assert list(parsed) == list(found)
 
 
-@pytest.mark.promise("route-settings")
 @pytest.mark.parametrize(
     ("text", "problems"),
     [

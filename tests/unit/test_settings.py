@@ -46,7 +46,6 @@ def test_what_does_not_fit_together_is_told_too() -> None:
     assert [problem.split()[0].rstrip(":") for problem in found] == ["MAILWRIGHT_SMTP_URL", "MAILWRIGHT_DKIM_KEY_FILE"]
 
 
-@pytest.mark.promise("settings-order")
 def test_the_environment_goes_before_the_file_and_the_file_before_the_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -56,7 +55,6 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(
     assert (settings.port, settings.concurrency, settings.claim_batch) == (2, 7, 500)
 
 
-@pytest.mark.promise("settings-order")
 def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAILWRIGHT_PORT", "")
     assert load().port == 8025
@@ -80,7 +78,6 @@ def test_settings_show_no_secret() -> None:
     assert "hunter2" not in f"{settings!r} {settings} {settings.model_dump_json()}"
 
 
-@pytest.mark.promise("unsubscribe-link")
 def test_retired_secrets_stand_between_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSUBSCRIBE_RETIRED_SECRETS", f"{'a' * 16}, {'b' * 20},")
     settings = load()

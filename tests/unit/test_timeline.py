@@ -10,7 +10,6 @@ SENT, ACCEPTED, BOUNCED = EventType.SENT, EventType.ACCEPTED, EventType.BOUNCED
 NOW = 1_800_000_000_000
 
 
-@pytest.mark.promise("record-story")
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
@@ -30,7 +29,6 @@ def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int,
         assert [event.type for event in story] == [EventType.SENT_ATTEMPT, SENT, BOUNCED]
 
 
-@pytest.mark.promise("record-story")
 def test_events_of_one_moment_keep_their_order() -> None:
     story = [Event(SENT, NOW), Event(ACCEPTED, NOW), Event(BOUNCED, NOW)]
     assert [event.type for event in in_order(story)] == [SENT, ACCEPTED, BOUNCED]

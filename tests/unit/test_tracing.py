@@ -42,7 +42,6 @@ def a_delivery() -> Delivered:
     return Delivered(claimed, 1_010, 1_020, 1_500, "smtp", "queue-1")
 
 
-@pytest.mark.promise("trace-attempt")
 def test_an_attempt_is_one_span_with_its_true_times_and_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
@@ -57,7 +56,6 @@ def test_an_attempt_is_one_span_with_its_true_times_and_ids(monkeypatch: pytest.
     assert span.attributes["mailwright.provider_message_id"] == "queue-1"
 
 
-@pytest.mark.promise("trace-attempt")
 def test_without_an_exporter_tracing_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     tracing.configure()

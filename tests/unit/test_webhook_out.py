@@ -26,7 +26,6 @@ def is_ours() -> Callable[..., bool]:
     return found
 
 
-@pytest.mark.promise("webhook-verified")
 def test_a_receiver_that_follows_the_page_believes_what_is_ours(is_ours: Callable[..., bool]) -> None:
     secret, other = signature.make_secret(), signature.make_secret()
     header = signature.header([other, secret], NOW, BODY)
@@ -34,7 +33,6 @@ def test_a_receiver_that_follows_the_page_believes_what_is_ours(is_ours: Callabl
     assert is_ours(other, header, BODY, NOW + 299)
 
 
-@pytest.mark.promise("webhook-verified")
 def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callable[..., bool]) -> None:
     secret = signature.make_secret()
     header = signature.header([secret], NOW, BODY)
@@ -52,13 +50,11 @@ def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callabl
     assert not any(refused)
 
 
-@pytest.mark.promise("webhook-verified")
 def test_the_page_names_every_type_and_the_schedule() -> None:
     assert [each for each in TYPES if f"`{each}`" not in PAGE] == []
     assert f"tried {SCHEDULE.max_attempts} times" in PAGE
     assert f"within {TIMEOUT_SECONDS:.0f} seconds" in PAGE
 
 
-@pytest.mark.promise("webhook-killed")
 def test_a_claim_outlives_the_slowest_request() -> None:
     assert LEASE > 2 * TIMEOUT_SECONDS * 1000

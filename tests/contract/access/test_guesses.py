@@ -119,7 +119,6 @@ def an_app(database: Database, clock: ManualClock, password: str | None) -> Fast
     return app
 
 
-@pytest.mark.promise("administrator-password")
 async def test_the_administrators_password_opens_and_nothing_else_does(database: Database, clock: ManualClock) -> None:
     async with client_of(an_app(database, clock, RIGHT)) as client:
         answers = [
@@ -131,14 +130,12 @@ async def test_the_administrators_password_opens_and_nothing_else_does(database:
     assert {answer.json()["code"] for answer in answers[1:]} == {"UNAUTHORIZED"}
 
 
-@pytest.mark.promise("administrator-password")
 async def test_a_password_is_its_bytes(database: Database, clock: ManualClock) -> None:
     async with client_of(an_app(database, clock, "пароль")) as client:
         answer = await client.post("/only-administrators", headers={b"Authorization": "Bearer пароль".encode()})
     assert answer.status_code == 200
 
 
-@pytest.mark.promise("administrator-password")
 async def test_without_a_password_set_nothing_opens(database: Database, clock: ManualClock) -> None:
     async with client_of(an_app(database, clock, None)) as client:
         answers = [

@@ -46,7 +46,6 @@ async def enter(sessions: Sessions, user: User) -> str:
 # Passwords.
 
 
-@pytest.mark.promise("password-hashed")
 async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, database: Database) -> None:
     async with database.read() as tx:
         [row] = await tx.execute(select(user_rows))
@@ -54,14 +53,12 @@ async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, databas
     assert RIGHT not in str(row)
 
 
-@pytest.mark.promise("password-hashed")
 async def test_only_the_right_password_of_a_user_who_may_enter_opens(users: Users, ada: User) -> None:
     assert (await users.sign_in(" ADA ", RIGHT, HERE)) == await users.find("ada")
     for login, password in (("ada", RIGHT + "x"), ("ada", ""), ("nobody", RIGHT), ("ada", "x" * 10_000)):
         assert await users.sign_in(login, password, HERE) is None
 
 
-@pytest.mark.promise("password-hashed")
 async def test_nobody_is_as_slow_to_refuse_as_somebody() -> None:
     passwords = Passwords()
     hashed = await passwords.hash(RIGHT)
@@ -85,7 +82,6 @@ async def test_a_name_is_taken_once(users: Users, ada: User) -> None:
         await users.create("ADA", RIGHT, Role.VIEWER, actor="test")
 
 
-@pytest.mark.promise("first-administrator")
 async def test_the_setting_makes_the_first_administrator_and_no_other(database: Database, clock: ManualClock) -> None:
     users = Users(database, clock, Guesses(database, clock), "set in the environment")
     assert await users.sign_in(FIRST_LOGIN, "something else", HERE) is None
@@ -98,7 +94,6 @@ async def test_the_setting_makes_the_first_administrator_and_no_other(database: 
     assert await users.sign_in(FIRST_LOGIN, "set in the environment", HERE) is None
 
 
-@pytest.mark.promise("first-administrator")
 async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Users, database: Database) -> None:
     set_up = SetUp(database, users)
     old, new = await set_up.invite(), await set_up.invite()
@@ -113,7 +108,6 @@ async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Us
     assert await set_up.invite() is None
 
 
-@pytest.mark.promise("last-administrator")
 async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
     with pytest.raises(NotPossibleNow):
         await users.disable("ada", actor="test")
@@ -142,7 +136,6 @@ async def test_a_password_that_is_changed_while_somebody_signs_in_with_it_lets_n
     assert await enter(sessions, await users.find("ada"))
 
 
-@pytest.mark.promise("access-journal")
 async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ada: User, database: Database) -> None:
     await users.create("grace", RIGHT, Role.EDITOR, actor="ada")
     await users.change_role("grace", Role.VIEWER, actor="ada")
@@ -164,7 +157,6 @@ async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ad
 # Sessions.
 
 
-@pytest.mark.promise("session-hashed")
 async def test_a_session_is_stored_as_a_digest(ada: User, sessions: Sessions, database: Database) -> None:
     token = await enter(sessions, ada)
     async with database.read() as tx:
@@ -176,7 +168,6 @@ async def test_a_session_is_stored_as_a_digest(ada: User, sessions: Sessions, da
         assert await sessions.find(wrong) is None
 
 
-@pytest.mark.promise("session-ends")
 async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
     ada: User, sessions: Sessions, clock: ManualClock
 ) -> None:
@@ -190,7 +181,6 @@ async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
     assert await sessions.find(busy) is None
 
 
-@pytest.mark.promise("session-ends")
 async def test_listening_keeps_nobody_signed_in(ada: User, sessions: Sessions, clock: ManualClock) -> None:
     token = await enter(sessions, ada)
     for _ in range(3):

@@ -58,7 +58,6 @@ async def count(api: Api, table: Any) -> int:
         return int((await tx.execute(select(func.count()).select_from(table)))[0][0])
 
 
-@pytest.mark.promise("article-trigger")
 async def test_the_trigger_answers_at_once_and_the_same_batch_gets_the_same_run(
     api: Api, admin: httpx.AsyncClient
 ) -> None:
@@ -88,7 +87,6 @@ async def test_the_trigger_answers_at_once_and_the_same_batch_gets_the_same_run(
     assert await count(api, campaign_runs) == 1
 
 
-@pytest.mark.promise("article-trigger")
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
@@ -114,7 +112,6 @@ async def test_each_field_that_breaks_the_schema_is_named(
     assert await count(api, campaign_runs) == 0
 
 
-@pytest.mark.promise("article-refused")
 async def test_a_refusal_has_a_code_and_a_field(api: Api, admin: httpx.AsyncClient) -> None:
     async def refused() -> tuple[int, str, str]:
         answer = await admin.post(SEND, json=a_body())
@@ -129,7 +126,6 @@ async def test_a_refusal_has_a_code_and_a_field(api: Api, admin: httpx.AsyncClie
     assert await count(api, campaign_runs) == 0
 
 
-@pytest.mark.promise("article-trigger")
 async def test_a_wrong_password_and_an_api_key_are_both_refused_and_guessing_ends(api: Api) -> None:
     assert (await api.client.post(SEND, json=a_body())).status_code == 401
     async with client_of(api.app, "wrong") as guesser:
@@ -139,7 +135,6 @@ async def test_a_wrong_password_and_an_api_key_are_both_refused_and_guessing_end
     assert await count(api, campaign_runs) == 0
 
 
-@pytest.mark.promise("article-slice-place")
 async def test_slices_are_written_read_changed_and_removed(api: Api) -> None:
     made = await put(api, title="Vote", scope_ocd_id=OHIO, tags=["may"], publish_at="2027-01-01T00:00:00Z")
     assert made | {"slice_id": ""} == {
@@ -175,7 +170,6 @@ async def test_slices_are_written_read_changed_and_removed(api: Api) -> None:
     assert (await api.client.get(address)).status_code == 404
 
 
-@pytest.mark.promise("article-slice-checked")
 async def test_a_slice_that_cannot_be_kept_is_refused_with_its_fields(api: Api) -> None:
     body = a_slice_body(scope_ocd_id="ohio", link_url="ftp://x", body_md="{{ name }}")
     answer = await api.client.put("/v1/slices", json=body)
@@ -188,7 +182,6 @@ async def test_a_slice_that_cannot_be_kept_is_refused_with_its_fields(api: Api) 
     assert await count(api, slices) == 0
 
 
-@pytest.mark.promise("article-files")
 async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_line(api: Api) -> None:
     kind = {"Content-Type": "text/csv"}
     text = f"article_key,scope_ocd_id,body_md,publish_status\n{KEY},,One,published\n{KEY},{OHIO},Two,draft\n"
@@ -203,7 +196,6 @@ async def test_a_csv_comes_out_as_it_went_in_and_a_bad_one_is_refused_with_its_l
     assert await count(api, slices) == 2
 
 
-@pytest.mark.promise("article-preview")
 async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> None:
     await put(api)
     key = await api.parts.keys.create(1, scopes=frozenset({Scope.READ}))
@@ -217,7 +209,6 @@ async def test_a_key_that_may_only_read_may_look_and_may_not_write(api: Api) -> 
         assert (await sender.post(f"/v1/articles/{KEY}/preview", json={})).status_code == 403
 
 
-@pytest.mark.promise("article-preview")
 async def test_previews_coverage_and_runs_are_told(api: Api, admin: httpx.AsyncClient) -> None:
     await put(api, title="Vote, [[name|you]]", is_headline=True)
     await put(api, scope_ocd_id=OHIO, section_order=2, body_md="Ohio.")

@@ -28,7 +28,6 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-@pytest.mark.promise("api-list-mail")
 async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
     await api.send(listKey="news")
     await api.send(listKey="general")
@@ -47,7 +46,6 @@ async def test_mail_of_a_list_is_bulk_mail(api: Api) -> None:
     ]
 
 
-@pytest.mark.promise("list-known")
 async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Api) -> None:
     before = await api.stored()
     answer = await api.client.post("/v1/email/send", json=a_request(listKey="other"))
@@ -65,7 +63,6 @@ async def test_a_list_that_is_not_there_is_named_with_the_way_to_make_it(api: Ap
     assert second["status"] == "PENDING"
 
 
-@pytest.mark.promise("suppression-scope")
 async def test_a_suppression_may_be_of_one_list(api: Api, clock: ManualClock) -> None:
     entry = {"email": "reader@example.com", "reason": "asked", "listKey": "news"}
     made = await api.client.post("/v1/suppressions", json=entry)
@@ -99,7 +96,6 @@ async def test_lists_are_made_once_and_listed(api: Api) -> None:
         assert (await api.client.post("/v1/lists", json=bad)).status_code == 422
 
 
-@pytest.mark.promise("api-contacts")
 async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) -> None:
     await api.send(to="a/b@example.com")
     joined = await api.client.post("/v1/lists/news/subscribe", json={"email": "A/B@example.com"})
@@ -131,7 +127,6 @@ async def test_a_person_joins_leaves_and_is_shown(api: Api, clock: ManualClock) 
     assert (await api.client.post("/v1/lists/news/subscribe", json={"email": "nobody"})).status_code == 422
 
 
-@pytest.mark.promise("api-list-change")
 async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_on_it(api: Api) -> None:
     await api.client.post("/v1/lists/news/subscribe", json={"email": "ada@example.com"})
     known = (await api.client.get("/v1/lists")).json()["lists"][0]
@@ -152,7 +147,6 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
     assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
 
 
-@pytest.mark.promise("api-contacts")
 async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
     path = "/v1/contacts/a/b@example.com"
     await Standing(api.parts.database, api.parts.clock).bounce(DEFAULT_TENANT, "a/b@example.com", source="test")
@@ -164,7 +158,6 @@ async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api
     assert (await api.client.post("/v1/contacts/nobody@example.com/activate")).status_code == 404
 
 
-@pytest.mark.promise("api-contacts")
 async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -> None:
     for number in range(3):
         await api.send(to=f"reader{number}@example.com")
@@ -179,7 +172,6 @@ async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -
     assert (await api.stranger.get("/v1/contacts")).json()["contacts"] == []
 
 
-@pytest.mark.promise("journal-deeds")
 async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_the_journal(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -37,7 +37,6 @@ async def answered(api: Api, method: str, path: str, operation: dict[str, Any], 
     return await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
 
 
-@pytest.mark.promise("api-bodies-alike")
 async def test_every_route_tells_bad_json_from_a_field_that_breaks_the_schema(api: Api) -> None:
     before, asked = await api.stored(), 0
     for method, path, operation in operations(api):

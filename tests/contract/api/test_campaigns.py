@@ -61,7 +61,6 @@ async def readers(api: Api, count: int) -> None:
 # From a draft to a report.
 
 
-@pytest.mark.promise("api-campaign")
 async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
     await readers(api, 2)
     await join(api.parts.database, ["+1@example.com"], name="=cmd()")
@@ -97,7 +96,6 @@ async def test_a_campaign_is_written_started_sent_and_reported(api: Api, bench: 
     ]
 
 
-@pytest.mark.promise("api-campaign")
 async def test_a_draft_is_edited_as_it_is_shown_and_what_has_started_is_not(api: Api) -> None:
     await readers(api, 1)
     written = a_campaign(
@@ -145,7 +143,6 @@ async def test_campaigns_are_listed_page_by_page_with_what_holds_them(api: Api, 
 # What is refused.
 
 
-@pytest.mark.promise("api-campaign-errors")
 async def test_everything_that_is_wrong_with_a_definition_is_told_at_once(api: Api) -> None:
     wrong = {
         "name": "a\nb",
@@ -184,7 +181,6 @@ async def test_everything_that_is_wrong_with_a_definition_is_told_at_once(api: A
     assert (await api.client.get(PATH)).json()["campaigns"] == []
 
 
-@pytest.mark.promise("api-campaign-refusal")
 async def test_a_start_is_refused_with_every_reason_and_a_preflight_tells_them_before(api: Api) -> None:
     content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
     campaign_id = await created(api, content=content, lists=["other"], segment="nobody")
@@ -202,7 +198,6 @@ async def test_a_start_is_refused_with_every_reason_and_a_preflight_tells_them_b
     assert (fine["mayStart"], fine["planned"], fine["problems"]) == (True, 4, [])
 
 
-@pytest.mark.promise("api-campaign-errors")
 async def test_a_foreign_campaign_is_not_there_and_a_wrong_state_is_a_conflict(api: Api) -> None:
     await readers(api, 1)
     campaign_id = await created(api)
@@ -227,7 +222,6 @@ async def test_a_foreign_campaign_is_not_there_and_a_wrong_state_is_a_conflict(a
 # While it is being sent.
 
 
-@pytest.mark.promise("api-campaign-failures")
 async def test_failures_are_listed_tried_again_and_accepted(api: Api, bench: Bench) -> None:
     await readers(api, 5)
     campaign_id = await created(api)
@@ -252,7 +246,6 @@ async def test_failures_are_listed_tried_again_and_accepted(api: Api, bench: Ben
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
 
 
-@pytest.mark.promise("api-campaign")
 async def test_a_campaign_is_paused_resumed_and_cancelled(api: Api, bench: Bench) -> None:
     await readers(api, 3)
     campaign_id = await created(api)
@@ -368,7 +361,6 @@ async def always() -> bool:
     return True
 
 
-@pytest.mark.promise("progress-stream")
 async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch)
     told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.05))
@@ -389,7 +381,6 @@ async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monke
     assert [await anext(stream, None) for stream in streams] == [None] * 20
 
 
-@pytest.mark.promise("progress-stream")
 async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> None:
     told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=60))
     await readers(api, 1)
@@ -403,7 +394,6 @@ async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> 
             assert read(await anext(after))["active_campaign"]["id"] == campaign_id
 
 
-@pytest.mark.promise("progress-stream")
 async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,7 +404,6 @@ async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
     assert len(looks) > 1
 
 
-@pytest.mark.promise("progress-stream")
 async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
     told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.01))
     welcome = [True, True, False]

@@ -45,7 +45,6 @@ async def client(served: Served) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-@pytest.mark.promise("client-real")
 async def test_mail_is_sent_found_and_listed(client: AsyncClient) -> None:
     first = await client.email.send(MAIL)
     batch = await client.email.send_batch(models.BatchRequest(messages=[MAIL, MAIL]))
@@ -60,14 +59,12 @@ async def test_mail_is_sent_found_and_listed(client: AsyncClient) -> None:
     assert (await client.email.cancel(first.outbox_id)).status == "CANCELLED"
 
 
-@pytest.mark.promise("client-real")
 async def test_the_same_key_is_one_mail(client: AsyncClient) -> None:
     first = await client.email.send(MAIL, idempotency_key="order-7")
     again = await client.email.send(MAIL, idempotency_key="order-7")
     assert first.outbox_id == again.outbox_id
 
 
-@pytest.mark.promise("client-real")
 async def test_an_audience_and_a_campaign_are_made_and_looked_at(client: AsyncClient) -> None:
     await client.lists.create(models.ListRequest(list_key="news", name="News"))
     await client.contacts.put("ada@example.com", models.ContactRequest(name="Ada"))
@@ -86,7 +83,6 @@ async def test_an_audience_and_a_campaign_are_made_and_looked_at(client: AsyncCl
     assert (await client.campaigns.report_csv(made.campaign_id)).startswith(b"email,")
 
 
-@pytest.mark.promise("client-real")
 async def test_people_are_imported_suppressed_and_erased(client: AsyncClient) -> None:
     begun = await client.imports.begin(b"email\nada@example.com\n", tag=["vip"])
     while (await client.imports.get(begun.import_id)).finished_at is None:
@@ -98,7 +94,6 @@ async def test_people_are_imported_suppressed_and_erased(client: AsyncClient) ->
     await client.contacts.erase("ada@example.com")
 
 
-@pytest.mark.promise("client-real")
 async def test_webhooks_are_made_and_removed(client: AsyncClient) -> None:
     made = await client.webhooks.create(models.WebhookRequest(url="https://example.com/hook", types=["bounce"]))
     assert made.secret.startswith("whsec_")
@@ -110,7 +105,6 @@ async def test_webhooks_are_made_and_removed(client: AsyncClient) -> None:
     assert (await client.webhooks.list()).webhooks == []
 
 
-@pytest.mark.promise("client-errors")
 async def test_errors_are_classes_with_codes_and_fields(client: AsyncClient, served: Served) -> None:
     with pytest.raises(NotFound):
         await client.email.get("01a3185c-5000-7821-bce9-2b6f56f5eb18")
@@ -123,13 +117,11 @@ async def test_errors_are_classes_with_codes_and_fields(client: AsyncClient, ser
     assert refused.value.code == "UNAUTHORIZED"
 
 
-@pytest.mark.promise("client-errors")
 def test_a_field_that_the_api_does_not_know_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ValidationError, match="colour"):
         models.SendRequest(to="ada@example.com", subject="Hello", text="Hello", colour="red")  # type: ignore[call-arg]
 
 
-@pytest.mark.promise("client-real")
 async def test_a_program_that_waits_has_the_same_methods(served: Served) -> None:
     def work() -> tuple[str, int]:
         with Client(served.url, served.key) as client:
@@ -139,7 +131,6 @@ async def test_a_program_that_waits_has_the_same_methods(served: Served) -> None
     assert await asyncio.to_thread(work) == ("PENDING", 1)
 
 
-@pytest.mark.promise("client-page")
 async def test_the_examples_of_the_page_run(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
     thread.join()
 
 
-@pytest.mark.promise("api-described")
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_the_api_does_what_its_description_says(served: Served, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")

@@ -79,7 +79,6 @@ async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, eng
     assert len(await message_records.search(api.parts.database, 1, message_records.Search(), limit=10)) == 1
 
 
-@pytest.mark.promise("nothing-here")
 async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
     told = await api.anonymous.get("/nowhere")
     assert (told.status_code, told.json()["code"]) == (404, "NOT_FOUND")
@@ -89,7 +88,6 @@ async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem
     assert "Não há nada aqui" in shown.text
 
 
-@pytest.mark.promise("health-alive")
 async def test_alive_asks_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Database, "read")
     monkeypatch.delattr(Database, "write")
@@ -150,7 +148,6 @@ async def test_a_worker_in_the_same_process_counts(
         assert (answer.status_code, answer.json()["parts"]["worker"]) == (status, word), answer.text
 
 
-@pytest.mark.promise("route-shown")
 async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_api_unready(
     api: Api, clock: ManualClock
 ) -> None:
@@ -164,7 +161,6 @@ async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_a
     assert "secret" not in answer.text
 
 
-@pytest.mark.promise("metrics-queue")
 async def test_the_gauges_follow_the_queue_within_seconds(api: Api, clock: ManualClock) -> None:
     async def figures() -> str:
         answer = await api.anonymous.get("/metrics")
@@ -193,7 +189,6 @@ async def listening(api: Api) -> AsyncIterator[str]:
     await serving
 
 
-@pytest.mark.promise("api-accepts")
 async def test_it_works_over_a_real_socket(api: Api) -> None:
     headers = {"Authorization": f"Bearer {api.key}"}
     async with listening(api) as url, httpx.AsyncClient(base_url=url, headers=headers) as client:

@@ -84,7 +84,6 @@ def is_open_to_all(path: str) -> bool:
     return path in {"/healthz", "/readyz", "/metrics", "/ses-events", "/sendgrid-events"}
 
 
-@pytest.mark.promise("api-key-needed")
 async def test_every_route_asks_for_a_key(api: Api) -> None:
     asked = 0
     for method, path, operation in operations(api):

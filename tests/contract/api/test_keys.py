@@ -33,7 +33,6 @@ async def test_a_key_is_shown_once_and_stored_as_a_digest(api: Api) -> None:
     assert (listed.tenant, listed.name, listed.hint, listed.revoked_at) == ("default", "shop", key[-4:], None)
 
 
-@pytest.mark.promise("api-key-needed")
 @pytest.mark.parametrize(
     "authorization",
     [
@@ -56,7 +55,6 @@ async def test_no_or_a_wrong_key_is_401(api: Api, authorization: str | None) -> 
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.promise("api-key-needed")
 async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) -> None:
     answers = [
         await api.anonymous.post("/v1/email/send", content=b"{"),
@@ -66,7 +64,6 @@ async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) 
     assert {answer.status_code for answer in answers} == {401}
 
 
-@pytest.mark.promise("api-key-revoked")
 async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsewhere(
     api: Api, clock: ManualClock
 ) -> None:

@@ -36,7 +36,6 @@ async def served(engine: Engine) -> AsyncIterator[Served]:
             yield Served(api, bench)
 
 
-@pytest.mark.promise("mailout-trigger")
 async def test_a_page_is_accepted_with_the_id_of_its_run_and_its_progress_is_a_campaigns(served: Served) -> None:
     served.bench.subscribe("ada@example.com", "bob@example.com")
     status, answer = await served.send(served.bench.page())
@@ -51,7 +50,6 @@ async def test_a_page_is_accepted_with_the_id_of_its_run_and_its_progress_is_a_c
     assert [each["runId"] for each in listed] == [answer["runId"]]
 
 
-@pytest.mark.promise("mailout-trigger")
 async def test_what_speaks_against_a_page_is_answered_at_once_by_its_code(served: Served) -> None:
     status, answer = await served.send(served.bench.page(Status="Send"))
     assert (status, answer["code"]) == (409, "mailout_already_sent")
@@ -63,7 +61,6 @@ async def test_what_speaks_against_a_page_is_answered_at_once_by_its_code(served
     assert (status, answer["code"]) == (422, "NOTION_NOT_SHARED")
 
 
-@pytest.mark.promise("mailout-trigger")
 async def test_only_the_administrator_sends_and_nothing_is_stored_of_what_is_no_page(served: Served) -> None:
     page = served.bench.page()
     assert (await served.send(page, {}))[0] == 401
@@ -74,7 +71,6 @@ async def test_only_the_administrator_sends_and_nothing_is_stored_of_what_is_no_
     assert (await served.api.client.get("/v1/mailouts")).json() == {"mailouts": [], "nextCursor": None}
 
 
-@pytest.mark.promise("mailout-trigger")
 async def test_the_report_is_a_csv_that_no_spreadsheet_takes_for_formulas(served: Served) -> None:
     served.bench.subscribe("=cmd@example.com", "ada@example.com")
     run = await served.bench.send(served.bench.page())
@@ -85,7 +81,6 @@ async def test_the_report_is_a_csv_that_no_spreadsheet_takes_for_formulas(served
     assert report[2].startswith("ada@example.com,SENT,")
 
 
-@pytest.mark.promise("mailout-delay")
 async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     served.bench.notion.answer(busy(429, seconds=600), times=1)
@@ -99,7 +94,6 @@ async def test_what_a_run_waits_for_is_shown_until_it_is_over(served: Served) ->
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["delay"] is None
 
 
-@pytest.mark.promise("mailout-faults")
 async def test_each_fault_of_a_page_is_answered_by_its_code(served: Served) -> None:
     status, answer = await served.send(served.bench.page(Subject="", Status="Send", blocks=[]))
     assert (status, answer["code"]) == (422, "subject_required")
@@ -108,7 +102,6 @@ async def test_each_fault_of_a_page_is_answered_by_its_code(served: Served) -> N
     assert answer["detail"] == " ".join(each["message"] for each in answer["errors"])
 
 
-@pytest.mark.promise("mailout-no-worker")
 async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     _, answer = await served.send(served.bench.page())
@@ -125,7 +118,6 @@ async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(s
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
 
 
-@pytest.mark.promise("mailout-page-gone")
 async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     page = served.bench.page()
@@ -139,7 +131,6 @@ async def test_a_page_that_is_gone_is_an_error_of_a_run_that_is_sent(served: Ser
     assert (shown["delay"], shown["reportedAt"]) == (None, None)
 
 
-@pytest.mark.promise("mailout-trigger")
 async def test_without_notion_the_trigger_says_what_to_set(served: Served) -> None:
     settings = served.bench.bench.engine.settings.model_copy(update={"notion_token": None})
     parts = replace(served.api.parts, mailouts=served.bench.another_desk(settings))

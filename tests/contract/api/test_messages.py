@@ -27,7 +27,6 @@ async def page(api: Api, **query: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.promise("api-record")
 async def test_a_message_is_shown_with_its_story(api: Api) -> None:
     outbox_id = await api.send(
         tags=["receipt"], metadata={"order": 7}, recipient={"externalId": "42"}, expiresAt="2027-02-01T00:00:00Z"
@@ -67,7 +66,6 @@ async def test_a_message_is_shown_with_its_story(api: Api) -> None:
     }
 
 
-@pytest.mark.promise("api-search")
 async def test_pages_are_followed_by_their_cursor(api: Api) -> None:
     sent = [await api.send(to=f"reader{number}@example.com") for number in range(5)]
     found: list[str] = []
@@ -81,7 +79,6 @@ async def test_pages_are_followed_by_their_cursor(api: Api) -> None:
     assert found == sent[::-1]
 
 
-@pytest.mark.promise("api-search")
 async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: ManualClock) -> None:
     await a_failed_one(api.parts.database, clock)
     clock.advance(HOUR)
@@ -98,7 +95,6 @@ async def test_a_search_finds_by_address_state_source_and_time(api: Api, clock: 
     assert await found(source="campaign") == []
 
 
-@pytest.mark.promise("api-bad-input-named")
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -160,7 +156,6 @@ async def test_a_doubt_is_resolved_by_known_words_only(api: Api, body: Any) -> N
     assert answer.status_code == 422
 
 
-@pytest.mark.promise("operate-cancel")
 async def test_what_cannot_be_done_now_is_409(api: Api) -> None:
     outbox_id = await api.send()
     assert (await api.client.post(f"/v1/email/{outbox_id}/cancel")).json()["status"] == "CANCELLED"

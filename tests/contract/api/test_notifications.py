@@ -35,7 +35,6 @@ async def served(tmp_path: Path, empty_sqlite: bytes, clock: ManualClock) -> Asy
             yield Served(api, stand)
 
 
-@pytest.mark.promise("notify-emit")
 async def test_an_event_becomes_one_notification_for_each_active_subscriber(served: Served) -> None:
     seats = served.stand.seats
     for status in ("active", "active", "unsubscribed"):
@@ -54,7 +53,6 @@ async def test_an_event_becomes_one_notification_for_each_active_subscriber(serv
     assert (later.json()["notifications"], later.json()["isRepeat"]) == (2, False)
 
 
-@pytest.mark.promise("notify-kinds")
 async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served) -> None:
     await served.stand.seats.subscriber(1, locale="pt")
     kind = {"eventType": "back-in-stock", "statusBefore": "SoldOut", "statusAfter": "InStock"}
@@ -71,7 +69,6 @@ async def test_another_kind_of_event_needs_a_template_and_no_code(served: Served
     assert (await served.stand.seats.error(2))["path"] == "/template/variables/product"
 
 
-@pytest.mark.promise("notify-emit")
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -90,7 +87,6 @@ async def test_a_bad_event_names_its_field_and_stores_nothing(served: Served, ch
     assert await served.stand.seats.rows() == []
 
 
-@pytest.mark.promise("notify-requeue")
 async def test_people_see_why_one_ended_and_begin_it_anew(served: Served) -> None:
     number = await served.stand.seats.notification()
     await served.stand.round(ScriptedProvider(REFUSAL))

@@ -1,7 +1,5 @@
 """Providers over HTTP and on their page, on both engines: whether each takes mail, and what it told of its limits."""
 
-import pytest
-
 from mailwright.access.roles import Role
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.permits import Limits
@@ -22,7 +20,6 @@ async def tell(database: Database, clock: ManualClock) -> None:
     assert await quotas.record(database, clock, [told], before)
 
 
-@pytest.mark.promise("api-providers")
 async def test_administrators_are_told_how_each_provider_stands(database: Database, clock: ManualClock) -> None:
     defaults = Defaults(Limits(), {"ses": None, "smtp": None, "sendgrid": None})
     async with an_api(database, clock, admin_password=PASSWORD, defaults=defaults) as api:
@@ -45,7 +42,6 @@ async def test_administrators_are_told_how_each_provider_stands(database: Databa
             assert (await api.anonymous.get("/v1/providers", headers=headers)).status_code == 401
 
 
-@pytest.mark.promise("told-rate-shown")
 async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, admin_password=PASSWORD, defaults=Defaults(Limits(), {"ses": None})) as api:
         await tell(database, clock)
@@ -57,7 +53,6 @@ async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Databa
         assert quota["failure"] == "NETWORK_ERROR: no connection in time"
 
 
-@pytest.mark.promise("told-rate-shown")
 async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
     database: Database, clock: ManualClock
 ) -> None:

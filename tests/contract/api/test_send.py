@@ -45,7 +45,6 @@ async def a_template(api: Api, template_id: str, version: int = 1, tenant_id: in
         await tx.execute(insert(templates).values(**values))
 
 
-@pytest.mark.promise("api-accepts")
 async def test_a_plain_request_is_accepted_and_can_be_claimed(api: Api, clock: ManualClock) -> None:
     answer = await api.client.post(SEND, json=a_request(), headers={"X-Request-Id": "mine-7"})
     assert answer.status_code == 202
@@ -65,14 +64,12 @@ async def test_a_plain_request_is_accepted_and_can_be_claimed(api: Api, clock: M
     assert claimed.external_id is not None
 
 
-@pytest.mark.promise("api-request-id")
 async def test_a_request_id_is_made_where_none_is_given(api: Api) -> None:
     answer = await api.client.post(SEND, json=a_request())
     assert is_uuid(answer.headers["X-Request-Id"])
     assert answer.json()["requestId"] == answer.headers["X-Request-Id"]
 
 
-@pytest.mark.promise("api-request-id")
 @pytest.mark.parametrize("given", ["", "x" * 129, "tab\there", "ünïcode"])
 async def test_a_request_id_that_is_not_allowed_is_refused(api: Api, given: str) -> None:
     before = await api.stored()
@@ -127,7 +124,6 @@ async def test_a_body_that_cannot_be_read_is_refused(
     assert await api.stored() == before
 
 
-@pytest.mark.promise("api-body-limit")
 @pytest.mark.parametrize("is_announced", [True, False])
 async def test_a_body_over_the_limit_is_413(api: Api, is_announced: bool) -> None:
     chunk = b" " * 1024 * 1024
@@ -142,7 +138,6 @@ async def test_a_body_over_the_limit_is_413(api: Api, is_announced: bool) -> Non
     assert await api.stored() == before
 
 
-@pytest.mark.promise("api-schedule")
 async def test_a_scheduled_message_waits_for_its_time(api: Api, clock: ManualClock) -> None:
     await api.send(scheduledAt=isoformat(clock.now() + DAY))
     worker = claims_of(api.parts.database, clock)
@@ -151,7 +146,6 @@ async def test_a_scheduled_message_waits_for_its_time(api: Api, clock: ManualClo
     assert len(await worker.claim(10)) == 1
 
 
-@pytest.mark.promise("api-schedule")
 async def test_a_time_more_than_a_year_ahead_is_refused(api: Api, clock: ManualClock) -> None:
     before = await api.stored()
     answer = await api.client.post(SEND, json=a_request(scheduledAt=isoformat(clock.now() + 367 * DAY)))
@@ -159,7 +153,6 @@ async def test_a_time_more_than_a_year_ahead_is_refused(api: Api, clock: ManualC
     assert await api.stored() == before
 
 
-@pytest.mark.promise("api-template")
 async def test_a_template_is_sent_in_its_latest_version(api: Api, clock: ManualClock) -> None:
     await a_template(api, "welcome", 1)
     await a_template(api, "welcome", 2)
@@ -172,7 +165,6 @@ async def test_a_template_is_sent_in_its_latest_version(api: Api, clock: ManualC
     assert claimed.payload == {"to": "reader@example.com", "variables": {"name": "Jane"}}
 
 
-@pytest.mark.promise("api-template")
 async def test_an_unknown_or_foreign_template_is_refused(api: Api) -> None:
     await a_template(api, "theirs", tenant_id=2)
     before = await api.stored()
@@ -183,7 +175,6 @@ async def test_an_unknown_or_foreign_template_is_refused(api: Api) -> None:
     assert await api.stored() == before
 
 
-@pytest.mark.promise("api-idempotent")
 async def test_the_same_key_and_body_answer_with_the_first_message(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     first = await api.client.post(SEND, json=a_request(metadata={"a": 1, "b": 2}), headers=headers)
@@ -199,7 +190,6 @@ async def test_the_same_key_and_body_answer_with_the_first_message(api: Api) -> 
     assert await api.stored() == stored
 
 
-@pytest.mark.promise("api-idempotent")
 async def test_the_same_key_with_another_body_is_a_conflict(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     await api.client.post(SEND, json=a_request(), headers=headers)
@@ -209,7 +199,6 @@ async def test_the_same_key_with_another_body_is_a_conflict(api: Api) -> None:
     assert await api.stored() == stored
 
 
-@pytest.mark.promise("api-idempotent")
 async def test_a_key_belongs_to_its_tenant(api: Api) -> None:
     headers = {"Idempotency-Key": "order-7"}
     ours = await api.client.post(SEND, json=a_request(), headers=headers)
@@ -217,7 +206,6 @@ async def test_a_key_belongs_to_its_tenant(api: Api) -> None:
     assert (ours.status_code, theirs.status_code) == (202, 202)
 
 
-@pytest.mark.promise("api-idempotent-race")
 async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) -> None:
     async def send(key: int) -> httpx.Response:
         return await api.client.post(SEND, json=a_request(), headers={"Idempotency-Key": f"key-{key}"})
@@ -229,7 +217,6 @@ async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) 
     assert len(await message_records.search(api.parts.database, 1, message_records.Search(), limit=200)) == 10
 
 
-@pytest.mark.promise("api-idempotent-race")
 async def test_two_processes_with_the_same_keys_make_one_message_each(
     api: Api, engine: Engine, clock: ManualClock
 ) -> None:
@@ -245,7 +232,6 @@ async def test_two_processes_with_the_same_keys_make_one_message_each(
     assert len({answer.json()["outboxId"] for answer in answers}) == 20
 
 
-@pytest.mark.promise("api-batch")
 async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
     items = [
         a_request(to="one@example.com"),
@@ -269,7 +255,6 @@ async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
     assert first["status"] == "PENDING"
 
 
-@pytest.mark.promise("api-batch")
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -288,14 +273,12 @@ async def test_a_batch_that_is_none_stores_nothing(api: Api, body: dict[str, Any
     assert await api.stored() == before
 
 
-@pytest.mark.promise("api-batch")
 async def test_a_thousand_messages_go_in_one_request(api: Api) -> None:
     items = [a_request(to=f"reader{n}@example.com") for n in range(1_000)]
     answer = await api.client.post(BATCH, json={"messages": items})
     assert len({result["outboxId"] for result in answer.json()["results"]}) == 1_000
 
 
-@pytest.mark.promise("api-batch-idempotent")
 async def test_a_repeated_batch_sends_nothing_twice_and_names_what_changed(api: Api) -> None:
     headers = {"Idempotency-Key": "batch-7"}
     items = [a_request(to=f"reader{n}@example.com") for n in range(3)]
@@ -308,7 +291,6 @@ async def test_a_repeated_batch_sends_nothing_twice_and_names_what_changed(api: 
     assert after[3]["outboxId"] not in {result["outboxId"] for result in before}
 
 
-@pytest.mark.promise("api-errors-keep-secrets")
 async def test_what_nobody_expected_is_answered_without_internals(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("password=hunter2 in /srv/secret.py")

@@ -21,7 +21,6 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-@pytest.mark.promise("suppression-first-reason")
 async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
     added = await api.client.post(ROUTE, json={"email": "Reader@EXÄMPLE.com", "reason": "asked by phone"})
     again = await api.client.post(ROUTE, json={"email": "reader@exämple.com"})
@@ -36,7 +35,6 @@ async def test_an_address_is_added_once_in_its_normal_form(api: Api) -> None:
     }
 
 
-@pytest.mark.promise("suppression-holds")
 async def test_what_waits_for_a_suppressed_address_is_known_to_be(api: Api, clock: ManualClock) -> None:
     await api.send(to="Reader@example.com")
     await api.client.post(ROUTE, json={"email": "reader@example.com", "reason": "left"})
@@ -44,7 +42,6 @@ async def test_what_waits_for_a_suppressed_address_is_known_to_be(api: Api, cloc
     assert claimed.suppressed_because == "left"
 
 
-@pytest.mark.promise("suppression-first-reason")
 async def test_a_removed_address_may_be_written_to_again(api: Api) -> None:
     database = api.parts.database
     await api.client.post(ROUTE, json={"email": "a/b@example.com"})

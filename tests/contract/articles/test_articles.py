@@ -95,7 +95,6 @@ async def count(bench: Bench, table: Any) -> int:
 # Slices.
 
 
-@pytest.mark.promise("article-slice-place")
 async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(bench: Bench) -> None:
     store = store_of(bench)
     [first], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="Old")])
@@ -108,7 +107,6 @@ async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(b
     assert await store.find(DEFAULT_TENANT, first.slice_id) == second
 
 
-@pytest.mark.promise("article-slice-place")
 async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Bench) -> None:
     store = store_of(bench)
     (first, second), _ = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(), a_slice(sort_index=1)])
@@ -125,7 +123,6 @@ async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Benc
     assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
 
 
-@pytest.mark.promise("article-slice-checked")
 async def test_a_slice_that_could_not_be_sent_is_refused_when_it_is_written(bench: Bench) -> None:
     store = store_of(bench)
     with pytest.raises(SliceRefused, match=r"body_md: .*<script>"):
@@ -194,7 +191,6 @@ async def test_a_batch_id_that_was_used_for_something_else_is_a_conflict(bench: 
     await walk_all(bench)
 
 
-@pytest.mark.promise("article-refused")
 @pytest.mark.parametrize(
     ("prepared", "asked", "refusal", "field"),
     [
@@ -224,7 +220,6 @@ async def test_a_run_that_nobody_would_get_is_refused_with_the_reason_and_stores
     assert await count(bench, messages) == 0
 
 
-@pytest.mark.promise("article-audited")
 async def test_a_run_says_who_sent_what_and_when(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -282,7 +277,6 @@ async def test_two_workers_that_walk_at_once_write_to_everyone_once(
     assert await addressees(bench) == everyone
 
 
-@pytest.mark.promise("article-content-frozen")
 async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -297,7 +291,6 @@ async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> No
 # Variants.
 
 
-@pytest.mark.promise("article-variants")
 async def test_readers_of_the_same_slices_share_one_stored_variant_in_this_run_and_the_next(bench: Bench) -> None:
     await write_slices(bench)
     for number in range(20):
@@ -312,7 +305,6 @@ async def test_readers_of_the_same_slices_share_one_stored_variant_in_this_run_a
     assert (await count(bench, templates), await count(bench, messages)) == (2, 40)
 
 
-@pytest.mark.promise("article-placeholders")
 async def test_what_is_a_readers_own_is_filled_in_when_the_mail_is_sent(bench: Bench) -> None:
     await write_slices(
         bench, a_slice(title="For [[name|you]]", body_md="Dear [[name|reader]] in [[city|your town]] & co")
@@ -332,7 +324,6 @@ async def test_what_is_a_readers_own_is_filled_in_when_the_mail_is_sent(bench: B
 # Audiences.
 
 
-@pytest.mark.promise("article-audience")
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -364,7 +355,6 @@ async def test_a_filter_selects_by_division_attribute_or_list(
     assert run.list_key == asked.get("list", "general")
 
 
-@pytest.mark.promise("article-audience")
 async def test_an_article_with_a_list_of_its_own_goes_to_that_list(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -375,7 +365,6 @@ async def test_an_article_with_a_list_of_its_own_goes_to_that_list(bench: Bench)
     assert (run.list_key, await addressees(bench)) == (KEY, [ADA])
 
 
-@pytest.mark.promise("article-leaving")
 async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_run_has_begun(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -394,7 +383,6 @@ async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_r
     assert await rows_of(bench.database, "article_dead_letters") == []
 
 
-@pytest.mark.promise("article-leaving")
 async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_the_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,7 +410,6 @@ async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_
 # What became of it.
 
 
-@pytest.mark.promise("article-history")
 async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -433,7 +420,6 @@ async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> 
     assert await runs_of(bench).counts(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
 
 
-@pytest.mark.promise("article-history")
 async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -452,7 +438,6 @@ async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(b
 # Looking.
 
 
-@pytest.mark.promise("article-preview")
 async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
@@ -473,7 +458,6 @@ async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(b
     assert await count(bench, templates) == 0
 
 
-@pytest.mark.promise("article-why")
 async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
     await write_slices(bench, *the_slices(), a_slice(sort_index=5, publish_status=PublishStatus.DRAFT))
     looking = Looking(bench.database, bench.clock, bench.engine.templates)
@@ -489,7 +473,6 @@ async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
     assert seen.judged[-1].reason == f"{UPPER_ARLINGTON} is not among the reader's divisions."
 
 
-@pytest.mark.promise("article-coverage")
 @pytest.mark.parametrize(
     ("given", "recipients"),
     [
@@ -521,7 +504,6 @@ async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have
     assert whole.recipients == sum(recipients)
 
 
-@pytest.mark.promise("article-coverage")
 async def test_coverage_tells_who_would_get_what_and_the_run_then_does_it(bench: Bench) -> None:
     unread = a_slice(scope_ocd_id="ocd-division/country:fr", section_order=7)
     await write_slices(bench, *the_slices()[1:], unread)

@@ -84,7 +84,6 @@ async def test_whoever_leaves_as_a_whole_gets_no_bulk_mail(
     assert (found.status_updated_at, found.status_source) == (clock.now(), "link")
 
 
-@pytest.mark.promise("leave-undone")
 @pytest.mark.parametrize("list_key", [NEWS, "general"])
 @pytest.mark.parametrize("was_on_it", [True, False])
 async def test_coming_back_undoes_exactly_the_leaving(
@@ -102,7 +101,6 @@ async def test_coming_back_undoes_exactly_the_leaving(
         assert await status(database) == "active"
 
 
-@pytest.mark.promise("leave-undone")
 async def test_coming_back_opens_no_door_that_others_closed(
     database: Database, clock: ManualClock, standing: Standing
 ) -> None:
@@ -121,7 +119,6 @@ async def test_coming_back_opens_no_door_that_others_closed(
     assert await status(database, "complained@example.com") == "unsubscribed"
 
 
-@pytest.mark.promise("status-operator")
 async def test_only_an_operator_revives_whoever_bounced(
     database: Database, clock: ManualClock, standing: Standing
 ) -> None:
@@ -158,7 +155,6 @@ async def test_preferences_show_what_a_person_can_change(database: Database, sta
     assert not (await standing.preferences(1, ADA)).gets_bulk_mail
 
 
-@pytest.mark.promise("list-known")
 async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
     database: Database, clock: ManualClock, standing: Standing
 ) -> None:
@@ -202,7 +198,6 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
     assert found.bounce_type == ("Permanent" if found.status == "bounced" else None)
 
 
-@pytest.mark.promise("status-race")
 async def test_writers_at_once_end_with_what_weighs_most(database: Database, clock: ManualClock) -> None:
     people = [f"reader{n}@example.com" for n in range(8)]
 
@@ -234,7 +229,6 @@ async def test_writers_at_once_end_with_what_weighs_most(database: Database, clo
 SCOPES = ["*", "general", NEWS, "tips"]
 
 
-@pytest.mark.promise("suppression-scope")
 @pytest.mark.parametrize("mail_of", [None, "general", NEWS])
 @pytest.mark.parametrize("late", [False, True])
 async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
@@ -260,7 +254,6 @@ async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
         assert found == expected
 
 
-@pytest.mark.promise("suppression-scope")
 async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is_told(
     database: Database, clock: ManualClock
 ) -> None:
@@ -289,14 +282,12 @@ async def test_a_copy_to_someone_who_left_before_the_mark_is_not_sent(
     assert may_go == ({"bob@example.com"} if scope == "*" else {ADA, "bob@example.com"})
 
 
-@pytest.mark.promise("suppression-scope")
 async def test_bulk_mail_that_names_no_list_is_of_the_general_one(database: Database, clock: ManualClock) -> None:
     await database.transact(lambda tx: accept(tx, [a_newsletter(to=ADA)], clock.now()))
     [claimed] = await claims_of(database, clock).claim(1)
     assert (claimed.list_key, claimed.is_bulk) == ("general", True)
 
 
-@pytest.mark.promise("suppression-first-reason")
 async def test_an_operators_words_stay_whatever_is_reported(database: Database, clock: ManualClock) -> None:
     await suppressions.add(database, clock, 1, ADA, reason="asked by phone", source="cli")
     earlier = [bounced(1, ADA, source="ses", at=clock.now() - 1_000), complained(1, ADA, source="ses", at=0)]

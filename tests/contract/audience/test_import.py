@@ -207,7 +207,6 @@ async def test_two_imports_of_the_same_people_add_each_once(
         assert (await contacts.by_email(database, 1, email)).attributes == {"a": "1", "b": "2"}
 
 
-@pytest.mark.promise("import-encodings")
 @pytest.mark.parametrize(
     ("encoding", "is_guessed"),
     [("utf-8", False), ("utf-8-sig", False), ("utf-16", False), ("cp1251", True), ("utf-16-le", True)],
@@ -231,7 +230,6 @@ async def test_latin_text_is_guessed_too(database: Database, imports: Imports, t
     assert (person.name, person.attributes) == ("João", {"cidade": "São Paulo"})
 
 
-@pytest.mark.promise("import-preview")
 async def test_a_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
     with pytest.raises(ColumnsInvalid, match="E-Mail=email"):
@@ -253,7 +251,6 @@ async def test_a_file_without_titles_needs_none(database: Database, imports: Imp
     assert counts(await import_(imports, path)) == (2, 0, 0, 0)
 
 
-@pytest.mark.promise("import-bounded")
 async def test_a_row_without_end_costs_one_row_and_no_memory(
     database: Database, imports: Imports, tmp_path: Path
 ) -> None:
@@ -275,7 +272,6 @@ async def test_a_row_without_end_costs_one_row_and_no_memory(
     assert "a quote is not closed" in refused["3"]
 
 
-@pytest.mark.promise("import-bounded")
 async def test_a_quote_that_the_file_never_closes_costs_its_own_row_only(
     database: Database, imports: Imports, tmp_path: Path
 ) -> None:

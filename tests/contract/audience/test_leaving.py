@@ -109,7 +109,6 @@ def is_plain_page(answer: httpx.Response) -> None:
 # Leaving.
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api, reader: httpx.AsyncClient) -> None:
     answer = await reader.get(leaving())
     assert answer.status_code == 200
@@ -121,7 +120,6 @@ async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api,
     assert (await status(api), await scopes(api)) == ("unsubscribed", {"general": "unsubscribed"})
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_leaving_one_list_leaves_the_others_alone(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -135,7 +133,6 @@ async def test_leaving_one_list_leaves_the_others_alone(
     assert await unsubscribed_at(api, "offers") is None
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_leaving_again_is_answered_the_same_and_changes_nothing(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -148,7 +145,6 @@ async def test_leaving_again_is_answered_the_same_and_changes_nothing(
     assert await unsubscribed_at(api, "weekly") == then
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_a_link_of_a_list_that_is_gone_or_never_was_still_works(api: Api, reader: httpx.AsyncClient) -> None:
     answer = await reader.get(leaving("spring-2019"))
     assert answer.status_code == 200
@@ -156,7 +152,6 @@ async def test_a_link_of_a_list_that_is_gone_or_never_was_still_works(api: Api, 
     assert await scopes(api) == {"spring-2019": "unsubscribed"}
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_programs_are_answered_in_json(api: Api, reader: httpx.AsyncClient) -> None:
     for _ in range(2):
         answer = await reader.get(leaving("weekly"), headers=PROGRAM)
@@ -166,7 +161,6 @@ async def test_programs_are_answered_in_json(api: Api, reader: httpx.AsyncClient
     assert bad.json()["code"] == "INVALID_TOKEN"
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
     database: Database, clock: ManualClock
 ) -> None:
@@ -176,7 +170,6 @@ async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
         assert await status(api) == "unsubscribed"
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_links_of_earlier_secrets_keep_working(database: Database, clock: ManualClock) -> None:
     made = await kept_secret(database, UNSUBSCRIBE_SECRET)
     pages = PublicPages("n" * 32, retired=(SECRET,))
@@ -186,7 +179,6 @@ async def test_links_of_earlier_secrets_keep_working(database: Database, clock: 
             assert (await api.anonymous.get(link)).status_code == answer
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_links_of_a_secret_that_is_no_longer_set_keep_working(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock, public_pages=PublicPages(retired=(SECRET,))) as api:
         assert (await api.anonymous.get(leaving())).status_code == 200
@@ -222,7 +214,6 @@ async def test_one_click_acts_at_once_even_where_the_link_asks_first(careful: Ap
     assert await status(careful) == "unsubscribed"
 
 
-@pytest.mark.promise("unsubscribe-languages")
 async def test_whoever_has_left_is_not_asked_again_in_another_language(careful: Api) -> None:
     reader = careful.anonymous
     asked = await reader.get(leaving())
@@ -295,7 +286,6 @@ async def test_where_the_settings_ask_first_only_the_button_acts(careful: Api) -
 GOOD = TOKENS.make(JANE)
 
 
-@pytest.mark.promise("unsubscribe-bad-link")
 @pytest.mark.parametrize(
     "query",
     [
@@ -330,7 +320,6 @@ async def test_a_bad_link_is_400_and_changes_nothing(
     assert await api.stored() == stored
 
 
-@pytest.mark.promise("unsubscribe-bad-link")
 async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
     api: Api, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,7 +339,6 @@ async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
 # Tenants.
 
 
-@pytest.mark.promise("unsubscribe-tenants")
 async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: httpx.AsyncClient) -> None:
     other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
     token = TOKENS.of_tenant(other).make(JANE)
@@ -370,7 +358,6 @@ async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: h
 # Coming back.
 
 
-@pytest.mark.promise("unsubscribe-undo")
 @pytest.mark.parametrize("list_key", ["general", "weekly"])
 async def test_undo_restores_exactly_what_was(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock, list_key: str
@@ -385,7 +372,6 @@ async def test_undo_restores_exactly_what_was(
     assert await unsubscribed_at(api, "weekly") is None
 
 
-@pytest.mark.promise("unsubscribe-undo")
 async def test_only_the_button_undoes_and_only_with_its_own_token(api: Api, reader: httpx.AsyncClient) -> None:
     left = await reader.get(leaving())
     asked = await reader.get(link_on(left, "resubscribe"))
@@ -395,7 +381,6 @@ async def test_only_the_button_undoes_and_only_with_its_own_token(api: Api, read
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
-@pytest.mark.promise("unsubscribe-undo")
 async def test_undo_never_revives_an_address_that_bounced(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -409,7 +394,6 @@ async def test_undo_never_revives_an_address_that_bounced(
     assert await status(api) == "bounced"
 
 
-@pytest.mark.promise("unsubscribe-undo")
 async def test_undo_of_a_list_does_not_claim_that_mail_comes_while_everything_is_left(
     api: Api, reader: httpx.AsyncClient
 ) -> None:
@@ -423,7 +407,6 @@ async def test_undo_of_a_list_does_not_claim_that_mail_comes_while_everything_is
 # Languages.
 
 
-@pytest.mark.promise("public-languages")
 async def test_the_contact_s_language_wins_over_the_browser_s_and_the_reader_s_choice_over_both(
     api: Api, reader: httpx.AsyncClient
 ) -> None:
@@ -454,7 +437,6 @@ def boxes(answer: httpx.Response) -> dict[str, bool]:
 SHOWN = ["weekly", "offers"]
 
 
-@pytest.mark.promise("preferences")
 async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -467,7 +449,6 @@ async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
     assert boxes(await reader.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
 
 
-@pytest.mark.promise("preferences")
 async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -484,7 +465,6 @@ async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
     assert "Everything stays as it was." in again.text
 
 
-@pytest.mark.promise("preferences")
 async def test_leaving_everything_and_coming_back_to_one_list(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -505,7 +485,6 @@ async def test_leaving_everything_and_coming_back_to_one_list(
     assert (await status(api), await scopes(api)) == ("active", {"offers": "unsubscribed"})
 
 
-@pytest.mark.promise("preferences")
 async def test_a_form_changes_nothing_that_its_page_did_not_show(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
@@ -519,7 +498,6 @@ async def test_a_form_changes_nothing_that_its_page_did_not_show(
     assert await scopes(api) == {}
 
 
-@pytest.mark.promise("preferences")
 @pytest.mark.parametrize("scope", ["*", "general"])
 async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.AsyncClient, scope: str) -> None:
     stop = {"reason": "asked by phone", "source": "test", "list_key": scope}
@@ -532,7 +510,6 @@ async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.Asy
     assert await scopes(api) == {scope: "asked by phone"}
 
 
-@pytest.mark.promise("preferences")
 async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.AsyncClient) -> None:
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     kept = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
@@ -546,14 +523,12 @@ async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.As
     assert "Всё осталось как было." in strange.text
 
 
-@pytest.mark.promise("preferences")
 @pytest.mark.parametrize("body", [b"list=" + b"a" * 300_000, b"&".join([b"list=a"] * 5_000)], ids=["long", "many"])
 async def test_a_form_beyond_measure_is_refused(api: Api, reader: httpx.AsyncClient, body: bytes) -> None:
     answer = await reader.post(preferences_of(), content=body)
     assert answer.status_code == 413
 
 
-@pytest.mark.promise("preferences")
 async def test_many_hands_on_one_reader_all_get_an_answer_and_agree_in_the_end(
     api: Api, reader: httpx.AsyncClient
 ) -> None:
@@ -676,7 +651,6 @@ async def test_mails_of_one_template_on_two_lists_each_name_their_own(bench: Ben
         assert TOKENS.make(JANE, list_key) in body.get_content()
 
 
-@pytest.mark.promise("unsubscribe-link")
 async def test_an_attribute_replaces_neither_the_link_nor_the_address(bench: Bench, sink: SmtpSink) -> None:
     html = "<p>{{ email }} {{ unsubscribe_url }} {{ name }} {{ plan }}</p>"
     template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="News", html=html, text=None)

@@ -89,7 +89,6 @@ async def test_asking_does_not_undo_a_leaving_but_agreeing_does(
     assert await readers(database, clock) == [ADA]
 
 
-@pytest.mark.promise("opt-in-bounded")
 async def test_nobodys_mailbox_is_filled_by_asking_often(
     database: Database, clock: ManualClock, opting_in: OptingIn
 ) -> None:
@@ -101,7 +100,6 @@ async def test_nobodys_mailbox_is_filled_by_asking_often(
     assert len(await asked(database)) == 2
 
 
-@pytest.mark.promise("journal-membership")
 @pytest.mark.parametrize("list_key", ["news", "open"])
 async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journal(
     database: Database, clock: ManualClock, opting_in: OptingIn, list_key: str
@@ -137,7 +135,6 @@ async def test_the_mail_speaks_the_readers_language(
     assert word in (await asked(database))[0].subject
 
 
-@pytest.mark.promise("opt-in-page")
 async def test_only_the_button_of_the_page_confirms(
     database: Database, clock: ManualClock, opting_in: OptingIn
 ) -> None:

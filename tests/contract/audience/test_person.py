@@ -183,7 +183,6 @@ async def test_what_cannot_be_kept_of_a_person_is_refused(
         await contacts.put(database, clock, 1, ADA, change)
 
 
-@pytest.mark.promise("person-api")
 async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
     async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
         told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
@@ -216,7 +215,6 @@ async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_pa
         assert (await api.client.delete("/v1/segments/adults")).status_code == 204
 
 
-@pytest.mark.promise("import-api")
 async def test_a_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
     async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
         await lists.create(database, clock, 1, "news")

@@ -316,7 +316,6 @@ async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
     assert describe(asked).startswith(("People who", "People ("))
 
 
-@pytest.mark.promise("segment-live")
 async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Database, clock: ManualClock) -> None:
     standing = Standing(database, clock)
     await lists.create(database, clock, 1, "news")
@@ -358,7 +357,6 @@ async def test_a_segment_has_a_key_of_its_own_and_a_filter_that_can_be_asked(
         await segments.forget(database, 3, "vips")
 
 
-@pytest.mark.promise("audience-may-be-written-to")
 async def test_an_audience_holds_only_those_who_may_be_written_to(database: Database, clock: ManualClock) -> None:
     standing = Standing(database, clock)
     for key in ("news", "tips"):

@@ -45,7 +45,6 @@ async def mails(api: Api) -> list[str]:
         return [row.to_email for row in await tx.execute(select(messages.c.to_email).order_by(messages.c.id))]
 
 
-@pytest.mark.promise("sign-up")
 async def test_a_list_that_does_not_ask_is_joined_at_once(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/open")
     assert form.status_code == 200
@@ -54,7 +53,6 @@ async def test_a_list_that_does_not_ask_is_joined_at_once(api: Api) -> None:
     assert (answer.status_code, await readers(api, "open"), await mails(api)) == (200, [ADA], [])
 
 
-@pytest.mark.promise("sign-up")
 async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> None:
     answer = await sign_up(api, "asks", lang="ru")
     assert "проверьте почту" in answer.text
@@ -65,7 +63,6 @@ async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> N
     assert (person.locale, "Подтвердите" in mail.payload or "одтверд" in mail.payload) == ("ru", True)
 
 
-@pytest.mark.promise("sign-up-silent")
 @pytest.mark.parametrize("list_key", ["open", "asks"])
 async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key: str) -> None:
     standing = Standing(api.parts.database, api.parts.clock)
@@ -82,7 +79,6 @@ async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key:
     assert trapped.text == answers[0].text
 
 
-@pytest.mark.promise("sign-up-left")
 async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api) -> None:
     standing = Standing(api.parts.database, api.parts.clock)
     await standing.subscribe(1, ADA, "open", source="test")
@@ -93,7 +89,6 @@ async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api
     assert await readers(api, "open") == [ADA]
 
 
-@pytest.mark.promise("sign-up-at-once")
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: Api, is_known: bool) -> None:
     if is_known:
@@ -103,7 +98,6 @@ async def test_whoever_presses_the_button_many_times_at_once_gets_one_mail(api: 
     assert (await readers(api, "asks"), await mails(api)) == ([], [ADA])
 
 
-@pytest.mark.promise("sign-up-at-once")
 async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wait_again(
     api: Api, clock: ManualClock
 ) -> None:
@@ -114,14 +108,12 @@ async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wa
     assert await readers(api, "asks") == [ADA]
 
 
-@pytest.mark.promise("sign-up-trap")
 async def test_what_fills_in_the_field_that_nobody_sees_gets_nowhere(api: Api) -> None:
     before = await api.stored()
     answer = await sign_up(api, "open", website="http://spam.example")
     assert (answer.status_code, await api.stored()) == (200, before)
 
 
-@pytest.mark.promise("sign-up-address")
 @pytest.mark.parametrize("email", ["", "nobody", "a@b@c", "x" * 300 + "@example.com", "<script>@example.com"])
 async def test_what_is_no_address_is_shown_again_with_the_reason(api: Api, email: str) -> None:
     before = await api.stored()
@@ -131,7 +123,6 @@ async def test_what_is_no_address_is_shown_again_with_the_reason(api: Api, email
     assert "<script>" not in answer.text
 
 
-@pytest.mark.promise("sign-up-limited")
 async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: ManualClock) -> None:
     for number in range(PER_HOUR):
         assert (await sign_up(api, "open", f"reader{number}@example.com")).status_code == 200
@@ -142,7 +133,6 @@ async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: Manua
     assert (await sign_up(api, "open")).status_code == 200
 
 
-@pytest.mark.promise("sign-up-limited")
 async def test_a_network_is_counted_without_its_address_being_kept(
     database: Database, clock: ManualClock, api: Api
 ) -> None:
@@ -156,7 +146,6 @@ async def test_a_network_is_counted_without_its_address_being_kept(
         assert not any("2001" in row.name for row in await tx.execute(select(counters.c.name)))
 
 
-@pytest.mark.promise("sign-up-public")
 @pytest.mark.parametrize("address", ["/subscribe/secret", "/subscribe/never", "/subscribe/open?tenant=nobody"])
 async def test_a_list_that_is_not_public_is_not_there(api: Api, address: str) -> None:
     assert (await api.anonymous.get(address)).status_code == 404
@@ -164,7 +153,6 @@ async def test_a_list_that_is_not_public_is_not_there(api: Api, address: str) ->
     assert await readers(api, "secret") == []
 
 
-@pytest.mark.promise("sign-up-embedded")
 async def test_the_form_may_be_framed_and_posted_to_from_anywhere_and_leads_nowhere_else(api: Api) -> None:
     form = await api.anonymous.get("/subscribe/open")
     rules = form.headers["Content-Security-Policy"]
@@ -178,7 +166,6 @@ async def test_the_form_may_be_framed_and_posted_to_from_anywhere_and_leads_nowh
     assert not form.cookies
 
 
-@pytest.mark.promise("sign-up")
 async def test_a_program_is_answered_with_json(api: Api) -> None:
     asking = {"Accept": "application/json"}
     answer = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
@@ -187,7 +174,6 @@ async def test_a_program_is_answered_with_json(api: Api) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_EMAIL")
 
 
-@pytest.mark.promise("sign-up")
 async def test_another_tenants_list_is_joined_by_its_name(api: Api) -> None:
     await api.stranger.post("/v1/lists", json={"listKey": "theirs"})
     assert (await api.anonymous.get("/subscribe/theirs")).status_code == 404

@@ -76,7 +76,6 @@ def links_in(mail: Outgoing) -> list[str]:
 # A reader's own mail.
 
 
-@pytest.mark.promise("web-view")
 async def test_a_mail_opens_in_the_browser_as_its_reader_got_it(place: Place) -> None:
     await place.campaign()
     [mail] = await place.sent()
@@ -87,7 +86,6 @@ async def test_a_mail_opens_in_the_browser_as_its_reader_got_it(place: Place) ->
     assert {link.replace("&#x2f;", "/") for link in re.findall(r'href="([^"]+)"', page.text)} == {view, choose, leave}
 
 
-@pytest.mark.promise("preferences-variable")
 async def test_a_mail_can_lead_to_its_readers_preferences(place: Place) -> None:
     await place.campaign()
     [mail] = await place.sent()
@@ -96,7 +94,6 @@ async def test_a_mail_can_lead_to_its_readers_preferences(place: Place) -> None:
     assert "What would you like to receive?" in page.text
 
 
-@pytest.mark.promise("web-view")
 async def test_bulk_mail_of_the_api_opens_too_and_a_receipt_has_no_such_link(place: Place) -> None:
     bench = place.desk.bench
     template = await bench.engine.templates.put(DEFAULT_TENANT, "news", subject="Hi", html=BODY, text=None)
@@ -112,7 +109,6 @@ async def test_bulk_mail_of_the_api_opens_too_and_a_receipt_has_no_such_link(pla
     assert (await place.client.get(f"/view/{unsigned}")).status_code == 404
 
 
-@pytest.mark.promise("web-view-signed")
 async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
     await place.campaign()
     [mail] = await place.sent()
@@ -130,7 +126,6 @@ async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
         assert (answer.status_code, "Hello" in answer.text) == (400, False), wrong
 
 
-@pytest.mark.promise("web-view-signed")
 def test_links_of_a_retired_secret_keep_working() -> None:
     outbox_id = uuid7(1_800_000_000_000)
     token = ViewTokens("old" * 8).make(outbox_id)
@@ -139,7 +134,6 @@ def test_links_of_a_retired_secret_keep_working() -> None:
         ViewTokens("new" * 8).parse(token)
 
 
-@pytest.mark.promise("web-view-erased")
 async def test_what_was_written_to_someone_who_was_erased_is_gone(place: Place) -> None:
     await place.campaign()
     [mail] = await place.sent()
@@ -148,7 +142,6 @@ async def test_what_was_written_to_someone_who_was_erased_is_gone(place: Place) 
     assert (answer.status_code, "Ann" in answer.text) == (404, False)
 
 
-@pytest.mark.promise("stored-html-harmless")
 async def test_what_somebody_wrote_runs_nothing_and_belongs_to_no_site(place: Place) -> None:
     campaign_id = await place.published()
     [mail] = await place.sent()
@@ -168,7 +161,6 @@ async def test_what_somebody_wrote_runs_nothing_and_belongs_to_no_site(place: Pl
 # The archive.
 
 
-@pytest.mark.promise("archive")
 async def test_only_what_its_author_opened_is_in_the_archive(place: Place) -> None:
     first, second = await place.published(name="First"), await place.campaign(name="Second")
     page = await place.client.get(f"/archive/{NEWS}")
@@ -181,7 +173,6 @@ async def test_only_what_its_author_opened_is_in_the_archive(place: Place) -> No
     assert (await place.client.get(f"/archive/{NEWS}/{first}")).status_code == 404
 
 
-@pytest.mark.promise("archive-impersonal")
 async def test_nothing_of_any_reader_is_in_the_archive(place: Place) -> None:
     campaign_id = await place.published()
     page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
@@ -193,7 +184,6 @@ async def test_nothing_of_any_reader_is_in_the_archive(place: Place) -> None:
         assert not any(word in answer.text for word in (ADA, "Ann", "token=", "/view/"))
 
 
-@pytest.mark.promise("archive")
 async def test_an_issue_is_shown_in_a_frame_that_can_do_nothing(place: Place) -> None:
     campaign_id = await place.published()
     page = await place.client.get(f"/archive/{NEWS}/{campaign_id}")
@@ -204,7 +194,6 @@ async def test_an_issue_is_shown_in_a_frame_that_can_do_nothing(place: Place) ->
     assert '<head><base target="_blank">' in content.text
 
 
-@pytest.mark.promise("archive-feed")
 async def test_the_feed_is_atom_and_costs_little_while_nothing_is_new(place: Place) -> None:
     body = BODY.replace("Hello", "1 &lt; 2 \x0b&amp; Hello")
     campaign_id = await place.published(body=body)
@@ -221,7 +210,6 @@ async def test_the_feed_is_atom_and_costs_little_while_nothing_is_new(place: Pla
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.promise("archive")
 async def test_older_issues_follow_page_by_page(place: Place) -> None:
     ids = [await place.published(name=f"Number {number}") for number in range(32)]
     page = await place.client.get(f"/archive/{NEWS}")
@@ -232,7 +220,6 @@ async def test_older_issues_follow_page_by_page(place: Place) -> None:
     assert [each in rest.text for each in ids] == [True] * 2 + [False] * 30
 
 
-@pytest.mark.promise("archive")
 async def test_an_issue_is_under_its_own_lists_only(place: Place) -> None:
     campaign_id = await place.published()
     await a_list(place.desk.database, "other")
@@ -241,7 +228,6 @@ async def test_an_issue_is_under_its_own_lists_only(place: Place) -> None:
     assert (await place.client.get("/archive/never")).status_code == 404
 
 
-@pytest.mark.promise("archive-refused")
 async def test_a_draft_and_what_needs_a_reader_are_refused_with_the_reason(place: Place) -> None:
     with pytest.raises(NotPossibleNow, match="not started"):
         await place.archive.publish(OPERATOR, await place.desk.create())

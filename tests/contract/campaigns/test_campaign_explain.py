@@ -158,7 +158,6 @@ async def test_another_tenants_campaign_is_not_found(bench: Bench) -> None:
     assert (await explained(bench, campaign, DEFAULT_TENANT)).campaign_id == campaign.campaign_id
 
 
-@pytest.mark.promise("explain-campaign-message")
 async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench) -> None:
     now = bench.clock.now()
     await a_worker(bench)
@@ -192,7 +191,6 @@ async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench
         assert found.what_would_change
 
 
-@pytest.mark.promise("forecast-own-tenant")
 async def test_the_api_answers_with_the_forecast_and_the_explanation(
     bench: Bench, database: Database, clock: ManualClock
 ) -> None:

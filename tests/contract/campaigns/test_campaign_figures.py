@@ -14,7 +14,6 @@ from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import Desk, a_definition, address_of, join
 
 
-@pytest.mark.promise("dashboard-campaign-report")
 async def test_a_reader_counts_once_however_often_they_open(bench: Bench) -> None:
     desk = Desk(bench)
     campaign = await _sent(desk, readers=3)
@@ -32,7 +31,6 @@ async def test_a_reader_counts_once_however_often_they_open(bench: Bench) -> Non
     assert found.length > MINUTE
 
 
-@pytest.mark.promise("dashboard-campaign-report")
 async def test_recipients_come_page_by_page_and_each_once(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=5)
     first = await report.some(bench.database, campaign, limit=3)
@@ -40,7 +38,6 @@ async def test_recipients_come_page_by_page_and_each_once(bench: Bench) -> None:
     assert [row.email for row in first + second] == [address_of(number) for number in range(5)]
 
 
-@pytest.mark.promise("dashboard-campaign-report")
 async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
     desk = Desk(bench)
     campaign = await _sent(desk, readers=3)
@@ -57,7 +54,6 @@ async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
     assert [each.message_key for each in refused] == [keys[1]]
 
 
-@pytest.mark.promise("preheader")
 async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench) -> None:
     await join(bench.database, ["ann@example.com"])
     content = {"subject": "For {{ name }}", "preheader": "On {{ plan }}", "body": "<p>News</p>"}

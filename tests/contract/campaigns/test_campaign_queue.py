@@ -50,7 +50,6 @@ def recipients(provider: ScriptedProvider) -> list[str]:
 # A hundred and fifty readers at a hundred an hour; a daily limit; a quota that is used up; several workers; a queue.
 
 
-@pytest.mark.promise("campaign-limits")
 @pytest.mark.parametrize("workers", [1, 4])
 async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_at_the_next_full_hour(desk: Desk, workers: int) -> None:
     desk.clock.advance(10 * MINUTE)
@@ -75,7 +74,6 @@ async def test_a_hundred_an_hour_is_a_hundred_now_and_fifty_at_the_next_full_hou
     assert await desk.status(campaign_id) == "SENT"
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_used_up_day_waits_for_the_next_mornings_opening(desk: Desk) -> None:
     """The clock of the tests begins at 08:00 of a day in UTC."""
     campaign_id = await desk.start(30, limits={"dailyLimit": 20})
@@ -89,7 +87,6 @@ async def test_a_used_up_day_waits_for_the_next_mornings_opening(desk: Desk) -> 
     assert len(provider.mails) == 30
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_quota_of_zero_holds_the_campaign_until_the_providers_are_asked_again(desk: Desk) -> None:
     told = Told("scripted", remaining=0)
     await quotas.record(desk.database, desk.clock, [told], NO_SYNC_YET)
@@ -121,7 +118,6 @@ async def test_any_number_of_workers_on_one_campaign_send_each_mail_once(
     assert await desk.status(campaign_id) == "SENT"
 
 
-@pytest.mark.promise("campaign-progress")
 async def test_whoever_polls_sees_the_one_that_is_sent_those_behind_it_and_why_they_wait(desk: Desk) -> None:
     assert (await desk.poll()).active is None
     first = await desk.start(20, name="First", limits={"ratePerHour": 5})
@@ -168,7 +164,6 @@ async def test_a_tenants_campaigns_go_one_after_another_in_the_order_of_their_st
     assert order == ["One"] * 30 + ["Two"] * 30 + ["Three"] * 30
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_the_tightest_of_the_tenants_and_the_campaigns_limits_holds(desk: Desk) -> None:
     await change_tenant(desk.database, rate_per_hour=30)
     tight = await desk.start(50, limits={"ratePerHour": 10})
@@ -183,7 +178,6 @@ async def test_the_tightest_of_the_tenants_and_the_campaigns_limits_holds(desk: 
     assert len(provider.mails) == 35
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_edited_limits_count_at_once(desk: Desk) -> None:
     campaign_id = await desk.start(50, limits={"ratePerHour": 10})
     provider = ScriptedProvider()
@@ -199,7 +193,6 @@ async def test_edited_limits_count_at_once(desk: Desk) -> None:
     assert await desk.journal(campaign_id) == ["create", "start", "edit_limits", "edit_limits"]
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_campaign_keeps_to_its_own_hours(desk: Desk) -> None:
     campaign_id = await desk.start(5, limits={"workingHours": "10:00-12:00", "timezone": "Europe/Lisbon"})
     provider = ScriptedProvider()
@@ -211,7 +204,6 @@ async def test_a_campaign_keeps_to_its_own_hours(desk: Desk) -> None:
     assert len(provider.mails) == 5
 
 
-@pytest.mark.promise("campaign-readers-zone")
 async def test_each_reader_can_be_met_in_the_hours_of_their_own_clock(desk: Desk) -> None:
     await join(desk.database, ["lisbon@example.com"], timezone="Europe/Lisbon")
     await join(desk.database, ["berlin@example.com", "rome@example.com"], timezone="Europe/Berlin")
@@ -232,7 +224,6 @@ async def test_each_reader_can_be_met_in_the_hours_of_their_own_clock(desk: Desk
     assert await desk.status(campaign_id) == "SENT"
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_warming_up_campaign_doubles_from_day_to_day(desk: Desk) -> None:
     campaign_id = await desk.start(200, limits={"warmup": True})
     provider = ScriptedProvider()
@@ -249,7 +240,6 @@ async def test_a_warming_up_campaign_doubles_from_day_to_day(desk: Desk) -> None
 # While a worker is busy: it has read the limits a moment ago, and the clock does not move.
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_busy_worker_keeps_the_limits_of_a_campaign_that_has_just_started(desk: Desk) -> None:
     provider = ScriptedProvider()
     worker = await desk.bench.worker(provider)
@@ -261,7 +251,6 @@ async def test_a_busy_worker_keeps_the_limits_of_a_campaign_that_has_just_starte
     assert (await desk.waits(campaign_id))[0] == "daily_limit"
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_message_of_a_completed_campaign_that_is_sent_again_keeps_its_limits(desk: Desk) -> None:
     campaign_id = await desk.start(10, limits={"dailyLimit": 10})
     provider = ScriptedProvider()
@@ -274,7 +263,6 @@ async def test_a_message_of_a_completed_campaign_that_is_sent_again_keeps_its_li
     assert [level.limits.daily_limit for level in rules.levels(DEFAULT_TENANT, lane)] == [None, 10]
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: Desk) -> None:
     campaign_id = await desk.start(30, limits={"dailyLimit": 10})
     provider = ScriptedProvider()
@@ -286,7 +274,6 @@ async def test_a_busy_worker_does_not_hold_again_what_a_lifted_limit_held(desk: 
     assert len(provider.mails) == 30
 
 
-@pytest.mark.promise("campaign-limits")
 async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +295,6 @@ async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
 # Running for hours.
 
 
-@pytest.mark.promise("campaign-progress")
 async def test_a_worker_that_runs_takes_up_new_campaigns_and_tells_how_fast_it_sends(desk: Desk) -> None:
     provider = ScriptedProvider()
     worker = await desk.bench.worker(provider, conduct_seconds=0.01, poll_seconds=0.01)
@@ -384,7 +370,6 @@ async def test_a_campaign_of_another_tenant_is_no_part_of_the_queue_that_a_tenan
     assert (poll.active, poll.queued) == (None, 0)
 
 
-@pytest.mark.promise("progress-own-rate")
 async def test_the_rate_of_a_campaign_is_its_own_and_not_that_of_all_tenants(desk: Desk) -> None:
     await desk.start(50, limits={"ratePerHour": 20})
     other = await a_tenant(desk.database, "other")

@@ -93,7 +93,6 @@ async def test_a_campaign_goes_to_everyone_on_its_list_and_is_sent(desk: Desk) -
     assert await desk.journal(campaign_id) == ["create", "start"]
 
 
-@pytest.mark.promise("campaign-personal")
 async def test_each_mail_speaks_to_its_reader_with_their_attributes_over_the_campaigns_own(desk: Desk) -> None:
     await join(desk.database, ["ann@example.com"], name="Ann Lee", attributes={"plan": "gold"})
     await join(desk.database, ["bob@example.com"], name=None, attributes={"plan": None, "city": "Rome"})
@@ -239,7 +238,6 @@ async def test_whoever_joins_while_it_walks_is_met_if_their_place_is_still_to_co
     assert (await desk.counts(campaign_id)).planned == 20
 
 
-@pytest.mark.promise("campaign-newcomers")
 async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
     campaign_id = await desk.start(5)
     provider = ScriptedProvider()
@@ -256,7 +254,6 @@ async def test_an_extended_campaign_goes_to_newcomers_only(desk: Desk) -> None:
     assert (await desk.counts(campaign_id)).percent == 100.0
 
 
-@pytest.mark.promise("campaign-newcomers")
 async def test_an_extended_campaign_can_go_to_another_segment_of_its_list(desk: Desk) -> None:
     await join(desk.database, ["gold@example.com"], attributes={"plan": "gold"})
     await join(desk.database, ["iron@example.com", "tin@example.com"], attributes={"plan": "iron"})
@@ -293,7 +290,6 @@ async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
 # Between start and send.
 
 
-@pytest.mark.promise("suppression-holds")
 async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no_failure(desk: Desk) -> None:
     campaign_id = await desk.start(10)
     await desk.walk()
@@ -662,7 +658,6 @@ async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk:
     assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS"}  # somebody has a plan, on another list
 
 
-@pytest.mark.promise("campaign-newcomers")
 async def test_a_segment_cannot_widen_a_campaign_that_has_no_filter(desk: Desk) -> None:
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
@@ -689,7 +684,6 @@ async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_l
     assert (counts.sent, counts.cancelled, counts.waiting) == (1, 1, 0)
 
 
-@pytest.mark.promise("forecast-experiment")
 async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: Desk) -> None:
     campaign_id = await desk.start(100, experiment=TEST)
     defaults = Defaults(Limits())

@@ -170,7 +170,6 @@ async def test_a_sliding_hour_is_foretold(engine: Engine, clock: ManualClock) ->
         await compared(bench, line, DAY)
 
 
-@pytest.mark.promise("forecast-begins-now")
 async def test_the_forecast_begins_with_what_the_counters_stand_at(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     await bench.accept(*(a_newsletter() for _ in range(70)))
@@ -181,7 +180,6 @@ async def test_the_forecast_begins_with_what_the_counters_stand_at(bench: Bench)
     await compared(bench, line, DAY)
 
 
-@pytest.mark.promise("forecast-begins-now")
 async def test_what_waits_for_a_person_or_for_its_hour_is_told_with_its_reason(bench: Bench) -> None:
     now = bench.clock.now()
     paused, scheduled = await in_line(bench, 10), await in_line(bench, 10)
@@ -193,7 +191,6 @@ async def test_what_waits_for_a_person_or_for_its_hour_is_told_with_its_reason(b
     assert second.finishes_at is not None
 
 
-@pytest.mark.promise("forecast-quota")
 async def test_a_daily_quota_is_taken_to_open_again_a_day_later(bench: Bench) -> None:
     before = await quotas.standing(bench.database, ["scripted"])
     told = [Told("scripted", remaining=40, limit_per_day=100)]
@@ -211,7 +208,6 @@ async def test_a_daily_quota_is_taken_to_open_again_a_day_later(bench: Bench) ->
     assert any("quota" in assumption for assumption in found.assumptions)
 
 
-@pytest.mark.promise("forecast-quota")
 async def test_a_quota_that_nobody_knows_the_end_of_is_not_guessed(bench: Bench) -> None:
     before = await quotas.standing(bench.database, ["scripted"])
     assert await quotas.record(bench.database, bench.clock, [Told("scripted", remaining=40)], before)
@@ -221,7 +217,6 @@ async def test_a_quota_that_nobody_knows_the_end_of_is_not_guessed(bench: Bench)
     assert [(span.sent, span.reason) for span in course.spans] == [(40, None), (0, "quota_exhausted")]
 
 
-@pytest.mark.promise("forecast-own-tenant")
 async def test_a_tenant_sees_its_own_campaigns_only_though_others_share_the_workers(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     mine = await in_line(bench, 10)
@@ -230,7 +225,6 @@ async def test_a_tenant_sees_its_own_campaigns_only_though_others_share_the_work
     assert [course.campaign_id for course in found.courses] == [mine.campaign_id]
 
 
-@pytest.mark.promise("forecast-begins-now")
 async def test_an_empty_line_and_an_unknown_rate_are_told_as_such(bench: Bench) -> None:
     defaults = Defaults(default_limits(bench.engine.settings))
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)

@@ -67,7 +67,6 @@ async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_i
     assert [small.known(key) is not None for key in keys] == [False, False, False, True, True]
 
 
-@pytest.mark.promise("template-versions")
 async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateStore) -> None:
     first = await store.write(1, "hello", a_draft("# One", format=Format.MARKDOWN))
     second = await store.write(1, "hello", a_draft("# Two\n\nand more", format=Format.MARKDOWN, subject="Hello again"))
@@ -82,7 +81,6 @@ async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateSt
     assert difference(first, first) == ""
 
 
-@pytest.mark.promise("template-versions")
 async def test_authors_who_write_at_once_get_versions_of_their_own(store: TemplateStore) -> None:
     await store.write(1, "hello", a_draft())
     written = await asyncio.gather(*(store.write(1, "hello", a_draft(f"<p>{number}</p>")) for number in range(6)))
@@ -110,7 +108,6 @@ async def test_what_campaigns_keep_is_not_listed_and_cannot_be_written(store: Te
 # Locales.
 
 
-@pytest.mark.promise("template-locales")
 @pytest.mark.parametrize(
     ("wanted", "got"),
     [
@@ -129,7 +126,6 @@ def test_a_reader_gets_the_narrowest_text_there_is(wanted: str | None, got: str)
     assert locales.best(texts, wanted) == got
 
 
-@pytest.mark.promise("template-locales")
 async def test_texts_of_locales_have_versions_of_one_row(store: TemplateStore) -> None:
     with pytest.raises(InvalidInput, match="for everyone first"):
         await store.write(1, "hello", a_draft(locale="pt"))
@@ -143,7 +139,6 @@ async def test_texts_of_locales_have_versions_of_one_row(store: TemplateStore) -
     assert found == {"": 4, "pt": 2, "pt-BR": 3, "pt-AO": 2, "ru": 4}
 
 
-@pytest.mark.promise("template-locales")
 async def test_a_send_takes_the_locale_of_the_request_or_of_the_contact(api: Api, clock: ManualClock) -> None:
     for locale, words in ((None, "Hello"), ("pt", "Olá"), ("ru", "Привет")):
         body = {"subject": words, "html": f"<p>{words}</p>", **({"locale": locale} if locale else {})}
@@ -172,7 +167,6 @@ async def test_a_locale_that_makes_no_sense_is_refused(api: Api, changes: dict[s
 # Variables.
 
 
-@pytest.mark.promise("template-variables")
 async def test_declared_variables_are_held_against_those_that_are_used(store: TemplateStore) -> None:
     def declaring(body: str, *variables: Variable) -> Any:
         return store.write(1, "hello", a_draft(body, variables=variables))
@@ -199,7 +193,6 @@ async def test_without_a_declaration_the_template_tells_what_it_uses(store: Temp
 # Images.
 
 
-@pytest.mark.promise("image-upload")
 async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
     store: TemplateStore, images: ImageStore, tmp_path: Path
 ) -> None:
@@ -216,7 +209,6 @@ async def test_an_image_is_kept_under_its_content_and_shown_under_its_name(
     assert [each.digest for _, each in await images.some(1, limit=5)] == [other.digest]
 
 
-@pytest.mark.promise("image-upload")
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -239,7 +231,6 @@ async def test_what_is_no_image_or_has_no_good_name_is_refused(
     assert not (tmp_path / "images").exists()
 
 
-@pytest.mark.promise("image-serve")
 async def test_readers_load_images_without_a_key_and_keep_them(api: Api, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG)
     answer = await api.client.post("/v1/images?name=logo.png", content=PNG, headers={"Content-Type": "image/png"})
@@ -265,7 +256,6 @@ async def test_readers_load_images_without_a_key_and_keep_them(api: Api, tmp_pat
 # Over HTTP.
 
 
-@pytest.mark.promise("api-templates")
 async def test_a_template_is_written_shown_compared_and_previewed(api: Api) -> None:
     path = "/v1/templates/receipt"
     variables = [{"name": "total", "sample": "12.00"}, {"name": "note", "required": False}]
@@ -300,7 +290,6 @@ async def test_a_template_is_written_shown_compared_and_previewed(api: Api) -> N
     assert (lacking.status_code, lacking.json()["errors"][0]["field"]) == (422, "variables")
 
 
-@pytest.mark.promise("api-templates")
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -322,7 +311,6 @@ async def test_a_bad_template_is_refused_with_the_field(api: Api, body: dict[str
     assert (await api.client.get("/v1/templates/hello")).status_code == 404
 
 
-@pytest.mark.promise("api-templates")
 async def test_templates_of_others_are_not_there(api: Api) -> None:
     await api.stranger.put("/v1/templates/theirs", json={"subject": "a", "html": "<p>a</p>"})
     for path in ("", "/versions", "/diff?before=1&after=1", "/preflight"):
@@ -331,7 +319,6 @@ async def test_templates_of_others_are_not_there(api: Api) -> None:
     assert (await api.client.get("/v1/templates")).json()["templates"] == []
 
 
-@pytest.mark.promise("preflight-finds")
 async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
     await api.client.put("/v1/templates/news", json={"subject": "News", "html": '<p>News</p><img src="a.png">'})
     answer = (await api.client.get("/v1/templates/news/preflight")).json()
@@ -344,7 +331,6 @@ async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
     assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in answer["findings"]]
 
 
-@pytest.mark.promise("template-postal-address")
 async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: Place, tmp_path: Path) -> None:
     settings = load(database_url=engine.url, mailbox=tmp_path / "box", postal_address="Workshop, Street 1")
     async with open_engine(settings) as opened:
@@ -364,7 +350,6 @@ def a_definition(content: dict[str, Any], **changes: Any) -> Definition:
     return Definition.model_validate({"name": "News", "content": content, **everyone, **changes})
 
 
-@pytest.mark.promise("campaign-preflight")
 async def test_a_campaign_is_refused_with_every_reason_at_once(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
@@ -384,7 +369,6 @@ async def test_a_campaign_is_refused_with_every_reason_at_once(
         await store.latest(1, "campaign:c1")
 
 
-@pytest.mark.promise("preflight-leaving")
 async def test_a_campaign_without_a_link_to_leave_gets_one(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
@@ -398,7 +382,6 @@ async def test_a_campaign_without_a_link_to_leave_gets_one(
     assert html.endswith("</p></body></html>")
 
 
-@pytest.mark.promise("campaign-preflight")
 async def test_warnings_are_told_and_stop_nothing(database: Database, store: TemplateStore, clock: ManualClock) -> None:
     await a_contact(database, "ana@example.com")
     definition = a_definition({"subject": "READ THIS NOW", "body": f"<p>a</p>{FOOTER}"})
@@ -408,7 +391,6 @@ async def test_warnings_are_told_and_stop_nothing(database: Database, store: Tem
     assert [each.code for each in started.warnings] == ["CAPITALS", "SENDER_NOT_TRUSTED"]
 
 
-@pytest.mark.promise("campaign-locales")
 async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:
@@ -431,7 +413,6 @@ async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
     assert all(each is not None and each.locale == locale for locale, each in kept.items())
 
 
-@pytest.mark.promise("campaign-locales")
 async def test_a_variable_of_one_locale_is_asked_of_its_readers_only(
     database: Database, store: TemplateStore, clock: ManualClock
 ) -> None:

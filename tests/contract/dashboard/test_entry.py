@@ -76,7 +76,6 @@ def doors() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.promise("dashboard-signed-in")
 async def test_every_page_and_form_asks_who_is_there(house: House) -> None:
     async with house.client() as client:
         for method, path in doors():
@@ -86,7 +85,6 @@ async def test_every_page_and_form_asks_who_is_there(house: House) -> None:
     assert len(doors()) > 15
 
 
-@pytest.mark.promise("dashboard-form-token")
 async def test_every_form_refuses_what_is_not_from_a_page_of_ours(house: House) -> None:
     async with house.client() as client:
         token = await house.enter(client, "ada")
@@ -106,7 +104,6 @@ async def test_every_form_refuses_what_is_not_from_a_page_of_ours(house: House) 
         assert (await client.get("/account")).status_code == 200
 
 
-@pytest.mark.promise("dashboard-form-token")
 async def test_anothers_form_token_is_none(house: House) -> None:
     async with house.client() as ours, house.client() as theirs:
         await house.enter(ours, "ada")
@@ -115,7 +112,6 @@ async def test_anothers_form_token_is_none(house: House) -> None:
         assert (await theirs.post("/sign-out", headers={"X-Form-Token": token})).status_code == 303
 
 
-@pytest.mark.promise("dashboard-form-token")
 async def test_signing_in_for_somebody_from_elsewhere_is_refused(house: House) -> None:
     form = {"login": "ada", "password": RIGHT}
     async with house.client(Origin="https://evil.example") as client:
@@ -123,7 +119,6 @@ async def test_signing_in_for_somebody_from_elsewhere_is_refused(house: House) -
         assert (answer.status_code, client.cookies) == (403, httpx.Cookies())
 
 
-@pytest.mark.promise("dashboard-roles")
 @pytest.mark.parametrize("login", ["alan", "grace"])
 async def test_settings_are_for_administrators(house: House, login: str) -> None:
     async with house.client() as client:
@@ -136,7 +131,6 @@ async def test_settings_are_for_administrators(house: House, login: str) -> None
     assert [user.login for user in await house.parts.users.list_all()] == ["ada", "alan", "grace"]
 
 
-@pytest.mark.promise("dashboard-roles")
 async def test_a_role_that_is_taken_away_is_gone_at_the_next_step(house: House) -> None:
     await house.parts.users.create("eve", RIGHT, Role.ADMIN, actor="test")
     async with house.client() as client:
@@ -146,7 +140,6 @@ async def test_a_role_that_is_taken_away_is_gone_at_the_next_step(house: House) 
         assert (await client.get("/settings/users")).status_code == 403
 
 
-@pytest.mark.promise("dashboard-roles")
 async def test_people_ask_the_api_as_their_role_may(house: House) -> None:
     asked = a_request(to="reader@example.com")
     async with house.client() as client:
@@ -161,7 +154,6 @@ async def test_people_ask_the_api_as_their_role_may(house: House) -> None:
         assert (await client.post("/v1/email/send", json=asked, headers={"X-Form-Token": token})).status_code == 202
 
 
-@pytest.mark.promise("dashboard-roles")
 async def test_an_administrator_opens_what_scripts_open_with_the_password(house: House) -> None:
     async with house.client() as client:
         token = await house.enter(client, "ada")
@@ -194,7 +186,6 @@ async def test_a_tenants_administrator_reaches_no_other_tenants_people_and_limit
     assert (await house.parts.users.find("helper")).tenant_id == bakery.id
 
 
-@pytest.mark.promise("dashboard-policy")
 async def test_pages_allow_no_script_or_style_but_files_of_ours(house: House) -> None:
     async with house.client() as client:
         await house.enter(client, "ada")
@@ -209,7 +200,6 @@ async def test_pages_allow_no_script_or_style_but_files_of_ours(house: House) ->
             assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text), path
 
 
-@pytest.mark.promise("session-cookie")
 async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House, clock: ManualClock) -> None:
     async with house.client() as client:
         plain = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from sqlalchemy import insert, select
 
 from mailwright.domain.clock import HOUR, MINUTE, ManualClock
@@ -33,7 +32,6 @@ async def add_all_up(*counting: Tallying) -> None:
             pass
 
 
-@pytest.mark.promise("tallies-follow")
 async def test_each_event_is_counted_once_whoever_counts(database: Database, clock: ManualClock) -> None:
     now = clock.now()
     await happen(database, *[("SENT", now + number) for number in range(40)], *[("RECEIVED", now)] * 5)
@@ -43,7 +41,6 @@ async def test_each_event_is_counted_once_whoever_counts(database: Database, clo
     assert await tallied(database) == {"SENT": 41, "FAILED": 1}
 
 
-@pytest.mark.promise("tallies-follow")
 async def test_stretches_show_what_happened_and_where_nothing_did(database: Database, clock: ManualClock) -> None:
     began = clock.now() - clock.now() % HOUR
     await happen(database, ("SENT", began + 1), ("SENT", began + 2 * MINUTE), ("bounce", began + 2 * MINUTE))

@@ -118,7 +118,6 @@ def counted(answer: httpx.Response) -> tuple[int, int, int, int]:
 # SES.
 
 
-@pytest.mark.promise("ses-events")
 async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
@@ -130,14 +129,12 @@ async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: 
     assert bounced.metadata["recipient"] == "a***@e***.com"
 
 
-@pytest.mark.promise("ses-events")
 async def test_a_complaint_ends_all_mail_to_the_address(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "ses", message_id="0100-7")
     assert counted(await from_ses(api, ses_event("Complaint", ADA, message_id="0100-7"))) == (200, 1, 0, 0)
     assert await standing(api) == ("unsubscribed", [("*", "complaint")])
 
 
-@pytest.mark.promise("ses-events")
 async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
@@ -146,7 +143,6 @@ async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: Manual
     assert (await standing(api))[1] == []
 
 
-@pytest.mark.promise("ses-events")
 async def test_a_transient_bounce_counts_only_when_it_is_repeated(api: Api, clock: ManualClock) -> None:
     for number in range(3):
         assert (await standing(api))[1] == []
@@ -166,7 +162,6 @@ async def test_a_send_event_ends_a_doubt(api: Api, clock: ManualClock) -> None:
     assert await status_of(api.parts.database, outbox_id) == "SENT"
 
 
-@pytest.mark.promise("inbound-replay")
 async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "ses")
     body = SIGNER.notification(ses_event("Bounce", ADA, outbox_id=outbox_id))
@@ -178,7 +173,6 @@ async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> N
     assert steps(await story_of(api.parts.database, outbox_id)).count("bounce") == 1
 
 
-@pytest.mark.promise("inbound-unknown")
 @pytest.mark.parametrize(
     "message",
     [
@@ -199,7 +193,6 @@ async def test_an_unknown_event_is_logged_and_taken(api: Api, message: Any) -> N
 # Whatever is not believed.
 
 
-@pytest.mark.promise("inbound-refused")
 async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api) -> None:
     event = ses_event("Bounce", ADA)
     forged = forgeries(SIGNER, event) | {"foreign": SIGNER.notification(event, TopicArn=FOREIGN_TOPIC)}
@@ -224,7 +217,6 @@ async def test_what_is_forged_or_malformed_leaves_one_line_and_no_trace(api: Api
     assert await traces(api.parts.database) == before
 
 
-@pytest.mark.promise("inbound-refused")
 @pytest.mark.parametrize("headers", [{"x-amz-sns-rawdelivery": "true"}, {"X-Amz-Sns-RawDelivery": "True "}, {}])
 async def test_an_event_without_an_envelope_is_refused(api: Api, headers: dict[str, str]) -> None:
     answer = await api.anonymous.post("/ses-events", json=ses_event("Bounce", ADA), headers=headers)
@@ -232,7 +224,6 @@ async def test_an_event_without_an_envelope_is_refused(api: Api, headers: dict[s
     assert "raw message delivery" in answer.json()["detail"]
 
 
-@pytest.mark.promise("inbound-refused")
 @pytest.mark.parametrize("route", ["/ses-events", "/sendgrid-events"])
 async def test_a_body_that_is_too_large_is_not_read(api: Api, route: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
@@ -246,7 +237,6 @@ async def test_a_body_that_is_too_large_is_not_read(api: Api, route: str) -> Non
         assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-@pytest.mark.promise("inbound-not-durable")
 async def test_while_the_database_is_away_events_are_asked_for_again(
     api: Api, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -266,7 +256,6 @@ async def test_only_a_post_is_taken(api: Api) -> None:
         assert (await api.anonymous.get(route)).status_code == 405
 
 
-@pytest.mark.promise("sns-strangers")
 async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     """Any customer of Amazon can have a message signed. Without named topics it must name a mail of ours."""
     database, fetch = api.parts.database, Fetch()
@@ -288,7 +277,6 @@ async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: Manu
     assert await standing(api) == ("bounced", [("*", "bounce")])
 
 
-@pytest.mark.promise("reports-measured")
 async def test_what_is_refused_is_counted_by_its_reason(api: Api) -> None:
     labels = {"code": "EVENT_FOREIGN"}
     before = REGISTRY.get_sample_value("mailwright_webhooks_refused_total", labels) or 0
@@ -314,7 +302,6 @@ class Amazon(HttpStandIn):
         return Answer(200, SIGNER.certificate if request.path.endswith(".pem") else b"<ConfirmSubscriptionResponse/>")
 
 
-@pytest.mark.promise("sns-confirm")
 async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: ManualClock) -> None:
     async with Amazon() as amazon:
         fetch = Fetch(Rerouted(amazon))
@@ -336,7 +323,6 @@ async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: Man
         await fetch.close()
 
 
-@pytest.mark.promise("sns-confirm")
 async def test_an_end_of_a_subscription_is_logged_and_not_undone(api: Api) -> None:
     with capture_logs() as lines:
         answer = await api.anonymous.post("/ses-events", content=SIGNER.unsubscription(), headers=HEADERS)
@@ -351,7 +337,6 @@ def a_sendgrid_event(name: str, number: int = 1, **fields: Any) -> dict[str, Any
     return {"event": name, "email": ADA, "sg_event_id": f"e-{name}-{number}", "timestamp": 1_799_999_990, **fields}
 
 
-@pytest.mark.promise("sendgrid-events")
 @pytest.mark.parametrize(
     ("event", "status", "scopes"),
     [
@@ -375,7 +360,6 @@ async def test_an_event_of_sendgrid_changes_what_it_should(
     assert len(steps(await story_of(api.parts.database, outbox_id))) == 5
 
 
-@pytest.mark.promise("sendgrid-events")
 async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     await from_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
@@ -391,7 +375,6 @@ async def test_an_event_of_sendgrid_with_our_id_ends_a_doubt(api: Api, clock: Ma
     assert await status_of(api.parts.database, outbox_id) == "SENT"
 
 
-@pytest.mark.promise("sendgrid-one-by-one")
 async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     good = a_sendgrid_event("delivered", mailwright_message=outbox_id)
@@ -401,7 +384,6 @@ async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: M
     assert [line["events"] for line in lines] == [{"unreadable": 1, "account_status_change": 1}]
 
 
-@pytest.mark.promise("inbound-refused")
 async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: ManualClock) -> None:
     headers, body = SENDGRID.signed_events([a_sendgrid_event("spamreport")], timestamp=clock.now() // 1000)
     late, late_body = SENDGRID.signed_events(
@@ -424,7 +406,6 @@ async def test_sendgrid_must_have_signed_these_very_bytes(api: Api, clock: Manua
     assert await traces(api.parts.database) == before
 
 
-@pytest.mark.promise("inbound-refused")
 @pytest.mark.parametrize("body", [b"", b"{}", b"[", b'"spamreport"', b"\xff"])
 async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
     api: Api, clock: ManualClock, body: bytes
@@ -438,7 +419,6 @@ async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
     assert await traces(api.parts.database) == before
 
 
-@pytest.mark.promise("inbound-refused")
 async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualClock) -> None:
     fetch = Fetch()
     sns = Sns(clock, AmazonCertificates(fetch, clock), fetch)

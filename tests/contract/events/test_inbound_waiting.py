@@ -97,7 +97,6 @@ async def polled(database: Database, clock: ManualClock) -> AsyncIterator[Polled
         await http.close()
 
 
-@pytest.mark.promise("queue-durable")
 @pytest.mark.parametrize("wrapped", [True, False], ids=["in an envelope", "raw"])
 async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled, wrapped: bool) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
@@ -109,7 +108,6 @@ async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled
     assert steps(await story_of(polled.database, outbox_id))[-1] == "bounce"
 
 
-@pytest.mark.promise("queue-durable")
 async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Polled) -> None:
     await a_sent_mail(polled.database, polled.clock, "ses")
     polled.sqs.put(json.dumps(ses_event("Bounce", ADA, message_id="0100-1")))
@@ -122,7 +120,6 @@ async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Pol
     assert await standing(polled.database) == ("bounced", ["*"])
 
 
-@pytest.mark.promise("queue-poison")
 async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Polled) -> None:
     await a_sent_mail(polled.database, polled.clock, "ses")
     poison = [
@@ -142,7 +139,6 @@ async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Po
     assert await standing(polled.database) == ("bounced", ["*"])
 
 
-@pytest.mark.promise("queue-durable")
 async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(polled: Polled) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     body = json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id))
@@ -153,7 +149,6 @@ async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(
     assert steps(await story_of(polled.database, outbox_id)).count("delivered") == 1
 
 
-@pytest.mark.promise("queue-durable")
 async def test_many_large_events_are_taken_together(polled: Polled) -> None:
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     for number in range(10):
@@ -165,7 +160,6 @@ async def test_many_large_events_are_taken_together(polled: Polled) -> None:
     assert steps(await story_of(polled.database, outbox_id)).count("open") == 10
 
 
-@pytest.mark.promise("queue-topics")
 @pytest.mark.parametrize(("topics", "scopes"), [((), []), ((TOPIC,), ["*"])], ids=["no topics", "named topics"])
 async def test_an_address_alone_counts_only_where_topics_are_named(
     polled: Polled, topics: tuple[str, ...], scopes: list[str]
@@ -215,7 +209,6 @@ def a_complaint_mail(outbox_id: str | None, kind: str = "abuse") -> bytes:
     ).encode()
 
 
-@pytest.mark.promise("bounce-mail")
 @pytest.mark.parametrize(
     ("status", "action", "expected"),
     [
@@ -238,7 +231,6 @@ async def test_a_bounce_mail_says_what_became_of_a_mail(
     assert len(steps(await story_of(database, outbox_id))) == 5
 
 
-@pytest.mark.promise("bounce-mail")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -257,7 +249,6 @@ async def test_a_complaint_by_mail_is_one_if_it_says_so(
     assert (found or "active", scopes) == expected
 
 
-@pytest.mark.promise("bounce-mail-without-id")
 async def test_a_letter_without_our_id_changes_nobody(database: Database, clock: ManualClock) -> None:
     """Anyone can write to the bounce address, and only who had the mail knows its id."""
     outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
@@ -274,7 +265,6 @@ async def test_a_letter_without_our_id_changes_nobody(database: Database, clock:
     assert [len(steps(await story_of(database, each))) for each in outbox_ids] == [4] * 4
 
 
-@pytest.mark.promise("bounce-mail")
 @pytest.mark.parametrize(
     ("date", "seconds"),
     [
@@ -294,7 +284,6 @@ async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int
     assert report.at == now + seconds * 1000
 
 
-@pytest.mark.promise("bounce-mailbox")
 async def test_a_maildir_is_emptied_once_what_it_says_is_on_disk(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -323,7 +312,6 @@ class Picky(Reports):
         return await super().receive(reports, by_address=by_address)
 
 
-@pytest.mark.promise("queue-poison")
 async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_path: Path) -> None:
     database, clock = polled.database, polled.clock
     outbox_id = await a_sent_mail(database, clock)
@@ -342,7 +330,6 @@ async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_
     assert [line["event"] for line in lines] == ["bounce_mail_failed", "queue_message_failed"]
 
 
-@pytest.mark.promise("bounce-mail-laid-aside")
 async def test_a_mail_that_fails_time_and_again_is_laid_aside(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,7 +350,6 @@ async def test_a_mail_that_fails_time_and_again_is_laid_aside(
     assert await standing(database) == ("bounced", ["*"])
 
 
-@pytest.mark.promise("bounce-mail-laid-aside")
 async def test_a_maildir_keeps_what_was_laid_aside(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail("0190a000-0000-7000-8000-000000000000", email=POISON))
@@ -394,7 +380,6 @@ class Scripted:
         return result
 
 
-@pytest.mark.promise("inlet-goes-on")
 async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
@@ -451,7 +436,6 @@ async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[in
     return process.returncode or 0, out.decode(), errors.decode()
 
 
-@pytest.mark.promise("bounce-command")
 async def test_the_command_takes_a_bounce(engine: Engine, database: Database, tmp_path: Path) -> None:
     clock = ManualClock()
     outbox_id = await a_sent_mail(database, clock)
@@ -462,14 +446,12 @@ async def test_the_command_takes_a_bounce(engine: Engine, database: Database, tm
     assert await standing(database) == ("bounced", ["*"])
 
 
-@pytest.mark.promise("bounce-command")
 async def test_a_mail_that_is_no_bounce_is_let_go_with_a_line(engine: Engine, tmp_path: Path) -> None:
     code, out, errors = await bounce(engine.url, tmp_path, b"Subject: hello\r\n\r\nhello\r\n")
     assert (code, out) == (0, "Nothing about a mail of ours: unrelated.\n")
     assert "bounce_mail_ignored" in errors
 
 
-@pytest.mark.promise("bounce-command")
 @pytest.mark.parametrize(
     "url", ["sqlite:///nowhere/mailwright.db", "postgresql://u:s3cret@127.0.0.1:1/x", "mysql://localhost/x"]
 )
@@ -483,7 +465,6 @@ async def test_a_mail_server_tries_again_where_the_database_is_away(url: str, tm
 # All of it in one process.
 
 
-@pytest.mark.promise("bounce-mailbox")
 @pytest.mark.parametrize("service", ["serve", "worker"])
 async def test_a_service_looks_into_its_mailbox_and_stops_when_told(
     engine: Engine, database: Database, tmp_path: Path, service: str

@@ -158,7 +158,6 @@ async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
     assert (await audit(database)).ok
 
 
-@pytest.mark.promise("doubt-report-certain")
 async def test_an_address_alone_proves_nothing(database: Database, clock: ManualClock) -> None:
     """The report may be about an older mail to the same reader: the doubt about this one stays."""
     outbox_id = await a_doubt(database, clock)
@@ -170,7 +169,6 @@ async def test_an_address_alone_proves_nothing(database: Database, clock: Manual
     assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Database, clock: ManualClock) -> None:
     await an_intake(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
     frozen = claims_of(database, clock)
@@ -241,7 +239,6 @@ async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: 
 # Finding the mail.
 
 
-@pytest.mark.promise("report-finds")
 async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: ManualClock) -> None:
     ada = "ada@example.com"
     first = await a_sent_message(database, clock, "sendgrid", "x-1", to=ada)
@@ -266,7 +263,6 @@ async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: 
     assert steps(await story_of(database, other.outbox_id))[4:] == []
 
 
-@pytest.mark.promise("report-finds")
 async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_it(
     database: Database, clock: ManualClock
 ) -> None:
@@ -279,7 +275,6 @@ async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_
     assert steps(await story_of(database, first.outbox_id))[-1] == "bounce"
 
 
-@pytest.mark.promise("report-finds")
 async def test_one_request_with_several_mails_leads_to_the_recipients_own(
     database: Database, clock: ManualClock
 ) -> None:
@@ -289,7 +284,6 @@ async def test_one_request_with_several_mails_leads_to_the_recipients_own(
     assert [len(steps(await story_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
 
 
-@pytest.mark.promise("report-tenant")
 async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
     ada = "ada@example.com"
@@ -300,7 +294,6 @@ async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Da
     assert [await scopes(database, ada, tenant) for tenant in (1, other)] == [{}, {"*": "bounce"}]
 
 
-@pytest.mark.promise("report-without-mail")
 @pytest.mark.parametrize("by_address", [False, True])
 async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock: ManualClock, by_address: bool) -> None:
     """Not even where there is one tenant only, and not even from somebody who is believed."""
@@ -315,7 +308,6 @@ async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock:
         await contacts.by_email(database, 1, "ada@example.com")
 
 
-@pytest.mark.promise("report-without-mail")
 async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
     await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock)
@@ -331,7 +323,6 @@ async def test_an_address_alone_counts_only_from_whom_we_know(database: Database
 # What it says on the timeline.
 
 
-@pytest.mark.promise("report-event")
 async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
     database: Database, clock: ManualClock
 ) -> None:
@@ -354,7 +345,6 @@ async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
 # Whom it changes.
 
 
-@pytest.mark.promise("report-standing")
 @pytest.mark.parametrize(
     ("type_", "verdict", "status", "expected"),
     [
@@ -380,7 +370,6 @@ async def test_each_verdict_has_its_own_end(
     assert await scopes(database, "ada@example.com") == expected
 
 
-@pytest.mark.promise("report-recipient")
 async def test_only_the_mails_own_recipients_are_changed(database: Database, clock: ManualClock) -> None:
     payload = {
         "to": "ada@example.com",
@@ -401,7 +390,6 @@ async def test_only_the_mails_own_recipients_are_changed(database: Database, clo
     assert steps(await story_of(database, message.outbox_id)).count("bounce") == 5
 
 
-@pytest.mark.promise("report-recipient")
 async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
     database: Database, clock: ManualClock
 ) -> None:
@@ -455,7 +443,6 @@ async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Databas
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
-@pytest.mark.promise("soft-bounces-forgiven")
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
     database: Database, clock: ManualClock, leaves: bool
@@ -479,7 +466,6 @@ async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
-@pytest.mark.promise("soft-bounces-forgiven")
 async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database: Database, clock: ManualClock) -> None:
     door = Reports(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
@@ -491,7 +477,6 @@ async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database
     assert await scopes(database, "ada@example.com") == {}
 
 
-@pytest.mark.promise("reports-forgotten")
 async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
     by = {"source": "sendgrid", "recipient": message.to_email}
@@ -514,7 +499,6 @@ async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Dat
         clock.advance(1)
 
 
-@pytest.mark.promise("reports-forgotten")
 async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Database, clock: ManualClock) -> None:
     """Nobody worked for a quarter of a year: the mail that was being sent then is not sent again."""
     message = a_message()
@@ -529,7 +513,6 @@ async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Data
     assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
-@pytest.mark.promise("reports-forgotten")
 async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench) -> None:
     message = await a_sent_message(bench.database, bench.clock, "sendgrid")
     proof = a_report(bench.clock, outbox_id=message.outbox_id)
@@ -543,7 +526,6 @@ async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench)
             assert len(await tx.execute(select(reports.c.key))) == left
 
 
-@pytest.mark.promise("reports-measured")
 async def test_new_reports_are_counted_by_what_they_say(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock)
     labels = {"source": "ses", "type": "bounce", "verdict": "hard_bounce"}
@@ -561,7 +543,6 @@ async def test_how_many_soft_bounces_are_too_many_is_a_setting(database: Databas
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
-@pytest.mark.promise("refused-address")
 async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
     database: Database, clock: ManualClock
 ) -> None:

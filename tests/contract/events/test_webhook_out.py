@@ -115,7 +115,6 @@ def is_signed(request: Request, secret: str) -> bool:
 # What is told.
 
 
-@pytest.mark.promise("webhook-told")
 async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     outbox_id = await desk.happens(EventType.SENT, EventType.BOUNCED)
@@ -131,7 +130,6 @@ async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
     assert (first.status, first.attempts, first.log[0]["status"]) == (DELIVERED, 1, 200)
 
 
-@pytest.mark.promise("webhook-told")
 async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
     async with HttpStandIn() as receiver:
         endpoints = Endpoints(bench.database, bench.clock, allows_private=True)
@@ -144,7 +142,6 @@ async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
 
 
-@pytest.mark.promise("webhook-drained")
 async def test_a_worker_that_is_drained_tells_before_it_leaves(
     engine: Engine, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -163,7 +160,6 @@ async def test_a_worker_that_is_drained_tells_before_it_leaves(
         ]
 
 
-@pytest.mark.promise("webhook-told")
 async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_steps(desk: Desk) -> None:
     await desk.add("/bounces", EventType.BOUNCED)
     await desk.add("/all")
@@ -173,7 +169,6 @@ async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_s
     assert sorted(each["type"] for each in desk.told("/all")) == ["SENT", "bounce"]
 
 
-@pytest.mark.promise("webhook-tenant")
 async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
     other = await a_tenant(desk.database, "other")
     await desk.add("/ours")
@@ -184,7 +179,6 @@ async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
     assert [each["message"]["outboxId"] for each in desk.told("/theirs")] == [theirs]
 
 
-@pytest.mark.promise("webhook-told")
 async def test_what_happened_before_is_not_told(desk: Desk) -> None:
     await desk.happens(EventType.SENT)
     await desk.add("/first")
@@ -219,7 +213,6 @@ async def moves(desk: Desk) -> list[tuple[str, str, str]]:
     return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
 
 
-@pytest.mark.promise("webhook-moves")
 async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
@@ -235,7 +228,6 @@ async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk,
     assert await moves(desk) == [("joined", "weekly", "reader")]
 
 
-@pytest.mark.promise("webhook-moves")
 async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
     desk: Desk, reader: httpx.AsyncClient
 ) -> None:
@@ -250,7 +242,6 @@ async def test_who_chooses_on_the_preference_page_is_told_of_with_each_list(
     assert await moves(desk) == [("left", "general", "reader")]
 
 
-@pytest.mark.promise("webhook-moves")
 async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add("/hook", EventType.JOINED, EventType.LEFT)
     await reader.post("/subscribe/weekly", data={"email": ADA})
@@ -261,7 +252,6 @@ async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, read
     assert await moves(desk) == [("joined", "careful", "opt-in")]
 
 
-@pytest.mark.promise("webhook-moves")
 async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
     desk: Desk, reader: httpx.AsyncClient
 ) -> None:
@@ -284,7 +274,6 @@ async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
     ]
 
 
-@pytest.mark.promise("webhook-moves")
 async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
     await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
@@ -297,7 +286,6 @@ async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: h
 # Nothing is passed over.
 
 
-@pytest.mark.promise("webhook-order-of-commits")
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(database: Database, desk: Desk) -> None:
     """Keys are given out before the commit, and SQLite has one writer: only PostgreSQL can show them out of order."""
@@ -312,7 +300,6 @@ async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(datab
     assert sorted(each["type"] for each in desk.told()) == ["SENT", "delivered"]
 
 
-@pytest.mark.promise("webhook-order-of-commits")
 async def test_more_events_than_one_stride_are_all_told_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     async with desk.database.write() as tx:
@@ -352,7 +339,6 @@ async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk)
     assert f"t={desk.clock.now() // SECOND}," in request.headers["Mailwright-Signature"]
 
 
-@pytest.mark.promise("webhook-rotation")
 async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) -> None:
     endpoint, before = await desk.add()
     _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
@@ -366,7 +352,6 @@ async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) 
     assert [is_signed(later, before), is_signed(later, after)] == [False, True]
 
 
-@pytest.mark.promise("webhook-secret-hidden")
 async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
     endpoint, secret = await desk.add("/hook?key=hidden")
     noted = repr(await deeds(desk.database, tenant_id=None, limit=10))
@@ -375,7 +360,6 @@ async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
     assert "hidden" not in noted
 
 
-@pytest.mark.promise("webhook-journaled")
 async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     made = await desk.deliveries.test(endpoint, actor="ada")
@@ -429,7 +413,6 @@ async def test_a_cut_connection_loses_nothing(desk: Desk, step: Step) -> None:
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
 
 
-@pytest.mark.promise("webhook-apart")
 async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
     slow, _ = await desk.add("/slow")
     quick, _ = await desk.add("/quick")
@@ -445,7 +428,6 @@ async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
     assert (late.status, late.log[0]["error"]) == (PENDING, "no answer in time")
 
 
-@pytest.mark.promise("webhook-exhausted")
 async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     outbox_id = await desk.happens(EventType.SENT)
@@ -464,7 +446,6 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
     assert {each["message"]["outboxId"] for each in desk.told()} == {outbox_id}
 
 
-@pytest.mark.promise("webhook-exhausted")
 async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     waiting = await desk.deliveries.test(endpoint, actor="test")
@@ -472,7 +453,6 @@ async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
         await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
 
 
-@pytest.mark.promise("webhook-paused")
 async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_why(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(500), path="/hook")
@@ -495,7 +475,6 @@ async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
 
 
-@pytest.mark.promise("webhook-paused")
 async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk: Desk) -> None:
     endpoint, _ = await desk.add("/old")
     await desk.happens(EventType.SENT)
@@ -514,7 +493,6 @@ async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk
     assert [each["type"] for each in desk.told("/new")] == ["SENT"]
 
 
-@pytest.mark.promise("webhook-paused")
 async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(410))
@@ -523,7 +501,6 @@ async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
     assert (await desk.now(endpoint)).state == "paused"
 
 
-@pytest.mark.promise("webhook-gentle")
 async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk: Desk) -> None:
     await desk.add()
     for _ in range(30):
@@ -545,7 +522,6 @@ async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk:
 # Killed in the middle.
 
 
-@pytest.mark.promise("webhook-killed")
 async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
@@ -563,7 +539,6 @@ async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> No
     assert len({each["id"] for each in desk.told()}) == 1
 
 
-@pytest.mark.promise("webhook-killed")
 async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.deliveries.test(endpoint, actor="test")
@@ -607,7 +582,6 @@ async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(
     assert desk.receiver.connections == 0
 
 
-@pytest.mark.promise("webhook-address")
 @pytest.mark.parametrize(
     "url",
     [
@@ -634,7 +608,6 @@ async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
     assert await endpoints.list_all(DEFAULT_TENANT) == []
 
 
-@pytest.mark.promise("webhook-address")
 @pytest.mark.parametrize(
     "url",
     [
@@ -665,13 +638,11 @@ async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_writte
     await allowing.create(DEFAULT_TENANT, Wanted(url), actor="test")
 
 
-@pytest.mark.promise("webhook-address")
 async def test_an_unknown_type_is_refused_with_those_that_there_are(desk: Desk) -> None:
     with pytest.raises(InvalidInput, match="bounce"):
         await desk.add("/hook", "bounced")
 
 
-@pytest.mark.promise("webhook-address")
 async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
     for _ in range(MOST_ENDPOINTS):
         await desk.add()
@@ -682,7 +653,6 @@ async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
 # What is kept.
 
 
-@pytest.mark.promise("webhook-forgotten")
 async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.deliveries.test(endpoint, actor="test")
@@ -693,7 +663,6 @@ async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) ->
     assert [each.status for each in await desk.log(endpoint)] == [PENDING]
 
 
-@pytest.mark.promise("webhook-forgotten")
 async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
@@ -705,7 +674,6 @@ async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> N
     assert len(told.log[0]["answer"]) <= 500
 
 
-@pytest.mark.promise("webhook-forgotten")
 async def test_a_webhook_that_is_removed_takes_its_deliveries_with_it(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)

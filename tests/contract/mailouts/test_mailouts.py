@@ -92,7 +92,6 @@ def bodies_of(message: Outgoing) -> tuple[str, str]:
 # Who gets it.
 
 
-@pytest.mark.promise("mailout-sent")
 async def test_a_page_goes_to_every_active_subscriber_and_notion_is_told(bench: MailoutBench) -> None:
     bench.subscribe("bob@example.com", "Ada@Example.com", "carl@example.com")
     bench.subscribe("left@example.com", status="unsubscribed")
@@ -107,7 +106,6 @@ async def test_a_page_goes_to_every_active_subscriber_and_notion_is_told(bench: 
     assert bench.errors() == []
 
 
-@pytest.mark.promise("mailout-once-each")
 async def test_spellings_of_one_address_are_one_reader_and_the_order_is_that_of_addresses(bench: MailoutBench) -> None:
     bench.subscribe("Zoe@example.com", "zoe@EXAMPLE.com", "bob@example.com", "ZOE@example.com", "nonsense", "b@")
     bench.subscribe("_x@example.com")
@@ -115,7 +113,6 @@ async def test_spellings_of_one_address_are_one_reader_and_the_order_is_that_of_
     assert bench.reached == sorted(["_x@example.com", "bob@example.com", "zoe@example.com"])
 
 
-@pytest.mark.promise("mailout-once-each")
 async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutBench) -> None:
     """A domain has a form that every server takes; a name before the @ has none."""
     bench.subscribe("ada@Bücher.example", "Éva@example.com", "zoe@example.com")
@@ -153,7 +150,6 @@ async def test_a_page_can_be_tested_again_and_then_sent(bench: MailoutBench) -> 
     assert bench.reached == ["second@example.com", "tester@example.com"] * 2 + ["ada@example.com"]
 
 
-@pytest.mark.promise("mailout-built-in-contacts")
 async def test_contacts_of_ours_serve_where_there_is_no_supabase(opened: Open) -> None:
     async with opened(with_supabase=False) as bench:
         await a_contact(bench.database, "ours@example.com")
@@ -172,7 +168,6 @@ async def test_whoever_left_here_gets_nothing_although_supabase_calls_them_activ
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
 
 
-@pytest.mark.promise("mailout-from-name")
 async def test_each_subscriber_gets_it_from_their_own_name_or_from_ours(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", from_name="Grace at Example")
     bench.subscribe("bob@example.com")
@@ -184,7 +179,6 @@ async def test_each_subscriber_gets_it_from_their_own_name_or_from_ours(bench: M
 # What it says.
 
 
-@pytest.mark.promise("mailout-footer")
 async def test_every_mail_ends_with_who_sends_it_and_the_readers_own_way_out(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
@@ -201,7 +195,6 @@ async def test_every_mail_ends_with_who_sends_it_and_the_readers_own_way_out(ben
     assert len(links) == 2
 
 
-@pytest.mark.promise("mailout-literal")
 async def test_braces_in_a_page_are_words_and_no_template(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     words = "{{ email }} {% if %} {# no #} {{{ }}} {"
@@ -214,7 +207,6 @@ async def test_braces_in_a_page_are_words_and_no_template(bench: MailoutBench) -
     assert "{% if %}" in html.replace("&#123;", "{")
 
 
-@pytest.mark.promise("mailout-source")
 async def test_its_messages_are_of_the_source_mailout_and_its_run_is_a_campaign(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
@@ -241,7 +233,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.promise("mailout-refused")
 @pytest.mark.parametrize(("code", "page", "settings"), REFUSED)
 async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothing_leaves(
     opened: Open, code: str, page: dict[str, Any], settings: dict[str, Any]
@@ -260,7 +251,6 @@ async def test_what_cannot_be_sent_is_refused_with_its_code_in_notion_and_nothin
         assert bench.cells(page_id) == before
 
 
-@pytest.mark.promise("mailout-faults")
 @pytest.mark.parametrize("is_test", [False, True], ids=["everybody", "test"])
 async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(opened: Open, is_test: bool) -> None:
     async with opened(org_name=None, test_emails="") as bench:
@@ -278,7 +268,6 @@ async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(o
         assert run.error_message == " ".join(error["Error Message"] for error in bench.errors())
 
 
-@pytest.mark.promise("mailout-faults")
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -293,7 +282,6 @@ async def test_a_page_is_not_called_empty_where_one_look_cannot_tell(bench: Mail
     assert [each.code for each in await bench.desk.runs.errors_of(run)] == ["subject_required"]
 
 
-@pytest.mark.promise("mailout-faults")
 async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench: MailoutBench) -> None:
     page = bench.page(Subject="", blocks=[])
     bench.notion.answer(Answer(503), path=f"/v1/blocks/{page}/children")
@@ -301,14 +289,12 @@ async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench:
     assert (run.status, run.error_code) == ("refused", "subject_required")
 
 
-@pytest.mark.promise("mailout-refused")
 async def test_a_mailout_for_nobody_is_refused(bench: MailoutBench) -> None:
     bench.subscribe("left@example.com", status="unsubscribed")
     run = await bench.finish(await bench.send(bench.page()))
     assert (run.error_code, bench.errors()[0]["Error Code"]) == ("recipients_empty", "recipients_empty")
 
 
-@pytest.mark.promise("mailout-refused")
 async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(blocks=[])
@@ -317,7 +303,6 @@ async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBen
     assert (await bench.finish(await bench.send(page))).status is RunStatus.SENT
 
 
-@pytest.mark.promise("mailout-refused")
 async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench: MailoutBench) -> None:
     page = bench.page()
     bench.notion.hide(page)
@@ -327,7 +312,6 @@ async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench
     assert bench.errors()[0]["Error Code"] == "NOTION_NOT_SHARED"
 
 
-@pytest.mark.promise("mailout-refused")
 async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(bench: MailoutBench) -> None:
     two = bench.notion.add_database("Two", {"Name": "title"}, sources=("One", "Other"))
     settings = bench.bench.engine.settings.model_copy(update={"notion_db_mailouts": two})
@@ -339,7 +323,6 @@ async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(
     await desk.close()
 
 
-@pytest.mark.promise("mailout-refused")
 async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     bench.supabase.keys = dict.fromkeys(bench.supabase.keys, "anon")
@@ -348,7 +331,6 @@ async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -
     assert bench.reached == []
 
 
-@pytest.mark.promise("mailout-unsupported")
 async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     odd = block("hologram", colour="blue")
@@ -363,7 +345,6 @@ async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: 
     assert bench.cells(page)["Status"] == "Send"
 
 
-@pytest.mark.promise("mailout-unsupported")
 def test_two_things_that_one_block_lacks_are_two_errors() -> None:
     lacks = [Unsupported("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
     assert len({unsupported_error(each, 0).key for each in lacks}) == 2
@@ -394,7 +375,6 @@ async def test_a_page_that_was_sent_stays_sent_although_its_row_says_nothing(ben
     assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
 
 
-@pytest.mark.promise("mailout-batches")
 async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> None:
     async with opened() as bench:
         assert bench.bench.engine.settings.batch_size == 50
@@ -406,7 +386,6 @@ async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> No
         assert [row.accepted for row in rows] == [50, 50, 20]
 
 
-@pytest.mark.promise("mailout-paced")
 async def test_its_campaign_has_the_interval_of_the_rate_and_goes_one_at_a_time(opened: Open) -> None:
     async with opened(send_rate_per_sec=3) as bench:
         bench.subscribe("ada@example.com")
@@ -428,7 +407,6 @@ class Timed(ScriptedProvider):
         return await super().send(message)
 
 
-@pytest.mark.promise("mailout-paced")
 async def test_no_mail_begins_sooner_after_the_last_than_the_rate_allows(opened: Open) -> None:
     async with opened(send_rate_per_sec=8) as bench:
         bench.subscribe(*(f"reader{number:02}@example.com" for number in range(17)))
@@ -449,7 +427,6 @@ async def stumble() -> None:
         block_for(0.6)
 
 
-@pytest.mark.promise("mailout-in-order")
 async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_missed(opened: Open) -> None:
     async with opened(send_rate_per_sec=20) as bench:
         emails = [f"reader{number:03}@example.com" for number in range(12)]
@@ -464,7 +441,6 @@ async def test_readers_get_it_in_the_order_of_addresses_also_where_moments_are_m
         assert bench.provider.most_under_way == 1
 
 
-@pytest.mark.promise("mailout-in-order")
 async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
     emails = [f"reader{number:03}@example.com" for number in range(60)]
     bench.subscribe(*emails)
@@ -476,7 +452,6 @@ async def test_two_workers_keep_the_order_together(bench: MailoutBench) -> None:
     assert bench.reached == emails
 
 
-@pytest.mark.promise("mailout-in-order")
 async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: MailoutBench) -> None:
     """A worker has claimed the first, and dies: the others wait until they are free again."""
     emails = [f"reader{number:03}@example.com" for number in range(20)]
@@ -497,7 +472,6 @@ async def test_what_a_dead_worker_held_goes_before_what_comes_after_it(bench: Ma
 # Whatever breaks on the way.
 
 
-@pytest.mark.promise("mailout-failure-goes-on")
 async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: MailoutBench) -> None:
     emails = [f"reader{number}@example.com" for number in range(5)]
     bench.subscribe(*emails)
@@ -514,7 +488,6 @@ async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: Ma
     assert run.status is RunStatus.SENT
 
 
-@pytest.mark.promise("mailout-logs")
 async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
@@ -528,7 +501,6 @@ async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
     assert {row["mailout_id"] for row in bench.supabase.rows("send_logs")} == {page}
 
 
-@pytest.mark.promise("mailout-logs")
 async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_again(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.send(bench.page())
@@ -543,7 +515,6 @@ async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_ag
     assert [row["email"] for row in bench.supabase.rows("send_logs")] == ["ada@example.com"]
 
 
-@pytest.mark.promise("mailout-logs")
 async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench) -> None:
     """One asks whether there is such a table, for all of them; the other one writes."""
     emails = [f"reader{number:04}@example.com" for number in range(LINES_AT_ONCE + 200)]
@@ -561,7 +532,6 @@ async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench
     assert asked == ["GET", "POST", "POST"]
 
 
-@pytest.mark.promise("mailout-logs")
 async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) -> None:
     del bench.supabase.columns["send_logs"]
     bench.subscribe("ada@example.com")
@@ -570,7 +540,6 @@ async def test_without_the_table_of_logs_nothing_is_missed(bench: MailoutBench) 
     assert (run.delay, bench.cells(page)["Status"]) == (None, "Send")
 
 
-@pytest.mark.promise("mailout-delay")
 @pytest.mark.promise("mailout-told-in-the-end")
 async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_sent_again(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
@@ -602,7 +571,6 @@ async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_se
 GONE: list[tuple[str, str, str]] = [("trash", "restore", "NOTION_IN_TRASH"), ("hide", "show", "NOTION_NOT_SHARED")]
 
 
-@pytest.mark.promise("mailout-page-gone")
 @pytest.mark.parametrize(("take_away", "bring_back", "code"), GONE, ids=["trash", "deleted"])
 async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
     bench: MailoutBench, take_away: str, bring_back: str, code: str
@@ -635,7 +603,6 @@ async def test_a_page_that_is_gone_is_told_once_and_told_to_when_it_is_back(
     assert len(provider.mails) == 2
 
 
-@pytest.mark.promise("mailout-page-gone")
 async def test_a_page_that_stays_gone_is_looked_for_no_longer_than_figures_are(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
@@ -683,7 +650,6 @@ async def test_an_error_is_not_taken_for_another_of_the_same_name_and_time(bench
     assert messages_ == ["hologram", "scent"]
 
 
-@pytest.mark.promise("mailout-waits")
 @pytest.mark.parametrize("who", ["notion", "supabase"])
 async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who: str) -> None:
     bench.subscribe("ada@example.com")
@@ -699,7 +665,6 @@ async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who:
     assert bench.reached == ["ada@example.com"]
 
 
-@pytest.mark.promise("mailout-waits")
 async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     bench.notion.answer(busy(429, seconds=600), times=1)
@@ -708,7 +673,6 @@ async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBe
     assert (run.due_at or 0) >= before + 600_000
 
 
-@pytest.mark.promise("notion-shared-pace")
 async def test_processes_together_ask_notion_no_faster_than_one_may(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
@@ -719,7 +683,6 @@ async def test_processes_together_ask_notion_no_faster_than_one_may(bench: Mailo
     assert bench.notion.too_fast == 0
 
 
-@pytest.mark.promise("notion-versions")
 @pytest.mark.parametrize("version", ["2025-09-03", "2026-03-11"])
 async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opened: Open, version: str) -> None:
     async with opened(notion_version=version) as bench:
@@ -831,7 +794,6 @@ async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench
         assert await tx.execute(select(mailout_recipients)) == []
 
 
-@pytest.mark.promise("mailout-cancelled")
 async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
@@ -843,7 +805,6 @@ async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: M
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 0)
 
 
-@pytest.mark.promise("mailout-cancelled")
 async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBench) -> None:
     await a_contact(bench.database, "bystander@example.com")
     bench.subscribe("ada@example.com")
@@ -855,7 +816,6 @@ async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBe
 # Figures that come later.
 
 
-@pytest.mark.promise("mailout-figures")
 async def test_what_is_reported_of_its_mails_is_written_to_notion_as_it_comes(bench: MailoutBench) -> None:
     emails = [f"reader{number}@example.com" for number in range(4)]
     bench.subscribe(*emails)
@@ -872,7 +832,6 @@ async def test_what_is_reported_of_its_mails_is_written_to_notion_as_it_comes(be
     assert (cells["Status"], cells["Sent Count"]) == ("Send", 4)
 
 
-@pytest.mark.promise("mailout-figures")
 async def test_figures_are_looked_at_less_and_less_and_in_the_end_no_more(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
@@ -888,7 +847,6 @@ async def test_figures_are_looked_at_less_and_less_and_in_the_end_no_more(bench:
     assert (await bench.find(run)).due_at is None
 
 
-@pytest.mark.promise("mailout-figures")
 async def test_columns_that_the_table_does_not_have_are_passed_over(bench: MailoutBench) -> None:
     for name in ("Delivered Count", "Bounce Rate", "Unsub Rate", "Failed Count"):
         bench.notion.remove_column(bench.mailouts_database, name)
@@ -898,7 +856,6 @@ async def test_columns_that_the_table_does_not_have_are_passed_over(bench: Mailo
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Send", 1)
 
 
-@pytest.mark.promise("mailout-figures")
 async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench: MailoutBench) -> None:
     columns = {"Title": "title", "Status": ("select", ("Send",)), "Sent Count": "number"}
     other = bench.notion.add_database("Other", columns)
@@ -908,7 +865,6 @@ async def test_a_page_of_another_table_is_told_in_the_columns_of_that_one(bench:
     assert (run.delay, bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == (None, "Send", 1)
 
 
-@pytest.mark.promise("mailout-figures")
 async def test_columns_may_have_other_names(opened: Open) -> None:
     async with opened(
         notion_mailout_properties={"sent_count": "Failed Count", "failed_count": "Sent Count"},
@@ -924,7 +880,6 @@ async def test_columns_may_have_other_names(opened: Open) -> None:
 # Statuses of people, told to Supabase.
 
 
-@pytest.mark.promise("standing-told")
 async def test_a_bounce_is_told_to_supabase_with_its_type(bench: MailoutBench) -> None:
     bench.subscribe("Ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
@@ -936,7 +891,6 @@ async def test_a_bounce_is_told_to_supabase_with_its_type(bench: MailoutBench) -
     assert bench.supabase.subscriber("bob@example.com")["status"] == "active"
 
 
-@pytest.mark.promise("standing-told")
 async def test_a_complaint_is_told_as_a_leaving_and_a_delivery_is_not_told(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     await bench.finish(await bench.send(bench.page()))
@@ -947,7 +901,6 @@ async def test_a_complaint_is_told_as_a_leaving_and_a_delivery_is_not_told(bench
     assert statuses == {"ada@example.com": "unsubscribed", "bob@example.com": "active"}
 
 
-@pytest.mark.promise("standing-told")
 @pytest.mark.parametrize(("first", "then"), [("complaint", "bounce"), ("bounce", "complaint")])
 async def test_bounced_weighs_more_than_left_in_either_order(bench: MailoutBench, first: str, then: str) -> None:
     bench.subscribe("ada@example.com")
@@ -958,7 +911,6 @@ async def test_bounced_weighs_more_than_left_in_either_order(bench: MailoutBench
     assert bench.supabase.subscriber("ada@example.com")["status"] == "bounced"
 
 
-@pytest.mark.promise("standing-told")
 async def test_whoever_leaves_by_a_link_is_told_also_if_no_mailout_went_to_them(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.leave("ada@example.com")
@@ -969,7 +921,6 @@ async def test_whoever_leaves_by_a_link_is_told_also_if_no_mailout_went_to_them(
     assert bench.supabase.subscriber("ada@example.com")["status"] == "active"
 
 
-@pytest.mark.promise("standing-told")
 async def test_supabase_that_is_down_is_told_when_it_is_back(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     await bench.leave("ada@example.com")
@@ -984,7 +935,6 @@ async def test_supabase_that_is_down_is_told_when_it_is_back(bench: MailoutBench
     assert len(bench.supabase.requests) == told
 
 
-@pytest.mark.promise("standing-told")
 async def test_one_whom_supabase_does_not_take_keeps_nobody_waiting(bench: MailoutBench) -> None:
     bench.subscribe(*["ada@example.com"] * 30, "bob@example.com")
     await bench.leave("ada@example.com")
@@ -996,7 +946,6 @@ async def test_one_whom_supabase_does_not_take_keeps_nobody_waiting(bench: Mailo
 # Watching.
 
 
-@pytest.mark.promise("mailout-watch")
 async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready")
@@ -1009,7 +958,6 @@ async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) ->
     assert await mailouts_.look_for_ready("watch") == []
 
 
-@pytest.mark.promise("mailout-watch")
 async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", Subject="")
@@ -1021,7 +969,6 @@ async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutB
     assert again.status is RunStatus.ACCEPTED
 
 
-@pytest.mark.promise("mailout-watch")
 async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", blocks=[])
@@ -1034,7 +981,6 @@ async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: 
     assert (await bench.finish(again)).status is RunStatus.SENT
 
 
-@pytest.mark.promise("mailout-watch")
 async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_change_the_page(
     bench: MailoutBench,
 ) -> None:
@@ -1049,7 +995,6 @@ async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_ch
 # Erasing.
 
 
-@pytest.mark.promise("mailout-erased")
 async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     run = await bench.finish(await bench.send(bench.page()), refusing("ada@example.com"))
@@ -1067,7 +1012,6 @@ async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: 
 # Rehearsing.
 
 
-@pytest.mark.promise("mailout-dry-run")
 async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBench) -> None:
     bench.subscribe("Ada@example.com", "bob@example.com", from_name="Grace")
     found = await (await bench.mailouts()).rehearse(bench.page())
@@ -1078,7 +1022,6 @@ async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBe
             assert await tx.execute(select(table)) == []
 
 
-@pytest.mark.promise("mailout-pictures")
 async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere_else_in_our_network(
     bench: MailoutBench,
 ) -> None:
@@ -1092,7 +1035,6 @@ async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere
     assert not [each for each in bench.supabase.requests if "picture" in each.path]
 
 
-@pytest.mark.promise("mailout-pictures")
 async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_told(opened: Open) -> None:
     async with opened() as bench:
         written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
@@ -1103,7 +1045,6 @@ async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_t
         assert [each.code for each in written.unsupported] == ["content_image_unreachable"]
 
 
-@pytest.mark.promise("mailout-dry-run")
 async def test_a_rehearsal_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
     with pytest.raises(Exception, match="no subject"):
         await (await bench.mailouts()).rehearse(bench.page(Subject=""))

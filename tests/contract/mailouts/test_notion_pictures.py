@@ -38,7 +38,6 @@ def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore
     return ImageStore(database, clock, tmp_path / "images")
 
 
-@pytest.mark.promise("mailout-pictures")
 async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_time(
     api: NotionStandIn, http: Http, images: ImageStore, clock: ManualClock
 ) -> None:
@@ -73,7 +72,6 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
     assert await images.some(2, limit=9) == []
 
 
-@pytest.mark.promise("mailout-pictures")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -100,7 +98,6 @@ async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
     assert [each.code for each in found.unsupported] == ["content_image_not_copied"]
 
 
-@pytest.mark.promise("mailout-pictures")
 async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images: ImageStore) -> None:
     http = Http(connections=2, resolve=public_only())
     inside = api.add_file()
@@ -119,7 +116,6 @@ async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images:
     assert api.connections == 0
 
 
-@pytest.mark.promise("mailout-pictures")
 async def test_a_picture_that_stands_elsewhere_and_stays_is_left_there(
     api: NotionStandIn, http: Http, images: ImageStore
 ) -> None:

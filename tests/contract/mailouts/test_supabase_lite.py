@@ -49,7 +49,7 @@ ALTER TABLE send_logs ENABLE ROW LEVEL SECURITY;
 """
 PREPARED = FOLDER / f"prepared-{hashlib.sha256(SCHEMA.encode()).hexdigest()[:12]}"
 
-pytestmark = [pytest.mark.promise("supabase-real"), pytest.mark.timeout(INSTALL_SECONDS + 2 * START_SECONDS)]
+pytestmark = [pytest.mark.timeout(INSTALL_SECONDS + 2 * START_SECONDS)]
 
 
 @dataclass(frozen=True)

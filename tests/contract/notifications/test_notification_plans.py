@@ -53,12 +53,10 @@ def plans(connection: sqlite3.Connection, statement: Statement) -> Iterator[list
             pytest.fail(form.text)
 
 
-@pytest.mark.promise("notify-page-cost")
 def test_a_page_is_no_more_than_a_statement_takes_as_values() -> None:
     assert max(PAGE, BATCH) <= MOST_VALUES
 
 
-@pytest.mark.promise("notify-page-cost")
 @pytest.mark.parametrize("name", ON_ROWS)
 def test_rows_are_found_by_their_numbers_whatever_indexes_their_owner_has(queue: sqlite3.Connection, name: str) -> None:
     for plan in plans(queue, getattr(statements_of(None), name)):
@@ -66,7 +64,6 @@ def test_rows_are_found_by_their_numbers_whatever_indexes_their_owner_has(queue:
         assert step == "SEARCH open_event_notifications USING INTEGER PRIMARY KEY (rowid=?)", plan
 
 
-@pytest.mark.promise("notify-page-cost")
 @pytest.mark.parametrize(
     ("statement", "key"),
     [(links.FIND_LINKS, "row_key=?"), (links.COUNT_UNDER_WAY, "subscription_id=?")],

@@ -56,7 +56,6 @@ def fault(**changes: Any) -> SendResult:
 # Sent.
 
 
-@pytest.mark.promise("notify-sent")
 async def test_a_mail_that_was_sent_is_told_to_its_row_and_its_subscriber(stand: Stand) -> None:
     number = await stand.seats.notification()
     provider = ScriptedProvider(SENT)
@@ -72,7 +71,6 @@ async def test_a_mail_that_was_sent_is_told_to_its_row_and_its_subscriber(stand:
     assert (told.event_type, told.section_status_snapshot, told.subscription_id) == ("notify_sent", "Open", 1)
 
 
-@pytest.mark.promise("notify-sent")
 async def test_the_timeline_has_the_status_that_the_section_has(stand: Stand) -> None:
     await stand.seats.tell_of_sections(open_status="Wait")  # it has changed again since the event
     await stand.seats.notification(event={"status_after": "Open"}, payload={"courseTitle": None, "sectionNumber": None})
@@ -85,7 +83,6 @@ async def test_the_timeline_has_the_status_that_the_section_has(stand: Stand) ->
     assert "M 09:00–10:00 TIL 124, TH 13:00–14:20 LSB" in text
 
 
-@pytest.mark.promise("notify-links")
 async def test_every_mail_has_its_ways_to_manage_and_to_leave(stand: Stand) -> None:
     await stand.seats.notification()
     await stand.seats.notification(subscription={"unsubscribe_token": None})
@@ -97,7 +94,6 @@ async def test_every_mail_has_its_ways_to_manage_and_to_leave(stand: Stand) -> N
     assert second.count("https://seats.example/subscriptions/2") >= 2
 
 
-@pytest.mark.promise("notify-locale")
 async def test_each_reader_gets_the_mail_in_their_language_or_the_one_that_stands_in(stand: Stand) -> None:
     for locale in ("ru", "pt-BR", "fr", None):
         await stand.seats.notification(subscription={"locale": locale})
@@ -110,7 +106,6 @@ async def test_each_reader_gets_the_mail_in_their_language_or_the_one_that_stand
 # Not now.
 
 
-@pytest.mark.promise("notify-retryable")
 async def test_a_mail_that_failed_for_now_waits_in_its_row_without_a_lock(stand: Stand) -> None:
     number = await stand.seats.notification()
     await stand.round(ScriptedProvider(fault(retry_after=1_500)))
@@ -127,7 +122,6 @@ async def test_a_mail_that_failed_for_now_waits_in_its_row_without_a_lock(stand:
     assert await stand.seats.timeline() == []
 
 
-@pytest.mark.promise("notify-schedule")
 async def test_the_next_try_comes_by_the_schedule_and_not_before(stand: Stand) -> None:
     number = await stand.seats.notification()
     provider = ScriptedProvider(FAULT, FAULT, SENT)
@@ -143,7 +137,6 @@ async def test_the_next_try_comes_by_the_schedule_and_not_before(stand: Stand) -
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 3)
 
 
-@pytest.mark.promise("notify-schedule")
 async def test_what_a_provider_asks_for_lengthens_the_wait_for_every_worker(stand: Stand) -> None:
     await stand.seats.notification()
     provider = ScriptedProvider(fault(retry_after=30 * SECOND), SENT)
@@ -196,7 +189,6 @@ TERMINAL = [
 ]
 
 
-@pytest.mark.promise("notify-terminal")
 async def test_a_row_that_can_never_become_a_mail_says_why_and_counts_one_attempt(stand: Stand) -> None:
     numbers = [await stand.seats.notification(**changes) for changes, *_ in TERMINAL]
     provider = ScriptedProvider()
@@ -211,7 +203,6 @@ async def test_a_row_that_can_never_become_a_mail_says_why_and_counts_one_attemp
         assert "not an address" not in str(error)
 
 
-@pytest.mark.promise("notify-terminal")
 async def test_an_address_that_is_refused_or_has_left_ends_its_row(stand: Stand) -> None:
     refused, left = await stand.seats.notification(), await stand.seats.notification()
     await suppress(stand.bench.database, "reader2@example.com")
@@ -224,7 +215,6 @@ async def test_an_address_that_is_refused_or_has_left_ends_its_row(stand: Stand)
     assert (await stand.seats.error(left))["code"] == "RECIPIENT_SUPPRESSED"
 
 
-@pytest.mark.promise("notify-sent")
 @pytest.mark.parametrize("is_verified", [0, None])
 async def test_whoever_is_active_is_told_whether_or_not_their_program_keeps_who_is_verified(
     stand: Stand, is_verified: int | None
@@ -235,14 +225,12 @@ async def test_whoever_is_active_is_told_whether_or_not_their_program_keeps_who_
     assert await stand.seats.statuses() == {"sent": 1, "skipped": 1}
 
 
-@pytest.mark.promise("notify-minor-version")
 async def test_a_newer_minor_version_may_say_more(stand: Stand) -> None:
     await stand.seats.notification(payload={"version": "1.7", "newField": {"a": 1}})
     await stand.round(ScriptedProvider())
     assert await stand.seats.statuses() == {"sent": 1}
 
 
-@pytest.mark.promise("notify-expired")
 async def test_what_is_older_than_it_is_of_use_expires_without_an_attempt(stand: Stand) -> None:
     number = await stand.seats.notification()
     stand.advance(DAY)
@@ -256,7 +244,6 @@ async def test_what_is_older_than_it_is_of_use_expires_without_an_attempt(stand:
 # The end of all attempts, and from the beginning.
 
 
-@pytest.mark.promise("notify-dead-letter")
 async def test_a_row_that_has_had_its_attempts_is_failed_and_keeps_the_last_one(stand: Stand) -> None:
     number = await stand.seats.notification()
     fanout = await stand.fanout()
@@ -275,7 +262,6 @@ async def test_a_row_that_has_had_its_attempts_is_failed_and_keeps_the_last_one(
     assert (await audit(stand.bench.database)).ok
 
 
-@pytest.mark.promise("notify-dead-letter")
 async def test_a_row_that_others_tried_often_enough_is_failed_as_it_is(stand: Stand) -> None:
     number = await stand.seats.notification(fanout_attempts=3, error='{"code": "THEIRS"}')
     provider = ScriptedProvider()
@@ -285,7 +271,6 @@ async def test_a_row_that_others_tried_often_enough_is_failed_as_it_is(stand: St
     assert provider.mails == []
 
 
-@pytest.mark.promise("notify-requeue")
 @pytest.mark.parametrize("by", ["desk", "hand"])
 async def test_what_was_requeued_gets_all_its_attempts_again(stand: Stand, by: str) -> None:
     number = await stand.seats.notification()
@@ -305,7 +290,6 @@ async def test_what_was_requeued_gets_all_its_attempts_again(stand: Stand, by: s
     assert {mail.recipients for mail in provider.mails} == {("corrected@example.com",)}
 
 
-@pytest.mark.promise("notify-requeue")
 async def test_what_was_sent_is_not_sent_again_whoever_resets_its_row(stand: Stand) -> None:
     number = await stand.seats.notification()
     provider = ScriptedProvider()
@@ -322,7 +306,6 @@ async def test_what_was_sent_is_not_sent_again_whoever_resets_its_row(stand: Sta
 # Locks, and workers that end.
 
 
-@pytest.mark.promise("notify-lock")
 async def test_taking_a_row_locks_it_and_counts_nothing(stand: Stand) -> None:
     number = await stand.seats.notification()
     await (await stand.fanout("mine")).take(MOST)
@@ -331,7 +314,6 @@ async def test_taking_a_row_locks_it_and_counts_nothing(stand: Stand) -> None:
     assert (row.locked_by, row.locked_at) == ("mine", stand.seats.now)
 
 
-@pytest.mark.promise("notify-lock")
 async def test_a_row_that_somebody_holds_is_left_alone_until_its_lock_ends(stand: Stand) -> None:
     # In the spellings that other programs have for a time.
     now = stand.seats.now
@@ -347,7 +329,6 @@ async def test_a_row_that_somebody_holds_is_left_alone_until_its_lock_ends(stand
     assert await stand.seats.statuses() == {"sent": len(locks)}
 
 
-@pytest.mark.promise("notify-lock")
 async def test_of_two_workers_that_want_a_row_one_gets_it(stand: Stand) -> None:
     for _ in range(20):
         await stand.seats.notification()
@@ -358,7 +339,6 @@ async def test_of_two_workers_that_want_a_row_one_gets_it(stand: Stand) -> None:
     assert await mine._deal_with([replace(row, locked_at=None) for row in rows], stand.clock.now()) == 0
 
 
-@pytest.mark.promise("notify-lock")
 async def test_a_lock_is_renewed_while_its_mail_waits(stand: Stand) -> None:
     number = await stand.seats.notification()
     fanout = await stand.fanout("mine")
@@ -373,7 +353,6 @@ async def test_a_lock_is_renewed_while_its_mail_waits(stand: Stand) -> None:
     assert (await stand.seats.row(number)).fanout_status == "sent"
 
 
-@pytest.mark.promise("notify-take-over")
 async def test_a_mail_whose_worker_died_is_taken_over_as_the_same_mail(stand: Stand) -> None:
     number = await stand.seats.notification()
     await (await stand.fanout("dead")).take(MOST)
@@ -384,7 +363,6 @@ async def test_a_mail_whose_worker_died_is_taken_over_as_the_same_mail(stand: St
     assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
 
 
-@pytest.mark.promise("notify-take-over")
 async def test_what_is_known_to_be_sent_is_told_by_another_and_not_sent_again(stand: Stand) -> None:
     number = await stand.seats.notification()
     await (await stand.fanout("dead")).take(MOST)
@@ -397,7 +375,6 @@ async def test_what_is_known_to_be_sent_is_told_by_another_and_not_sent_again(st
     assert len(await stand.seats.timeline()) == 1
 
 
-@pytest.mark.promise("notify-take-over")
 async def test_a_mail_in_doubt_goes_again_under_its_own_name_and_counts_once(stand: Stand) -> None:
     number = await stand.seats.notification()
     provider = ScriptedProvider(UNKNOWN, SENT)
@@ -469,7 +446,6 @@ async def test_results_that_cannot_be_told_now_keep_no_other_waiting(
     assert (await stand.seats.statuses(), provider.mails) == ({"sent": 5}, [])
 
 
-@pytest.mark.promise("notify-lock")
 async def test_a_worker_knows_how_many_rows_it_holds(stand: Stand) -> None:
     for _ in range(3):
         await stand.seats.notification()
@@ -480,7 +456,6 @@ async def test_a_worker_knows_how_many_rows_it_holds(stand: Stand) -> None:
     assert await mine.holds() == 0
 
 
-@pytest.mark.promise("notify-give-back")
 async def test_a_worker_that_leaves_gives_back_what_it_did_not_begin(stand: Stand) -> None:
     number = await stand.seats.notification()
     leaving = await stand.fanout("leaving")
@@ -496,7 +471,6 @@ async def test_a_worker_that_leaves_gives_back_what_it_did_not_begin(stand: Stan
     assert (row.fanout_status, row.fanout_attempts, len(provider.mails)) == ("sent", 1, 1)
 
 
-@pytest.mark.promise("notify-give-back")
 async def test_what_was_given_back_and_taken_up_again_can_be_put_off_like_any_other(stand: Stand) -> None:
     await stand.seats.notification()
     leaving = await stand.fanout("leaving")
@@ -508,7 +482,6 @@ async def test_what_was_given_back_and_taken_up_again_can_be_put_off_like_any_ot
     assert len(await claims.claim(1)) == 1
 
 
-@pytest.mark.promise("notify-withdrawn")
 async def test_who_leaves_between_two_tries_gets_no_mail(stand: Stand) -> None:
     number = await stand.seats.notification()
     provider = ScriptedProvider(FAULT)
@@ -550,7 +523,6 @@ async def test_every_wait_has_its_reason_and_its_end(stand: Stand) -> None:
     assert (await stand.seats.row(waiting["delivery_window"])).fanout_status == "sent"
 
 
-@pytest.mark.promise("notify-dedupe")
 async def test_of_two_rows_that_say_the_same_within_the_window_one_is_sent(stand: Stand) -> None:
     first = await stand.seats.notification(dedupe_key="same", preferences={})
     second = await stand.seats.notification(dedupe_key="same", subscription_id=1)
@@ -571,7 +543,6 @@ async def test_of_two_rows_that_say_the_same_within_the_window_one_is_sent(stand
     assert (await stand.seats.row(later)).fanout_status == "sent"
 
 
-@pytest.mark.promise("notify-dedupe")
 async def test_a_row_that_comes_to_light_while_a_later_one_that_says_the_same_is_sent_waits_for_it(
     stand: Stand,
 ) -> None:
@@ -589,7 +560,6 @@ async def test_a_row_that_comes_to_light_while_a_later_one_that_says_the_same_is
     assert len(provider.mails) == 1
 
 
-@pytest.mark.promise("notify-maximum")
 async def test_nobody_gets_more_than_they_asked_for_however_many_come_at_once(stand: Stand) -> None:
     await stand.seats.notification(preferences={"maxNotifications": 2})
     for _ in range(3):
@@ -607,7 +577,6 @@ async def test_nobody_gets_more_than_they_asked_for_however_many_come_at_once(st
     assert len(await stand.seats.timeline()) == 2
 
 
-@pytest.mark.promise("notify-maximum")
 async def test_workers_that_serve_a_subscriber_at_once_send_no_more_than_they_asked_for(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,7 +608,6 @@ async def test_workers_that_serve_a_subscriber_at_once_send_no_more_than_they_as
 # What is refused at the start.
 
 
-@pytest.mark.promise("notify-refused")
 async def test_a_queue_that_lacks_something_is_refused_with_it_all(tmp_path: Path, empty_sqlite: bytes) -> None:
     ours, theirs = tmp_path / "mailwright.db", f"sqlite:///{tmp_path}/queue.db"
     ours.write_bytes(empty_sqlite)

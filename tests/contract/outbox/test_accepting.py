@@ -150,7 +150,6 @@ async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_
     assert (await audit(database)).accepted == 900
 
 
-@pytest.mark.promise("accept-group-commit")
 async def test_callers_that_come_together_share_few_commits(database: Database, clock: ManualClock) -> None:
     intake_ = an_intake(database, clock)
     await asyncio.gather(*(intake_.accept([a_message()]) for _ in range(200)))
@@ -158,7 +157,6 @@ async def test_callers_that_come_together_share_few_commits(database: Database, 
     assert await count(database, intake) <= 3  # one row for each commit
 
 
-@pytest.mark.promise("accept-group-commit")
 async def test_a_caller_whose_message_cannot_be_stored_harms_nobody_else(
     database: Database, clock: ManualClock
 ) -> None:
@@ -203,7 +201,6 @@ async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_al
     assert (await audit(database)).ok
 
 
-@pytest.mark.promise("accept-contact")
 async def test_whoever_is_written_to_becomes_a_contact_once(database: Database, clock: ManualClock) -> None:
     intake_ = an_intake(database, clock)
     await intake_.accept([a_message(to="a@example.com"), a_message(to="a@example.com")])

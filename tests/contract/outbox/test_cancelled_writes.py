@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from sqlalchemy import func, insert, select
 
 from mailwright.storage.database import Database
@@ -11,7 +10,6 @@ from mailwright.storage.tables import mailout_recipients
 ROUNDS = 60
 
 
-@pytest.mark.promise("cancelled-write")
 async def test_a_write_that_is_cancelled_anywhere_keeps_nobody_else_from_writing(database: Database) -> None:
     """Also while somebody remembers how it ended, as a task does."""
     remembered: list[object] = []

@@ -103,7 +103,6 @@ async def test_an_attempt_cannot_be_begun_twice(database: Database, clock: Manua
     assert (await settling.exchange([], [claimed])).message_keys == frozenset()
 
 
-@pytest.mark.promise("claim-due")
 async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: ManualClock) -> None:
     later = clock.now() + HOUR
     await an_intake(database, clock).accept([a_message(scheduled_at=later), a_message(scheduled_at=clock.now() - HOUR)])
@@ -115,7 +114,6 @@ async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: Ma
     assert len(await claims.claim(10)) == 1
 
 
-@pytest.mark.promise("claim-due")
 async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database: Database, clock: ManualClock) -> None:
     await an_intake(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock), settling_of(database, clock)
@@ -191,7 +189,6 @@ async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clo
     assert [(found.tenant_id, found.is_bulk) for found in await claims.claim(10)] == [(DEFAULT_TENANT, True)]
 
 
-@pytest.mark.promise("tenant-concurrency")
 async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
     engine: Engine, database: Database, clock: ManualClock
 ) -> None:
@@ -213,7 +210,6 @@ async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
     assert [row.status for row in await deliveries_of(database)].count("SENT_ATTEMPT") == 3
 
 
-@pytest.mark.promise("tenant-concurrency")
 async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=2)
     await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(6)])
@@ -225,7 +221,6 @@ async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Datab
     assert len((await settling_of(database, clock).exchange([], suspects)).message_keys) == 2
 
 
-@pytest.mark.promise("tenant-concurrency")
 async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=1)
     await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(2)])
@@ -241,7 +236,6 @@ async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, c
 # Giving back, and holding on.
 
 
-@pytest.mark.promise("claim-release")
 async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
     database: Database, clock: ManualClock
 ) -> None:
@@ -260,7 +254,6 @@ async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
     )
 
 
-@pytest.mark.promise("claim-release")
 async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, clock: ManualClock) -> None:
     message = a_message()
     await an_intake(database, clock).accept([message])
@@ -275,7 +268,6 @@ async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, c
     assert [third.attempt for third in await claims.claim(1)] == [2]
 
 
-@pytest.mark.promise("lock-renewed")
 async def test_a_lock_that_is_renewed_is_not_taken_over(database: Database, clock: ManualClock) -> None:
     await an_intake(database, clock).accept([a_message(), a_message()])
     slow, heir = claims_of(database, clock, "slow"), claims_of(database, clock, "heir")

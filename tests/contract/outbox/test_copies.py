@@ -47,7 +47,6 @@ async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: Place, tm
     assert "Bcc" not in mail
 
 
-@pytest.mark.promise("content-template")
 @pytest.mark.parametrize("copies", [{}, {"cc": ["cleo@example.com"]}])
 async def test_a_template_is_filled_with_or_without_copies(
     engine: Place, tmp_path: Path, copies: dict[str, list[str]]
@@ -61,7 +60,6 @@ async def test_a_template_is_filled_with_or_without_copies(
     assert "boat & oar" in text.get_content()
 
 
-@pytest.mark.promise("content-template")
 async def test_a_subject_beside_a_template_is_the_one_that_counts(engine: Place, tmp_path: Path) -> None:
     mail = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
     assert mail["Subject"] == "Another {{ subject }}"

@@ -82,7 +82,6 @@ async def test_a_domain_gets_its_rate_and_the_rest_of_the_lane_goes_on(limited: 
         assert {(row.attempts, row.claims, row.locked_by) for row in left} == {(0, 0, None)}
 
 
-@pytest.mark.promise("domain-put-off-once")
 async def test_a_backlog_is_put_off_once_each_to_the_second_that_has_room_for_it(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 18))
@@ -122,7 +121,6 @@ async def test_four_workers_never_send_more_than_the_rate(limited: Limited) -> N
         assert len(set(provider.outbox_ids)) == len(provider.mails) == 80
 
 
-@pytest.mark.promise("domain-no-burst")
 async def test_what_went_at_the_end_of_a_second_is_missing_at_the_beginning_of_the_next(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         provider = ScriptedProvider()
@@ -189,7 +187,6 @@ async def test_permits_of_mails_that_were_not_sent_go_back_to_their_domain(limit
 # How many at once.
 
 
-@pytest.mark.promise("domain-concurrency")
 async def test_four_workers_never_have_more_under_way_than_may_be(limited: Limited) -> None:
     async with limited("gmail.com=3c") as bench:
         await bench.accept(*to("gmail.com", 40), *to("example.com", 20))
@@ -227,7 +224,6 @@ class _Counting(ScriptedProvider):
             self._now[domain] -= 1
 
 
-@pytest.mark.promise("domain-concurrency")
 async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
     async with limited("gmail.com=3c") as bench:
         await bench.accept(*to("gmail.com", 10))
@@ -251,7 +247,6 @@ async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
 # What people see, and what it costs.
 
 
-@pytest.mark.promise("explain-domain-limit")
 @pytest.mark.parametrize(
     ("limits", "detail", "words"),
     [

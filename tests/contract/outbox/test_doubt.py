@@ -142,7 +142,6 @@ async def test_what_has_expired_is_not_sent_again(database: Database, clock: Man
     assert (await story_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
 
 
-@pytest.mark.promise("doubt-grace")
 async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     doubts = doubts_of(database, clock, grace=10 * MINUTE)
@@ -154,7 +153,6 @@ async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database:
     assert (await story_of(database, claimed.outbox_id)).summary.status == Status.RETRY_SCHEDULED
 
 
-@pytest.mark.promise("doubt-late-result")
 @pytest.mark.parametrize("decided", [False, True], ids=["in doubt", "resend pending"])
 @pytest.mark.parametrize("result", [SENT, REFUSAL], ids=["sent", "refused"])
 async def test_a_slow_workers_result_ends_the_doubt(
@@ -172,7 +170,6 @@ async def test_a_slow_workers_result_ends_the_doubt(
     assert await claims_of(database, clock).claim(1) == []
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_message(
     database: Database, clock: ManualClock
 ) -> None:
@@ -193,7 +190,6 @@ async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_
     assert (await story_of(database, stale.outbox_id)).summary.status == Status.SENT
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
     database: Database, clock: ManualClock
 ) -> None:
@@ -205,7 +201,6 @@ async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
     assert (again.claims, again.resends, again.attempts) == (1, 0, 0)
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     database: Database, clock: ManualClock
 ) -> None:
@@ -220,7 +215,6 @@ async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     assert (again.claims, again.resends) == (1, 1)
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     database: Database, clock: ManualClock
 ) -> None:
@@ -232,7 +226,6 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     assert len(await claims_of(database, clock, "heir").claim(1)) == 1
 
 
-@pytest.mark.promise("event-sequence")
 async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
     await doubts_of(database, clock).take_over()
@@ -240,7 +233,6 @@ async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database,
     assert (await story_of(database, claimed.outbox_id)).events[-1].type is not E.IN_DOUBT
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_result_that_is_written_twice_counts_once(database: Database, clock: ManualClock) -> None:
     """After a commit whose answer was lost, a worker writes its results again."""
     settling = settling_of(database, clock)
@@ -254,7 +246,6 @@ async def test_a_result_that_is_written_twice_counts_once(database: Database, cl
         assert len(record.events) == 4
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_doubt_that_is_written_again_does_not_undo_its_decision(database: Database, clock: ManualClock) -> None:
     claimed = await an_attempt(database, clock)
     settlement = a_result(claimed, UNKNOWN, clock.now())
@@ -350,7 +341,6 @@ async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
     assert (await audit(database)).ok
 
 
-@pytest.mark.promise("doubt-report-any-clock")
 @pytest.mark.parametrize("difference", [-HOUR, -1, HOUR])
 async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says(
     database: Database, clock: ManualClock, difference: int
@@ -366,7 +356,6 @@ async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says
     assert await claims_of(database, clock).claim(1) == []
 
 
-@pytest.mark.promise("doubt-report-any-clock")
 @pytest.mark.parametrize("answer", [THROTTLE, FAULT, REFUSAL], ids=lambda result: str(result.code))
 async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_clock_says(
     database: Database, clock: ManualClock, answer: SendResult
@@ -382,7 +371,6 @@ async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_cl
     assert await status_of(database, outbox_id) == Status.SENT
 
 
-@pytest.mark.promise("doubt-report-any-clock")
 async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_of_the_new_attempt(
     database: Database, clock: ManualClock
 ) -> None:
@@ -480,7 +468,6 @@ async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
     assert (again.only_provider, again.attempts) == (None if not_taken else "scripted", 0)
 
 
-@pytest.mark.promise("doubt-late-result")
 async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
     database: Database, clock: ManualClock
 ) -> None:

@@ -69,7 +69,6 @@ def asked(database: Database, clock: ManualClock) -> Asked:
 THROTTLED = {"error_code": "SMTP_THROTTLED", "error_category": Category.QUOTA, "error_reason": "Slow down."}
 
 
-@pytest.mark.promise("explain-final")
 async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
     await asked.accept()
     await asked.deliver()
@@ -79,7 +78,6 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
     assert answer.sentence == "It is not waiting: it was sent by smtp at 08:00:00 UTC (3 minutes ago)."
 
 
-@pytest.mark.promise("explain-final")
 @pytest.mark.parametrize(
     ("verdict", "told", "is_final"),
     [
@@ -102,7 +100,6 @@ async def test_a_sent_message_that_came_back_says_so_and_what_follows(
     assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
 
 
-@pytest.mark.promise("explain-final")
 async def test_a_failed_message_names_its_error_and_the_way_back(asked: Asked) -> None:
     await asked.accept()
     await asked.settle(Status.FAILED, error_code="SMTP_REFUSED", error_reason="No such user.")
@@ -112,7 +109,6 @@ async def test_a_failed_message_names_its_error_and_the_way_back(asked: Asked) -
     assert f"mailwright message retry {asked.outbox_id}" in (answer.what_would_change or "")
 
 
-@pytest.mark.promise("explain-way-back")
 async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(asked: Asked) -> None:
     await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="SMTP_RECIPIENT_REJECTED", error_reason="No such user.")
@@ -127,7 +123,6 @@ async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(a
     )
 
 
-@pytest.mark.promise("explain-way-back")
 async def test_a_message_that_bounced_for_now_may_be_retried(asked: Asked) -> None:
     await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="SMTP_MAILBOX_FULL", error_reason="Over quota.")
@@ -139,7 +134,6 @@ async def test_a_message_that_bounced_for_now_may_be_retried(asked: Asked) -> No
     )
 
 
-@pytest.mark.promise("explain-way-back")
 @pytest.mark.parametrize("code", ["INVALID_EMAIL", "INVALID_TEMPLATE", "RECIPIENT_NOT_FOUND", "EXPIRED"])
 async def test_a_message_that_is_itself_wrong_is_not_told_to_be_retried(asked: Asked, code: str) -> None:
     await asked.accept()
@@ -149,7 +143,6 @@ async def test_a_message_that_is_itself_wrong_is_not_told_to_be_retried(asked: A
     assert "retry" not in change
 
 
-@pytest.mark.promise("explain-final")
 async def test_a_suppressed_recipient_is_named_as_the_thing_to_change(asked: Asked) -> None:
     await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED", error_reason="unsubscribed")
@@ -161,7 +154,6 @@ async def test_a_suppressed_recipient_is_named_as_the_thing_to_change(asked: Ask
     assert told == f"{wish}: `mailwright contacts activate ada@example.com`, {retry}"
 
 
-@pytest.mark.promise("explain-final")
 async def test_a_cancelled_message_is_not_waiting(asked: Asked) -> None:
     await asked.accept()
     await Operations(asked.database, asked.clock).cancel(asked.outbox_id, tenant_id=None)
@@ -170,7 +162,6 @@ async def test_a_cancelled_message_is_not_waiting(asked: Asked) -> None:
     assert answer.sentence.startswith("It is not waiting: ")
 
 
-@pytest.mark.promise("explain-final")
 async def test_a_doubt_that_was_closed_is_not_waiting(asked: Asked) -> None:
     await asked.accept()
     await asked.settle(Status.IN_DOUBT, error_code="SMTP_CUT", error_reason="The line went dead.")
@@ -180,7 +171,6 @@ async def test_a_doubt_that_was_closed_is_not_waiting(asked: Asked) -> None:
     assert answer.sentence.startswith("It is not waiting: ")
 
 
-@pytest.mark.promise("explain-scheduled")
 async def test_a_scheduled_message_tells_its_time(asked: Asked) -> None:
     later = asked.clock.now() + 2 * DAY
     await asked.accept(scheduled_at=later)
@@ -189,7 +179,6 @@ async def test_a_scheduled_message_tells_its_time(asked: Asked) -> None:
     assert "on 2027-01-17 at 08:00:00 UTC (in 2 days)" in answer.sentence
 
 
-@pytest.mark.promise("explain-held")
 async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
     await asked.accept()
     await asked.worker()
@@ -203,7 +192,6 @@ async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
     assert "--rate-per-hour" in (answer.what_would_change or "")
 
 
-@pytest.mark.promise("explain-held")
 async def test_a_hold_that_has_ended_holds_nothing(asked: Asked) -> None:
     await asked.accept()
     lane = lane_number(Priority.TRANSACTIONAL, 1)
@@ -213,7 +201,6 @@ async def test_a_hold_that_has_ended_holds_nothing(asked: Asked) -> None:
     assert (await asked.answer()).state is State.IN_LINE
 
 
-@pytest.mark.promise("explain-retry")
 async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> None:
     await asked.accept()
     due_at = asked.clock.now() + 5 * SECOND
@@ -228,7 +215,6 @@ async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> Non
     )
 
 
-@pytest.mark.promise("explain-deferred")
 @pytest.mark.parametrize(
     ("defer_reason", "state"),
     [("provider_throttled", State.THROTTLED), ("provider_unavailable", State.PROVIDER_UNAVAILABLE)],
@@ -247,7 +233,6 @@ async def test_a_deferral_blames_the_provider_and_burns_no_attempt(
     assert "does not count as an attempt" in answer.sentence
 
 
-@pytest.mark.promise("explain-sending")
 async def test_a_message_with_the_provider_is_being_sent_right_now(asked: Asked) -> None:
     await asked.accept()
     await asked.attempt()
@@ -256,7 +241,6 @@ async def test_a_message_with_the_provider_is_being_sent_right_now(asked: Asked)
     assert "is being sent right now: the worker worker-1" in answer.sentence
 
 
-@pytest.mark.promise("explain-sending")
 async def test_an_attempt_whose_worker_is_gone_becomes_a_doubt_next(asked: Asked) -> None:
     await asked.accept()
     await asked.attempt()
@@ -267,7 +251,6 @@ async def test_an_attempt_whose_worker_is_gone_becomes_a_doubt_next(asked: Asked
     assert "mailwright worker" in (answer.what_would_change or "")
 
 
-@pytest.mark.promise("explain-claimed")
 async def test_a_claimed_message_tells_who_has_it_and_for_how_long(asked: Asked) -> None:
     await asked.accept()
     await asked.claim()
@@ -276,7 +259,6 @@ async def test_a_claimed_message_tells_who_has_it_and_for_how_long(asked: Asked)
     assert answer.until == asked.clock.now() + LOCK_TTL
 
 
-@pytest.mark.promise("explain-claimed")
 async def test_a_message_whose_worker_died_is_handled_apart(asked: Asked) -> None:
     await asked.accept()
     await asked.claim()
@@ -287,7 +269,6 @@ async def test_a_message_whose_worker_died_is_handled_apart(asked: Asked) -> Non
     assert "once" in answer.sentence
 
 
-@pytest.mark.promise("explain-in-doubt")
 async def test_a_doubt_that_will_be_resent_tells_when(asked: Asked) -> None:
     await asked.accept()
     await asked.attempt()
@@ -300,7 +281,6 @@ async def test_a_doubt_that_will_be_resent_tells_when(asked: Asked) -> None:
     assert "message resolve" in (answer.what_would_change or "")
 
 
-@pytest.mark.promise("explain-in-doubt")
 async def test_a_doubt_that_is_held_tells_when_it_is_closed(asked: Asked) -> None:
     await asked.accept(on_doubt=OnDoubt.HOLD)
     await asked.settle(Status.IN_DOUBT, due_at=asked.clock.now(), error_code="SMTP_CUT", error_reason="Cut.")
@@ -311,7 +291,6 @@ async def test_a_doubt_that_is_held_tells_when_it_is_closed(asked: Asked) -> Non
     assert "closed as unknown" in answer.sentence
 
 
-@pytest.mark.promise("explain-no-worker")
 async def test_a_due_message_without_a_worker_says_how_to_start_one(asked: Asked) -> None:
     await asked.accept()
     assert (await asked.answer()).state is State.NO_WORKER
@@ -322,7 +301,6 @@ async def test_a_due_message_without_a_worker_says_how_to_start_one(asked: Asked
     assert (await asked.answer()).state is State.NO_WORKER
 
 
-@pytest.mark.promise("explain-provider-unavailable")
 async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(asked: Asked) -> None:
     await asked.accept()
     until = asked.clock.now() + 20 * SECOND
@@ -335,7 +313,6 @@ async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(as
     )
 
 
-@pytest.mark.promise("explain-in-line")
 async def test_a_message_in_line_tells_its_place_in_its_own_lane(asked: Asked) -> None:
     await an_intake(asked.database, asked.clock).accept([a_message() for _ in range(3)])
     await an_intake(asked.database, asked.clock).accept([a_message(priority=Priority.BULK, is_bulk=True)])
@@ -346,7 +323,6 @@ async def test_a_message_in_line_tells_its_place_in_its_own_lane(asked: Asked) -
     assert (await asked.answer()).sentence == "It is due and in line: it is the next of its lane."
 
 
-@pytest.mark.promise("explain-in-line")
 async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) -> None:
     await an_intake(asked.database, asked.clock).accept([a_message() for _ in range(FURTHEST_PLACE + 5)])
     await asked.accept()
@@ -354,7 +330,6 @@ async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) ->
     assert "more than 1,000 messages" in (await asked.answer()).sentence
 
 
-@pytest.mark.promise("explain-tenant-busy")
 async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> None:
     await asked.accept()
     claimed = await asked.claim()
@@ -364,7 +339,6 @@ async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> N
     assert "mailwright tenant set default --max-in-flight" in (answer.what_would_change or "")
 
 
-@pytest.mark.promise("explain-expired")
 async def test_an_expired_message_is_not_promised_to_anyone(asked: Asked) -> None:
     await asked.accept(expires_at=asked.clock.now() + MINUTE)
     await asked.worker()
@@ -373,7 +347,6 @@ async def test_an_expired_message_is_not_promised_to_anyone(asked: Asked) -> Non
     assert (answer.state, answer.reason) == (State.EXPIRED, "EXPIRED")
 
 
-@pytest.mark.promise("explain-isolation")
 async def test_another_tenants_message_is_not_explained(asked: Asked) -> None:
     await asked.accept()
     assert (await asked.answer(tenant_id=1)).outbox_id == asked.outbox_id

@@ -658,7 +658,6 @@ async def test_whom_a_campaign_waits_for_is_paused_and_not_the_campaign_itself(w
     assert (await world.campaign())["state"] == "sending"
 
 
-@pytest.mark.promise("explain-actions-scopes")
 async def test_whoever_may_only_look_is_offered_nothing_that_changes_anything(world: World) -> None:
     await one_of_a_campaign_with_a_limit(world)
     key = await world.api.parts.keys.create(DEFAULT_TENANT, "looks", frozenset({Scope.READ}))

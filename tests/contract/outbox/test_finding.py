@@ -37,7 +37,6 @@ async def subjects(database: Database, **wanted: object) -> list[str]:
     return [each.subject for each in found.messages]
 
 
-@pytest.mark.promise("dashboard-messages")
 async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
     database: Database, clock: ManualClock
 ) -> None:
@@ -57,7 +56,6 @@ async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
     assert await subjects(database, to_email="ada@example.com", words="march") == ["Your Invoice for March"]
 
 
-@pytest.mark.promise("dashboard-messages")
 async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
     database: Database, clock: ManualClock
 ) -> None:
@@ -75,7 +73,6 @@ async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
     assert await messages.holds_on(database, wanted.messages, now + HOUR) == {}
 
 
-@pytest.mark.promise("found-in-steps")
 async def test_what_no_index_knows_is_looked_for_in_steps(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +101,6 @@ async def test_what_no_index_knows_is_looked_for_in_steps(
     assert [each.email for each in rest.people] == ["person0@example.com"]
 
 
-@pytest.mark.promise("dashboard-contacts")
 async def test_people_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
     standing = Standing(database, clock)
     await lists.create(database, clock, DEFAULT_TENANT, "news")
@@ -138,7 +134,6 @@ async def test_people_are_found_by_name_status_list_and_tag(database: Database, 
     assert [each.name for each in (*page.people, *rest.people)] == ["Grace", "Ada"]
 
 
-@pytest.mark.promise("acts-journaled")
 async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
     [accepted] = await an_intake(database, clock).accept([a_message()])
     who, tenant_id = "grace", DEFAULT_TENANT
@@ -168,7 +163,6 @@ async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Data
     assert noted[-1].subject == accepted.outbox_id
 
 
-@pytest.mark.promise("dashboard-imports")
 async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     other = await a_tenant(database, "other")
     desk = ImportDesk(Imports(database, clock), clock, tmp_path, largest=1_000_000)
@@ -224,7 +218,6 @@ async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
     assert {path.name for path in folder.iterdir()} == {f"{each.import_id}.report.csv" for each in (begun, waiting)}
 
 
-@pytest.mark.promise("dashboard-messages")
 async def test_subjects_are_listed_as_their_readers_see_them(database: Database, clock: ManualClock) -> None:
     await an_intake(database, clock).accept(
         [

@@ -52,7 +52,6 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.promise("pages-along-indexes")
 async def test_no_page_reads_a_table_of_mails_from_end_to_end(database: Database) -> None:
     for statement, values in ASKED:
         plan = await _plan(database, statement, values)
@@ -75,7 +74,6 @@ async def _explained(database: Database, words: str, values: Sequence[Any], *, w
     return "\n".join(str(row[-1]) for row in rows)
 
 
-@pytest.mark.promise("pages-along-indexes")
 async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Database) -> None:
     asked = await _asked(
         database,
@@ -91,7 +89,6 @@ async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Data
         assert not re.search(r"TEMP B-TREE|Sort", plan), plan
 
 
-@pytest.mark.promise("pages-along-indexes")
 async def test_an_audience_is_counted_along_its_list(database: Database) -> None:
     whole = whole_audience(1, ["news"], None, 1).add_columns(func.count())
 
@@ -136,7 +133,6 @@ ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.promise("people-by-address")
 @pytest.mark.parametrize(("statement", "values"), ABOUT_PEOPLE, ids=[each.name for each, _ in ABOUT_PEOPLE])
 async def test_each_of_many_people_is_looked_for_by_the_address(
     database: Database, statement: Statement, values: dict[str, Any]
@@ -149,7 +145,6 @@ async def test_each_of_many_people_is_looked_for_by_the_address(
     assert all("email" in each for each in looked_at), plan
 
 
-@pytest.mark.promise("figures-are-true-now")
 async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=3)
     before = await figures(bench.database, campaign)
@@ -170,7 +165,6 @@ async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_
     assert await figures(bench.database, campaign) == again
 
 
-@pytest.mark.promise("figures-are-true-now")
 async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=2)
     await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
@@ -182,7 +176,6 @@ async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Be
     assert sum(step.counts.get("open", 0) for step in found.steps) == 4
 
 
-@pytest.mark.promise("figures-are-true-now")
 @pytest.mark.parametrize("winner_by", ["opens", "clicks"])
 async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up(bench: Bench, winner_by: str) -> None:
     variants = [{"name": "A"}, {"name": "B", "subject": "Other news for {{ name }}"}]
@@ -202,7 +195,6 @@ async def test_versions_stand_the_same_however_much_of_their_answers_is_added_up
         assert await _standings(bench, campaign, winner_by) == expected
 
 
-@pytest.mark.promise("tallies-follow")
 async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=2)
     await _happen(bench, campaign, ("open", HOUR), ("open", 26 * HOUR))
@@ -216,7 +208,6 @@ async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
         assert sum(each.counts.get(name, 0) for each in by_minutes) == number
 
 
-@pytest.mark.promise("found-in-steps")
 async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +231,6 @@ async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
         assert (found, looks) == (3, 2)
 
 
-@pytest.mark.promise("found-in-steps")
 async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database: Database, clock: ManualClock) -> None:
     """Whatever the clock shows: it may be set back."""
     behind = []

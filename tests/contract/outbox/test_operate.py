@@ -62,7 +62,6 @@ async def story(database: Database, outbox_id: str) -> tuple[str, list[str]]:
     return record.summary.status, [event.type for event in record.events]
 
 
-@pytest.mark.promise("operate-cancel")
 async def test_a_waiting_message_is_cancelled_and_never_sent(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     assert await Operations(database, clock).cancel(outbox_id, tenant_id=1) is Status.CANCELLED
@@ -71,7 +70,6 @@ async def test_a_waiting_message_is_cancelled_and_never_sent(database: Database,
     assert (await audit(database)).ok
 
 
-@pytest.mark.promise("operate-cancel")
 async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     held = await claims_of(database, clock).claim(10)
@@ -81,7 +79,6 @@ async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: 
     assert await story(database, outbox_id) == (Status.CANCELLED, [EventType.CANCELLED])
 
 
-@pytest.mark.promise("operate-cancel")
 async def test_a_message_that_is_being_sent_cannot_be_cancelled(database: Database, clock: ManualClock) -> None:
     outbox_id, _ = await begun(database, clock)
     with pytest.raises(NotPossibleNow, match="SENT_ATTEMPT"):
@@ -89,7 +86,6 @@ async def test_a_message_that_is_being_sent_cannot_be_cancelled(database: Databa
     assert await story(database, outbox_id) == (Status.SENT_ATTEMPT, [])
 
 
-@pytest.mark.promise("operate-cancel")
 async def test_cancelling_and_sending_at_once_has_one_winner(database: Database, clock: ManualClock) -> None:
     for _ in range(10):
         outbox_id = await accepted(database, clock)

@@ -153,7 +153,6 @@ async def test_what_is_counted_by_the_figure_before_is_taken_off_the_new_one(
     assert await reserved(database, clock, 1_000, "ses") == 5
 
 
-@pytest.mark.promise("quota-failure")
 @pytest.mark.parametrize("how", ["is_silent", "is_broken"])
 async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
     database: Database, clock: ManualClock, how: str
@@ -176,7 +175,6 @@ async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
     assert (known.failure, known.failed_at, known.sent_since) == (None, None, 0)
 
 
-@pytest.mark.promise("quota-failure")
 async def test_a_figure_that_nobody_could_renew_for_a_day_holds_nothing_up(
     database: Database, clock: ManualClock
 ) -> None:
@@ -186,7 +184,6 @@ async def test_a_figure_that_nobody_could_renew_for_a_day_holds_nothing_up(
     assert await reserved(database, clock, 5, "ses") == 5
 
 
-@pytest.mark.promise("quota-one-asks")
 async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Database, clock: ManualClock) -> None:
     account = Account(10)
     syncs = [a_sync(database, clock, ses=account) for _ in range(5)]
@@ -199,7 +196,6 @@ async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Data
     assert account.asked == 2
 
 
-@pytest.mark.promise("quota-one-asks")
 async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: Database, clock: ManualClock) -> None:
     before = await quotas.standing(database, ["ses"])
     assert await quotas.record(database, clock, [quotas.Told("ses", 10)], before)
@@ -209,7 +205,6 @@ async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: 
     assert known.remaining == 10
 
 
-@pytest.mark.promise("quota-route")
 async def test_the_quotas_of_a_route_count_together_and_one_without_a_limit_takes_all(
     database: Database, clock: ManualClock
 ) -> None:
@@ -279,7 +274,6 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
 # How fast.
 
 
-@pytest.mark.promise("told-rate")
 @pytest.mark.parametrize(
     ("route", "rates", "expected"),
     [
@@ -298,7 +292,6 @@ def test_a_route_goes_as_fast_as_each_of_its_providers_allows(
     assert rate_of(rates, route) == expected
 
 
-@pytest.mark.promise("told-rate")
 async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench: Bench) -> None:
     await a_sync(bench.database, bench.clock, scripted=Account(None, rate=5.5)).tick()
     route: dict[str, int | None] = {"scripted": None, "smtp": None}
@@ -312,7 +305,6 @@ async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench:
     assert await quotas.told_rate(bench.database, route) == Rate("scripted", 5)
 
 
-@pytest.mark.promise("told-rate")
 async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_told(
     database: Database, clock: ManualClock
 ) -> None:

@@ -14,7 +14,6 @@ from tests.builders import a_message, an_intake, claims_of, settling_of
 from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one, begun
 
 
-@pytest.mark.promise("record-story")
 async def test_a_record_tells_the_whole_story_in_order(database: Database, clock: ManualClock) -> None:
     outbox_id, claimed = await begun(database, clock, to="reader@example.com", request_id="request-1")
     started = clock.now()
@@ -46,7 +45,6 @@ async def test_another_tenants_record_is_not_found(
         await message_records.find(database, wanted, tenant_id=2)
 
 
-@pytest.mark.promise("record-search")
 async def test_pages_follow_one_another_without_gap_or_repetition(database: Database, clock: ManualClock) -> None:
     intake = an_intake(database, clock)
     ours = [a_message(to=f"reader{number:02}@example.com") for number in range(25)]
@@ -62,7 +60,6 @@ async def test_pages_follow_one_another_without_gap_or_repetition(database: Data
     assert found == [message.outbox_id for message in reversed(ours)]
 
 
-@pytest.mark.promise("record-search")
 async def test_a_search_finds_by_what_it_names(database: Database, clock: ManualClock) -> None:
     intake = an_intake(database, clock)
     start = clock.now()
@@ -85,7 +82,6 @@ async def test_a_search_finds_by_what_it_names(database: Database, clock: Manual
     assert await found(status=Status.FAILED, before_key=only.message_key) == []
 
 
-@pytest.mark.promise("record-dead-letters")
 async def test_dead_letters_come_latest_first_and_page_by_page(database: Database, clock: ManualClock) -> None:
     letters = []
     for number in range(5):
@@ -100,7 +96,6 @@ async def test_dead_letters_come_latest_first_and_page_by_page(database: Databas
     assert page == await message_records.dead_letters(database, 2, limit=2) == []
 
 
-@pytest.mark.promise("queue-at-a-glance")
 async def test_the_queue_at_a_glance(database: Database, clock: ManualClock) -> None:
     assert await queue_state(database, clock.now()) == QueueState(0, 0, 0, 0, 0, None)
     await a_failed_one(database, clock)

@@ -85,7 +85,6 @@ TOUCH = Statement("touch", "UPDATE deliveries SET duration_ms = COALESCE(duratio
 WAITING = Statement("waiting", "SELECT count(*) AS n FROM pg_locks WHERE NOT granted")
 
 
-@pytest.mark.promise("writers-meet")
 async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing(
     database: Database, clock: ManualClock
 ) -> None:
@@ -115,7 +114,6 @@ async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
     assert rows == [("CANCELLED", None), ("PENDING", "worker-1")]
 
 
-@pytest.mark.promise("writers-meet")
 async def test_two_who_wait_for_each_others_rows_both_come_to_their_end(database: Database, clock: ManualClock) -> None:
     await an_intake(database, clock).accept([a_message() for _ in range(2)])
     one, other = [row.message_key for row in await deliveries_of(database)]
@@ -181,7 +179,6 @@ async def test_soft_bounces_that_are_told_at_once_are_counted_together(database:
     assert (await contacts.by_email(database, DEFAULT_TENANT, ADA)).status == "bounced"
 
 
-@pytest.mark.promise("last-administrator")
 @pytest.mark.parametrize("act", ["disable", "make less"])
 async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
     database: Database, clock: ManualClock, act: str
@@ -231,7 +228,6 @@ async def test_what_is_told_of_somebody_while_they_are_erased_is_not_kept(
     assert people == []
 
 
-@pytest.mark.promise("writers-meet")
 @pytest.mark.parametrize("way", ["reserve", "reserve each", "book"])
 async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
     database: Database, clock: ManualClock, way: str
@@ -263,7 +259,6 @@ async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
         await forgetting
 
 
-@pytest.mark.promise("writers-meet")
 async def test_a_webhook_is_removed_while_it_is_told_something(database: Database, clock: ManualClock) -> None:
     endpoint, _ = await Endpoints(database, clock).create(DEFAULT_TENANT, Wanted("https://example.com/"), actor="test")
     telling = Deliveries(database, clock)
@@ -279,7 +274,6 @@ async def test_a_webhook_is_removed_while_it_is_told_something(database: Databas
         await removing.execute(delete(webhook_endpoints))
 
 
-@pytest.mark.promise("writers-meet")
 async def test_somebody_is_shut_out_while_they_are_seen(database: Database, clock: ManualClock) -> None:
     users, sessions = Users(database, clock, Guesses(database, clock)), Sessions(database, clock)
     ada = await users.create("ada", PASSWORD, Role.VIEWER, actor="test")
@@ -296,7 +290,6 @@ async def test_somebody_is_shut_out_while_they_are_seen(database: Database, cloc
     assert await sessions.find(token) is None
 
 
-@pytest.mark.promise("first-administrator")
 async def test_of_two_servers_that_start_at_once_the_later_link_works(database: Database, clock: ManualClock) -> None:
     users = Users(database, clock, Guesses(database, clock))
     async with asyncio.timeout(LONGEST_SECONDS):
@@ -358,7 +351,6 @@ async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
     assert (importing.result().added, importing.result().refused) == (0, 1)
 
 
-@pytest.mark.promise("image-upload")
 async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -374,7 +366,6 @@ async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
     assert await ImageStore(database, clock, tmp_path).named(DEFAULT_TENANT, ["logo.png"]) == {"logo.png": image}
 
 
-@pytest.mark.promise("article-slice-place")
 async def test_two_authors_who_write_to_one_place_at_once_leave_one_slice(bench: Bench) -> None:
     written = the_slices()[0]
     slices = Slices(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))

@@ -82,7 +82,6 @@ async def test_no_sixty_minutes_ever_hold_more_than_the_limit(ledger: Ledger, cl
     assert busiest <= 30
 
 
-@pytest.mark.promise("limits-clock")
 async def test_a_clock_that_is_set_back_an_hour_gets_no_second_hour(ledger: Ledger, clock: ManualClock) -> None:
     clock.advance(30 * MINUTE)
     hourly = windows(Limits(rate_per_hour=20), 1, clock.now())

@@ -32,7 +32,6 @@ async def test_the_migrations_make_the_tables_that_the_code_speaks_of(database: 
     assert [each for each in differences if "events_" not in str(each)] == []
 
 
-@pytest.mark.promise("migrate-again")
 async def test_upgrading_again_changes_nothing(database: Database) -> None:
     before = await current_revision(database)
     await upgrade(database)
@@ -40,7 +39,6 @@ async def test_upgrading_again_changes_nothing(database: Database) -> None:
     assert await current_revision(database) == before == newest_revision()
 
 
-@pytest.mark.promise("migrate-again")
 async def test_the_newest_form_is_the_one_that_alembic_would_bring(database: Database) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -52,7 +50,6 @@ async def test_the_newest_form_is_the_one_that_alembic_would_bring(database: Dat
     assert noted == [await current_revision(database)]
 
 
-@pytest.mark.promise("migrate-new-file")
 async def test_a_new_file_of_sqlite_holds_what_the_migrations_make_of_an_empty_one(tmp_path: Path) -> None:
     at_once = await _file(tmp_path / "at-once.db")
     step_by_step = await _file(tmp_path / "step-by-step.db", newest_revision())
@@ -60,7 +57,6 @@ async def test_a_new_file_of_sqlite_holds_what_the_migrations_make_of_an_empty_o
     assert any("CREATE TABLE messages" in statement for statement in at_once)
 
 
-@pytest.mark.promise("migrate-new-file")
 async def test_a_new_file_of_sqlite_misses_no_migration_that_was_not_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +103,6 @@ async def _run_all(database: Database, statements: str) -> None:
             await tx.execute(text(statement))
 
 
-@pytest.mark.promise("migrate-data")
 async def test_what_was_there_before_lists_keeps_its_meaning(unmigrated: Database) -> None:
     await upgrade(unmigrated, "0001")
     await _run_all(unmigrated, BEFORE_LISTS)
@@ -147,7 +142,6 @@ INSERT INTO installation (name, value) VALUES ('campaigns_tallied_up_to', '6')
 """
 
 
-@pytest.mark.promise("migrate-data")
 async def test_what_was_added_up_before_versions_were_is_counted_once(unmigrated: Database) -> None:
     await upgrade(unmigrated, "0012")
     await _run_all(unmigrated, BEFORE_VERSIONS)

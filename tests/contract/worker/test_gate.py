@@ -122,7 +122,6 @@ async def test_one_tenants_limit_does_not_hold_another(bench: Bench) -> None:
     assert len(provider.mails) == 6
 
 
-@pytest.mark.promise("pace-rate")
 async def test_a_rate_per_second_lets_a_mail_go_whenever_its_share_of_a_second_is_over(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_second=4)
     await bench.accept(*(a_message() for _ in range(3)))

@@ -68,7 +68,6 @@ async def live(engine: Engine, redis_url: str | None) -> AsyncIterator[Bench]:
         assert (await audit(bench.database)).ok
 
 
-@pytest.mark.promise("pace-interval")
 async def test_two_mails_never_begin_sooner_after_each_other_than_the_interval(live: Bench) -> None:
     await change_tenant(live.database, interval_ms=40)
     await live.accept(*(a_newsletter() for _ in range(30)))
@@ -78,7 +77,6 @@ async def test_two_mails_never_begin_sooner_after_each_other_than_the_interval(l
     assert min(provider.gaps_ms) >= 40
 
 
-@pytest.mark.promise("pace-interval")
 async def test_two_workers_share_one_interval(live: Bench) -> None:
     await change_tenant(live.database, interval_ms=50)
     await live.accept(*(a_newsletter() for _ in range(24)))
@@ -90,7 +88,6 @@ async def test_two_workers_share_one_interval(live: Bench) -> None:
     assert min(provider.gaps_ms) >= 50
 
 
-@pytest.mark.promise("pace-interval")
 async def test_a_campaigns_own_interval_holds_and_its_tenants_other_mail_does_not_wait(live: Bench) -> None:
     desk = Desk(live)
     await desk.start(6, limits={"intervalMs": 100})
@@ -102,7 +99,6 @@ async def test_a_campaigns_own_interval_holds_and_its_tenants_other_mail_does_no
     assert min((after - before) * 1_000 for before, after in pairwise(campaign)) >= 100
 
 
-@pytest.mark.promise("pace-rate")
 @pytest.mark.parametrize("rate", [5, 120])
 async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -> None:
     await change_tenant(live.database, rate_per_second=rate)
@@ -115,7 +111,6 @@ async def test_no_second_ever_holds_more_than_the_rate(live: Bench, rate: int) -
     assert provider.most_in_any_second() <= rate
 
 
-@pytest.mark.promise("pace-rate")
 async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(live: Bench) -> None:
     told = {"remaining": None, "limit_per_day": None, "detail": "", "under_way": 0, "counted_before": 0}
     async with live.database.write() as tx:
@@ -128,7 +123,6 @@ async def test_what_the_provider_said_it_takes_in_a_second_holds_for_everybody(l
     assert provider.most_in_any_second() <= 10
 
 
-@pytest.mark.promise("pace-interval")
 @pytest.mark.parametrize("grace", [TAKE_OVER, 0], ids=["", "stumbling"])
 async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
     bench: Bench, grace: int, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +146,6 @@ async def test_on_a_clock_that_is_moved_by_hand_each_interval_brings_one_mail(
     assert sent == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.promise("pace-alone")
 async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench: Bench) -> None:
     desk = Desk(bench)
     await desk.start(6, limits={"oneAtATime": True})
@@ -169,7 +162,6 @@ async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench
 # The ledger itself.
 
 
-@pytest.mark.promise("pace-interval")
 async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clock: ManualClock) -> None:
     pace = paces(Limits(rate_per_second=20), 1)
     ledgers = [DatabaseLedger(database, clock) for _ in range(4)]
@@ -179,7 +171,6 @@ async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clo
     assert min(after - before for before, after in pairwise(moments)) >= pace[0].interval_us
 
 
-@pytest.mark.promise("pace-interval")
 async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
     database: Database, clock: ManualClock
 ) -> None:
@@ -193,7 +184,6 @@ async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
     assert late.moments[0] - ours.moments[0] >= 500_000
 
 
-@pytest.mark.promise("limits-clock")
 async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
     database: Database, clock: ManualClock
 ) -> None:

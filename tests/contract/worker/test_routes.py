@@ -178,7 +178,6 @@ async def test_two_wrong_keys_stop_everything_and_burn_nothing(bench: Bench, sta
     assert await bench.statuses() == {Status.SENT: 30}
 
 
-@pytest.mark.promise("route-weighted")
 async def test_by_weight_each_carries_its_share_and_one_that_fails_is_replaced(
     bench: Bench, clock: ManualClock
 ) -> None:
@@ -197,7 +196,6 @@ async def test_by_weight_each_carries_its_share_and_one_that_fails_is_replaced(
     assert await bench.statuses() == {Status.SENT: 250}
 
 
-@pytest.mark.promise("circuit-probe")
 async def test_a_provider_that_is_back_is_tried_with_one_mail_before_the_rest(bench: Bench, stage: Stage) -> None:
     route = stage.route()
     stage.answers["ses"] = MISCONFIGURED
@@ -356,7 +354,6 @@ async def test_a_doubt_whose_provider_left_the_route_waits_and_says_so(
     assert "ses" in answer.sentence
 
 
-@pytest.mark.promise("doubt-grace")
 async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(bench: Bench, stage: Stage) -> None:
     for provider in (stage.ses, stage.smtp):
         await bench.accept(a_newsletter())
@@ -386,7 +383,6 @@ async def test_a_mail_that_was_marked_and_not_handed_over_is_free_for_any_provid
 # Slower, without burning.
 
 
-@pytest.mark.promise("route-throttled")
 async def test_a_throttled_provider_is_not_asked_by_the_whole_batch(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(100)))
     stage.answers["ses"] = replace(THROTTLE, retry_after=5 * SECOND)
@@ -405,7 +401,6 @@ async def test_a_throttled_provider_is_not_asked_by_the_whole_batch(bench: Bench
 # What people see.
 
 
-@pytest.mark.promise("route-shown")
 async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stage) -> None:
     await bench.accept(a_message())
     stage.answers["ses"] = MISCONFIGURED
@@ -432,7 +427,6 @@ async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stag
 # Keeping nothing.
 
 
-@pytest.mark.promise("copies-forgotten")
 async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message_that_says(cc=["boss@example.com"]) for _ in range(30)))
     stage.answers["ses"] = MISCONFIGURED
@@ -480,7 +474,6 @@ async def test_an_answer_that_was_cut_off_never_sends_the_mail_through_the_next_
 # From the settings.
 
 
-@pytest.mark.promise("route-settings")
 async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: ManualClock) -> None:
     settings = settings_for(
         f"sqlite:///{tmp_path}/none.db",
@@ -502,7 +495,6 @@ async def test_every_provider_can_be_named_in_a_route(tmp_path: Path, clock: Man
     await route.close()
 
 
-@pytest.mark.promise("doubt-grace")
 @pytest.mark.parametrize(
     ("inlet", "reporting"),
     [
@@ -528,7 +520,6 @@ async def test_reports_are_waited_for_only_where_something_is_set_up_that_brings
     await route.close()
 
 
-@pytest.mark.promise("route-settings")
 def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) -> None:
     where = {"smtp_url": "smtp://user:pw@connect.example:587?tls=starttls"}
     settings = settings_for(f"sqlite:///{tmp_path}/none.db", provider="smtpbz", **where)
@@ -539,7 +530,6 @@ def test_smtpbz_is_reached_as_smtp_is_where_only_that_is_told(tmp_path: Path) ->
         verify(other)
 
 
-@pytest.mark.promise("route-settings")
 def test_everything_that_a_route_misses_is_told_at_once(tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, ses, sendgrid, smtpbz", domain_limits="x=9")
     with pytest.raises(ConfigurationInvalid) as raised:

@@ -143,7 +143,6 @@ async def test_two_workers_on_one_queue_send_each_mail_once(bench: Bench) -> Non
     assert len(provider.mails) == 300
 
 
-@pytest.mark.promise("tenant-concurrency")
 async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> None:
     limited = await a_tenant(bench.database, "limited", max_in_flight=3)
     await bench.accept(*(a_message(tenant_id=limited) for _ in range(20)))
@@ -157,7 +156,6 @@ async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> No
     assert provider.most_under_way <= 3
 
 
-@pytest.mark.promise("provider-raises")
 async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
     bad, *good = await bench.accept(a_newsletter(), *(a_newsletter() for _ in range(5)))
 
@@ -183,7 +181,6 @@ class RaisingCarrier(ScriptedProvider):
         return called_back(self.send(message), answered)
 
 
-@pytest.mark.promise("provider-raises")
 async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
     await bench.accept(*(a_newsletter() for _ in range(6)))
     provider = RaisingCarrier()
@@ -280,7 +277,6 @@ async def test_what_a_dead_worker_claimed_is_sent_by_another_when_its_lock_ends(
     assert len(provider.mails) == 10
 
 
-@pytest.mark.promise("lock-renewed")
 async def test_a_slow_send_keeps_its_lock(bench: Bench) -> None:
     """An SMTP server may take ten minutes for the last dot; meanwhile nobody takes over."""
     ids = await bench.accept(*(a_message() for _ in range(3)))

@@ -31,7 +31,6 @@ def moved(to: str) -> Reply:
 FINE = Reply(200, [], b"")
 
 
-@pytest.mark.promise("preflight-links")
 async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
     world = World(
         {
@@ -50,7 +49,6 @@ async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
     ]
 
 
-@pytest.mark.promise("preflight-links")
 @pytest.mark.parametrize(
     "inside",
     [
@@ -89,7 +87,6 @@ def names(*addresses: str) -> Resolve:
     return resolve
 
 
-@pytest.mark.promise("preflight-links")
 async def test_a_name_that_means_a_private_address_is_never_connected_to() -> None:
     with a_server_that_must_not_be_called() as (url, calls):
         port = url.rpartition(":")[2]

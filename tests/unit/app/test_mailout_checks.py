@@ -14,8 +14,6 @@ from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS
 from tests.standins.notion import NotionStandIn
 from tests.standins.supabase import PUBLISHABLE_KEY, SECRET_KEY, SupabaseStandIn
 
-pytestmark = pytest.mark.promise("cli-check-mailouts")
-
 
 @dataclass
 class Stage:

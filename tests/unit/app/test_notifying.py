@@ -9,7 +9,6 @@ from mailwright.app import notifications
 from mailwright.domain.errors import NotDurable
 
 
-@pytest.mark.promise("notify-out-of-reach")
 async def test_a_database_out_of_reach_is_told_each_time_with_pauses_that_grow_and_begin_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -37,25 +37,21 @@ def key_file(tmp_path: Path) -> Path:
     return tmp_path / "dkim.pem"
 
 
-@pytest.mark.promise("cli-check-dns")
 async def test_good_records_are_good_and_signing_is_recommended() -> None:
     assert await verdicts(GOOD) == {"spf": Verdict.OK, "dkim": Verdict.WARNING, "dmarc": Verdict.OK}
 
 
-@pytest.mark.promise("cli-check-dns")
 async def test_missing_and_doubled_records_are_problems() -> None:
     assert set((await verdicts({})).values()) == {Verdict.PROBLEM, Verdict.WARNING}
     doubled = {**GOOD, "example.org": ["v=spf1 mx -all", "v=spf1 a -all"]}
     assert (await verdicts(doubled))["spf"] is Verdict.PROBLEM
 
 
-@pytest.mark.promise("cli-check-dns")
 async def test_spf_is_looked_for_where_bounces_go() -> None:
     bounces = {**GOOD, "bounce.example.net": ["v=spf1 -all"], "example.org": []}
     assert (await verdicts(bounces, bounce_address="b@bounce.example.net"))["spf"] is Verdict.OK
 
 
-@pytest.mark.promise("cli-check-dns")
 async def test_the_published_key_must_be_the_one_that_we_sign_with(key_file: Path) -> None:
     signing = {"dkim_key_file": key_file, "dkim_selector": "mail"}
     published = DkimKey.load(key_file.read_text(), "example.org", "mail").record()
@@ -79,7 +75,6 @@ async def test_a_record_to_publish_is_a_field_for_scripts_and_one_whole_line_for
     assert below == f'{long.name} TXT "{long.value}"\n'
 
 
-@pytest.mark.promise("cli-check-dns")
 async def test_without_a_network_nothing_is_claimed() -> None:
     assert set((await verdicts(None)).values()) == {Verdict.WARNING}
     [local] = await findings(None, sender="mailwright@localhost")

@@ -62,7 +62,6 @@ def wrapped(pieces: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 documents = st.recursive(text_pieces, wrapped, max_leaves=12)
 
 
-@pytest.mark.promise("authoring-code")
 @given(document=documents)
 def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
     """Or the source is refused: some mixtures, as a link within a link, no parser leaves in order."""
@@ -76,7 +75,6 @@ def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
     assert "mwk" not in html
 
 
-@pytest.mark.promise("authoring-code")
 @given(
     lines=st.lists(
         st.sampled_from(
@@ -102,7 +100,6 @@ def test_code_survives_in_markdown(lines: list[str]) -> None:
     assert codes(as_html(source, Format.MARKDOWN)) == codes(source)
 
 
-@pytest.mark.promise("authoring-code")
 def test_code_stands_anywhere_in_mjml() -> None:
     source = mjml(
         "{% if shown %}<mj-text align=\"{{ side }}\">Hello {{ name|default('you') }}{% if x %}, {{ x }}{% endif %}"
@@ -121,7 +118,6 @@ def test_code_stands_anywhere_in_mjml() -> None:
     assert "Hello you" in rendered.html
 
 
-@pytest.mark.promise("authoring-code")
 def test_a_loop_over_rows_makes_rows() -> None:
     source = STYLE + (
         "<table><thead><tr><th>Item</th></tr></thead>"
@@ -140,7 +136,6 @@ def test_a_loop_over_items_makes_one_list() -> None:
     assert (rendered.html.count("<ul"), rendered.html.count("<li")) == (1, 2)
 
 
-@pytest.mark.promise("authoring-code")
 @pytest.mark.parametrize(
     ("source", "line"),
     [
@@ -171,14 +166,12 @@ def test_marks_of_our_own_are_refused() -> None:
 # Styles.
 
 
-@pytest.mark.promise("authoring-styles")
 def test_styles_go_in_line_and_media_queries_stay() -> None:
     html = as_html(f"<html><head>{STYLE}</head><body><p>a</p></body></html>", Format.HTML)
     assert '<p style="color: red;">' in html
     assert "@media (max-width: 400px)" in html.replace("(max-width:400px)", "(max-width: 400px)")
 
 
-@pytest.mark.promise("authoring-styles")
 def test_html_without_a_style_sheet_is_left_byte_for_byte() -> None:
     source = "<TABLE><tr><td {% if a %}class=x{% endif %}>&nbsp;{{ a }}\r\n<br></TABLE>"
     assert as_html(source, Format.HTML) == source
@@ -210,7 +203,6 @@ def a_server_that_must_not_be_called() -> Iterator[tuple[str, list[object]]]:
             watching.join(10)
 
 
-@pytest.mark.promise("authoring-offline")
 def test_nothing_is_ever_fetched() -> None:
     with a_server_that_must_not_be_called() as (url, calls):
         head = f'<link rel="stylesheet" href="{url}/a.css"><style>@import url({url}/b.css); p {{ color: red }}</style>'
@@ -224,7 +216,6 @@ def test_nothing_is_ever_fetched() -> None:
     assert f"{url}/a.css" in html
 
 
-@pytest.mark.promise("authoring-offline")
 def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
     assert "fonts.googleapis.com" not in as_html(mjml("<mj-text>x</mj-text>"), Format.MJML)
 
@@ -232,7 +223,6 @@ def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
 # Errors and limits.
 
 
-@pytest.mark.promise("authoring-errors")
 @pytest.mark.parametrize(
     ("source", "words", "line"),
     [
@@ -250,7 +240,6 @@ def test_what_is_wrong_with_mjml_is_told_with_its_line(source: str, words: str, 
     assert refused.value.line == line
 
 
-@pytest.mark.promise("authoring-limits")
 @pytest.mark.parametrize(
     ("source", "format_"),
     [
@@ -272,14 +261,12 @@ def test_depth_that_would_end_the_process_is_refused(source: str, format_: Forma
         as_html(source, format_)
 
 
-@pytest.mark.promise("authoring-limits")
 @pytest.mark.parametrize("format_", list(Format))
 def test_a_source_that_is_too_large_is_refused(format_: Format) -> None:
     with pytest.raises(TemplateFailed, match="larger than 512 KB"):
         as_html("é" * (MAX_BYTES // 2 + 1), format_)
 
 
-@pytest.mark.promise("authoring-limits")
 @pytest.mark.parametrize(
     "piece", ["{{", "{% raw %}{{", "<style ", "<!--", "<a ", "<a '", "<table", "<!--mw", "{#", "<p {{ a"]
 )
@@ -326,7 +313,6 @@ def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_pr
 # Images.
 
 
-@pytest.mark.promise("authoring-images")
 @pytest.mark.parametrize(
     ("source", "format_"),
     [

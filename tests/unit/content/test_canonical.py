@@ -3,7 +3,6 @@
 import quopri
 from email import message_from_bytes, policy
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,14 +22,12 @@ def is_canonical(content: bytes) -> bool:
     return not any(b"\r" in line or b"\n" in line or line.startswith(b".") for line in lines) and lines[-1] == b""
 
 
-@pytest.mark.promise("content-canonical")
 @given(html=TRICKY, text=TRICKY)
 def test_a_composed_letter_has_no_bare_line_end_and_no_line_that_begins_with_a_dot(html: str, text: str) -> None:
     letter = Letter("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
     assert is_canonical(compose(letter))
 
 
-@pytest.mark.promise("content-canonical")
 @given(value=st.one_of(TRICKY, LINKS), literal=TRICKY)
 def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
     literal = literal.replace("{", "")
@@ -43,7 +40,6 @@ def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
     assert body is not None
 
 
-@pytest.mark.promise("content-canonical")
 @given(text=TRICKY)
 def test_encoding_a_leading_dot_keeps_the_text_and_the_length_of_lines(text: str) -> None:
     encoded = quoted_printable(text)

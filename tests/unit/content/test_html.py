@@ -67,19 +67,16 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize("source", ACTIVE)
 def test_what_would_run_is_found_wherever_it_hides(source: str) -> None:
     assert re.match(r"the HTML has a", html.objection(source) or "")
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize("source", HARMLESS)
 def test_what_only_looks_like_it_is_let_through(source: str) -> None:
     assert html.objection(source) is None
 
 
-@pytest.mark.promise("content-html")
 @given(
     st.lists(
         st.sampled_from([*ACTIVE, *HARMLESS, "<p>", "</p>", '"', "'", ">", "<!--", "-->", "&#106;", " "]), max_size=6
@@ -91,7 +88,6 @@ def test_the_quick_look_never_passes_what_parsing_would_find(parts: list[str]) -
         assert html._is_suspicious(source, source.lower())
 
 
-@pytest.mark.promise("content-html")
 def test_every_entity_that_could_take_part_in_a_scheme_is_known_to_the_quick_look() -> None:
     named = [f"&{name}" for name, value in html5.items() if re.search(r"[\x00-\x20:]|^[A-Za-z]$", value)]
     numbered = [f"&#{number};" for number in [*range(1, 33), 58, *range(65, 91), *range(97, 123)]]
@@ -100,7 +96,6 @@ def test_every_entity_that_could_take_part_in_a_scheme_is_known_to_the_quick_loo
         assert html._OBFUSCATING_ENTITY.match(entity.lower()), (entity, unescape(entity))
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize(
     "source",
     ["", " \n", "<p>&nbsp;&zwnj;</p>", "<title>x</title>", "<style>a{}</style>", "<p><!-- <b>x</b> --></p>", "<br>"],
@@ -109,7 +104,6 @@ def test_html_without_text_or_image_is_blank(source: str) -> None:
     assert html.objection(source) == "the HTML is blank: it has neither text nor an image"
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize(
     "source", ["<img src=a.png>", "<table background=a.png></table>", "<p>.</p>", "<!-- a --><b>x</b>"]
 )
@@ -117,7 +111,6 @@ def test_an_image_or_a_single_character_is_enough(source: str) -> None:
     assert html.objection(source) is None
 
 
-@pytest.mark.promise("content-html")
 def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
     assert html.objection("x" * html.MAX_BYTES) is None
     assert "bytes" in (html.objection("ж" * (html.MAX_BYTES // 2 + 1)) or "")
@@ -125,13 +118,11 @@ def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
     assert "open at once" in (html.objection("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
 
 
-@pytest.mark.promise("content-html")
 @given(st.text(max_size=300))
 def test_any_text_gets_an_answer(source: str) -> None:
     html.objection(source)
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize(
     "bad", ["", "   ", "x" * 151, "a\r\nb", "a\nb", "a\0b", "a\x85b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x0cb"]
 )
@@ -139,13 +130,11 @@ def test_a_bad_subject_is_refused(bad: str) -> None:
     assert subject.objection(bad)
 
 
-@pytest.mark.promise("content-html")
 @pytest.mark.parametrize("good", ["x", "x" * 150, "Grüße 🎉", "a\tb"])
 def test_a_good_subject_passes(good: str) -> None:
     assert subject.objection(good) is None
 
 
-@pytest.mark.promise("content-text")
 def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None:
     source = (
         "<html><head><style>p{color:red}</style><title>t</title></head><body><h1>News</h1>"
@@ -161,13 +150,11 @@ def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None
     ]
 
 
-@pytest.mark.promise("content-text")
 @given(st.text(max_size=200))
 def test_any_html_has_a_text(source: str) -> None:
     assert isinstance(text.from_html(source), str)
 
 
-@pytest.mark.promise("content-text")
 @pytest.mark.parametrize(
     "source", ['<?xml version="1.0" encoding="utf-8"?><p>x</p>', "<div>" * 20_000 + "x", "<p>x</p>\0\ud800", "x"]
 )

@@ -64,7 +64,6 @@ def rendered(source: str, values: dict[str, Any], escape: bool) -> str:
     return environment.render_template("it", **values)
 
 
-@pytest.mark.promise("content-layout")
 @given(SOURCES, SOURCES, SCALARS, SCALARS, SCALARS)
 def test_a_filled_layout_says_exactly_what_the_template_engine_would(
     html: str, text: str, one: Any, two: Any, three: Any
@@ -80,7 +79,6 @@ def test_a_filled_layout_says_exactly_what_the_template_engine_would(
     assert content == layout.fill(JANE, values)
 
 
-@pytest.mark.promise("content-layout")
 @given(TEXTS, TEXTS)
 def test_a_template_with_logic_is_rendered_for_each_recipient_into_the_same_frame(name: str, other: str) -> None:
     layout = a_layout("<p>Hi {% if name %}{{ name }}{% else %}you{% endif %}</p>", "{{ other|upper }}.")
@@ -90,7 +88,6 @@ def test_a_template_with_logic_is_rendered_for_each_recipient_into_the_same_fram
     assert message["X-Campaign"] == "spring"
 
 
-@pytest.mark.promise("content-layout")
 def test_every_header_of_a_bulk_mail_is_there() -> None:
     message = read(a_layout(subject="Hello {{ name }}").fill(JANE, {"name": "Жанна"}))
     assert message["Subject"] == "Hello Жанна"
@@ -105,7 +102,6 @@ def test_every_header_of_a_bulk_mail_is_there() -> None:
     assert message["Date"].datetime.timestamp() * 1000 == NOON
 
 
-@pytest.mark.promise("content-layout")
 def test_a_text_is_derived_once_with_its_slots_where_none_is_given() -> None:
     layout = a_layout('<h1>Hi {{ name }}</h1><p><a href="{{ url }}">More</a></p>', text=None)
     assert layout.is_flat
@@ -114,7 +110,6 @@ def test_a_text_is_derived_once_with_its_slots_where_none_is_given() -> None:
     assert "Hi &lt;Jane&gt;" in part(message, "text/html")
 
 
-@pytest.mark.promise("content-layout")
 def test_a_template_without_html_is_a_plain_mail() -> None:
     for text in ("Hi {{ name }}", "Hi {{ name|trim }}"):
         message = read(a_layout(html=None, text=text).fill(JANE, {"name": "Jane"}))
@@ -122,14 +117,12 @@ def test_a_template_without_html_is_a_plain_mail() -> None:
         assert part(message, "text/plain") == "Hi Jane\n"
 
 
-@pytest.mark.promise("content-layout")
 def test_a_value_is_never_rendered_again() -> None:
     for html in ("<p>{{ a }}</p>", "<p>{{ a|trim }}</p>"):
         message = read(a_layout(html).fill(JANE, {"a": "{{ secret }}", "secret": "no"}))
         assert part(message, "text/html") == "<p>{{ secret }}</p>"
 
 
-@pytest.mark.promise("content-layout")
 @pytest.mark.parametrize(
     ("html", "values", "missing"),
     [
@@ -154,7 +147,6 @@ def test_a_missing_variable_is_named_on_either_road(html: str, values: dict[str,
     assert failed.value.variable == missing
 
 
-@pytest.mark.promise("content-layout")
 @pytest.mark.parametrize("name", ["items", "keys", "values", "get", "pop", "update", "copy", "clear", "range"])
 def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> None:
     source = f"<p>{{{{ {name} }}}} {{{{ of.{name}|upper }}}} {{{{ {name}2|default('none') }}}}</p>"
@@ -170,7 +162,6 @@ def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> Non
     assert (by_default.required_variables, by_default.render({"b": 1}).html) == ({"b"}, "<p>none 1</p>")
 
 
-@pytest.mark.promise("content-layout")
 @pytest.mark.parametrize("name", ["e", "escape", "first", "join", "last", "length", "max", "round", "sum", "urlencode"])
 def test_whatever_is_done_with_a_variable_it_must_be_given(name: str) -> None:
     template = Template(subject="x", html=f"<p>{{{{ other.part }}}} {{{{ a|{name} }}}}</p>", text=None)
@@ -179,14 +170,12 @@ def test_whatever_is_done_with_a_variable_it_must_be_given(name: str) -> None:
         template.render({"other": {"part": "x"}})
 
 
-@pytest.mark.promise("content-layout")
 def test_a_variable_that_is_only_asked_after_may_be_missing_beside_one_with_parts() -> None:
     source = "<p>{{ customer.name }}{% if vip is defined %}!{% endif %}{% if is_new %}{{ gift }}{% endif %}</p>"
     template = Template(subject="x", html=source, text=None)
     assert template.required_variables == {"customer", "is_new"}
 
 
-@pytest.mark.promise("content-layout")
 @pytest.mark.parametrize(
     "html",
     [
@@ -207,7 +196,6 @@ def test_a_value_that_would_run_is_refused_wherever_a_url_stands(html: str, valu
     assert b"https" in a_layout(html).fill(JANE, {"v": "https://example.com"})
 
 
-@pytest.mark.promise("content-layout")
 @pytest.mark.parametrize(
     ("html", "values"),
     [
@@ -234,7 +222,6 @@ def test_a_value_cannot_make_a_handler_a_scheme_or_an_element(html: str, values:
         layout.fill(JANE, values)
 
 
-@pytest.mark.promise("content-layout")
 def test_a_value_in_a_title_or_in_the_rest_of_a_url_may_say_anything() -> None:
     html = '<a href="https://example.com/{{ v }}" title="{{ v }}">{{ v }}</a>'
     layout = a_layout(html)
@@ -327,7 +314,6 @@ def test_a_template_with_active_content_is_refused_when_it_is_compiled() -> None
         a_layout(html="<script>{{ x }}</script>")
 
 
-@pytest.mark.promise("content-layout")
 def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
     assert variables("{{ a.b }}{% for c in d %}{{ c }}{% endfor %}{% set e = f %}{{ e }}{{ range(3) }}") == {
         "a",
@@ -337,7 +323,6 @@ def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
     assert a_layout("<p>{{ a }}</p>", "{{ b }}", "{{ c.d }}").variables == {"a", "b", "c"}
 
 
-@pytest.mark.promise("content-layout")
 def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -> None:
     layouts = Layouts(most_bytes=2 * a_layout().size_bytes)
     compiled: list[int] = []
@@ -350,7 +335,6 @@ def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -
     assert compiled == [1, 2, 3, 2]
 
 
-@pytest.mark.promise("content-layout")
 def test_layouts_have_room_by_their_size_and_the_one_in_use_always_has() -> None:
     small, large = a_layout(), a_layout(html=f"<p>{'x' * 50_000}</p>")
     rendered = a_layout(html="<p>{% if name %}{{ name }}{% endif %}</p>")
@@ -364,7 +348,6 @@ def test_layouts_have_room_by_their_size_and_the_one_in_use_always_has() -> None
     assert layouts.get(9, lambda: rendered) is rendered  # all of the small ones made room
 
 
-@pytest.mark.promise("content-layout")
 @given(st.one_of(LINKS, st.text(st.characters(exclude_categories=["Cs"]), min_size=60, max_size=300)))
 def test_long_values_keep_lines_short(value: str) -> None:
     assert_is_clean(a_layout("<p>{{ a }}{{ a }} {{ a }}</p>", "{{ a }}").fill(JANE, {"a": value}))

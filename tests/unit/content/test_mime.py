@@ -37,7 +37,6 @@ BREAKS = [
 ]
 
 
-@pytest.mark.promise("content-mime")
 @given(SUBJECTS)
 def test_any_subject_is_read_back_as_it_was_written(subject: str) -> None:
     content = compose(a_letter(subject=subject))
@@ -45,7 +44,6 @@ def test_any_subject_is_read_back_as_it_was_written(subject: str) -> None:
     assert read(content)["Date"]
 
 
-@pytest.mark.promise("content-mime")
 @given(SUBJECTS)
 def test_any_name_is_read_back_and_leaves_the_address_alone(name: str) -> None:
     content = compose(a_letter(to=Mailbox("jane@example.org", name)))
@@ -58,7 +56,6 @@ def test_any_name_is_read_back_and_leaves_the_address_alone(name: str) -> None:
     assert str(make_header(decode_header(phrase))).removesuffix("jane@example.org") == " ".join(name.split())
 
 
-@pytest.mark.promise("content-mime")
 @given(BODIES, BODIES)
 def test_any_html_and_text_are_read_back(html: str, text: str) -> None:
     message = read(compose(a_letter(html=html, text=text)))
@@ -67,7 +64,6 @@ def test_any_html_and_text_are_read_back(html: str, text: str) -> None:
     assert part(message, "text/plain") == normal(text)
 
 
-@pytest.mark.promise("content-mime")
 @given(BODIES)
 def test_a_letter_without_html_is_plain_text(text: str) -> None:
     message = read(compose(a_letter(html=None, text=text)))
@@ -75,7 +71,6 @@ def test_a_letter_without_html_is_plain_text(text: str) -> None:
     assert part(message, "text/plain").removesuffix("\n") == normal(text).removesuffix("\n")
 
 
-@pytest.mark.promise("content-mime")
 @given(
     st.lists(st.tuples(st.text(WRITABLE, min_size=1, max_size=120), st.binary(max_size=300)), min_size=1, max_size=3)
 )
@@ -87,7 +82,6 @@ def test_any_attachment_is_read_back_with_its_name(files: list[tuple[str, bytes]
     assert found == [(name.strip(), data) for name, data in files]
 
 
-@pytest.mark.promise("content-mime")
 def test_an_image_with_a_content_id_stands_beside_the_html_that_shows_it() -> None:
     logo = Attachment("logo.png", "image/png", b"\x89PNG", content_id="logo")
     bill = Attachment("bill.pdf", "application/pdf", b"%PDF")
@@ -106,14 +100,12 @@ def test_an_image_with_a_content_id_stands_beside_the_html_that_shows_it() -> No
     assert (image["Content-ID"], image.get_content_disposition()) == ("<logo>", "inline")
 
 
-@pytest.mark.promise("content-mime")
 def test_a_mail_inside_a_mail_is_attached_as_a_file() -> None:
     message = read(compose(a_letter(attachments=(Attachment("a.eml", "message/rfc822", b"From: x\n\nhello"),))))
     (attached,) = message.iter_attachments()
     assert attached.get_payload(decode=True) == b"From: x\n\nhello"
 
 
-@pytest.mark.promise("content-mime")
 def test_the_same_letter_is_the_same_bytes_and_no_boundary_occurs_in_it() -> None:
     identity = a_letter().message_id
     forged = f"--{boundary('alternative', identity)}--\r\n"
@@ -124,20 +116,17 @@ def test_the_same_letter_is_the_same_bytes_and_no_boundary_occurs_in_it() -> Non
     assert part(message, "text/plain") == normal(forged)
 
 
-@pytest.mark.promise("content-mime")
 def test_the_text_of_a_letter_without_one_is_derived_with_its_links() -> None:
     message = read(compose(a_letter(text=None, html='<p>Read <a href="https://example.com/a">more</a></p>')))
     assert "[more](https://example.com/a)" in part(message, "text/plain")
 
 
-@pytest.mark.promise("content-mime")
 def test_a_domain_in_another_script_becomes_a_labels() -> None:
     message = read(compose(a_letter(to=Mailbox("jane@пример.рф", "Жанна"))))
     (address,) = message["To"].addresses
     assert (address.addr_spec, address.display_name) == ("jane@xn--e1afmkfd.xn--p1ai", "Жанна")
 
 
-@pytest.mark.promise("content-mime")
 def test_unsubscribe_headers_stand_on_one_line_each_however_long() -> None:
     url = "https://example.com/u/" + "x" * 600
     content = compose(a_letter(unsubscribe=Unsubscribe(url, "mailto:leave@example.com")))
@@ -147,7 +136,6 @@ def test_unsubscribe_headers_stand_on_one_line_each_however_long() -> None:
         compose(a_letter(unsubscribe=Unsubscribe("https://example.com/" + "x" * 990)))
 
 
-@pytest.mark.promise("content-mime")
 def test_the_standing_headers_are_all_there() -> None:
     letter = a_letter(
         message_id=message_id("0190-1", "Bücher.example"),
@@ -168,7 +156,6 @@ def test_the_standing_headers_are_all_there() -> None:
     assert message["MIME-Version"] == "1.0"
 
 
-@pytest.mark.promise("content-mime")
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=400))
 def test_a_long_header_is_folded_and_read_back(value: str) -> None:
     content = compose(a_letter(headers={"X-Note": value}))

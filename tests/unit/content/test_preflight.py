@@ -24,7 +24,6 @@ def codes(findings: list[Finding]) -> list[str]:
     return [each.code for each in findings]
 
 
-@pytest.mark.promise("preflight-finds")
 def test_a_good_mail_has_nothing_to_fear() -> None:
     html = (
         '<h1 id="top">Hello {{ name }}</h1><p>Three <b>new</b> things. <a href="#top">Up</a>'
@@ -38,7 +37,6 @@ def test_a_good_mail_has_nothing_to_fear() -> None:
     assert found(html, subject="Hello {{ name }}", variables=names) == []
 
 
-@pytest.mark.promise("preflight-finds")
 @pytest.mark.parametrize(
     ("html", "code"),
     [
@@ -71,7 +69,6 @@ def test_what_readers_would_mind_is_found(html: str, code: str) -> None:
     assert codes(found(html)) == [code]
 
 
-@pytest.mark.promise("preflight-finds")
 @pytest.mark.parametrize(
     ("subject", "expected"),
     [
@@ -92,7 +89,6 @@ def test_subjects_are_judged(subject: str, expected: list[str]) -> None:
     assert codes(found(subject=subject)) == expected
 
 
-@pytest.mark.promise("preflight-leaving")
 def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
     def of(html: str | None, text: str | None = None, *, is_bulk: bool = True) -> list[tuple[str, str]]:
         facts = Facts(is_bulk=is_bulk, postal_address="Street 1")
@@ -106,7 +102,6 @@ def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
     assert of("<p>{{ unsubscribe_url }} Street 1</p>", "Hello") == [("warns", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]
 
 
-@pytest.mark.promise("preflight-finds")
 @pytest.mark.parametrize(
     ("footer", "setting", "is_told"),
     [
@@ -126,7 +121,6 @@ def test_a_postal_address_is_looked_for(footer: str, setting: str | None, is_tol
     assert codes(findings) == (["NO_POSTAL_ADDRESS"] if is_told else [])
 
 
-@pytest.mark.promise("preflight-finds")
 def test_a_mail_of_pictures_has_nothing_to_read() -> None:
     html = '<img src="https://example.com/a.png" alt="">{% if a %}{% endif %}'
     findings = preflight(subject="a", html=html, text=None, facts=Facts(is_bulk=False))
@@ -134,7 +128,6 @@ def test_a_mail_of_pictures_has_nothing_to_read() -> None:
     assert codes(found(text=" \n")) == ["NO_UNSUBSCRIBE_LINK_IN_TEXT", "EMPTY_TEXT"]
 
 
-@pytest.mark.promise("preflight-finds")
 def test_variables_that_nobody_gives_are_told_one_by_one_with_their_place() -> None:
     findings = found("{{ first }} {{ second|default('') }}", subject="{{ third }}", variables=frozenset())
     assert [(each.code, each.where, each.sentence.split()[1]) for each in findings] == [

@@ -1,11 +1,7 @@
 """Preheaders: shown by inboxes, not by the mail."""
 
-import pytest
-
 from mailwright.content.preheader import with_preheader
 from mailwright.content.template import Template
-
-pytestmark = pytest.mark.promise("preheader")
 
 
 def test_it_comes_first_and_is_not_seen() -> None:

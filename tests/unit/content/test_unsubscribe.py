@@ -19,7 +19,6 @@ def made_by_hand(payload: bytes, secret: str = "a secret") -> str:
     return ".".join(urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
 
 
-@pytest.mark.promise("content-token")
 @given(TEXT, TEXT, st.sampled_from(["a secret", "s" * 64, "s" * 65, "é" * 200]))
 def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_key: str, secret: str) -> None:
     tokens = UnsubscribeTokens(secret)
@@ -29,7 +28,6 @@ def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_k
     assert tokens.parse(token) == Leaving(email, list_key)
 
 
-@pytest.mark.promise("content-token")
 def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret() -> None:
     old, new = UnsubscribeTokens("old"), UnsubscribeTokens("new", "old")
     assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")
@@ -38,7 +36,6 @@ def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret
         old.parse(new.make("jane@example.org"))
 
 
-@pytest.mark.promise("content-token")
 @given(st.integers(min_value=0), st.characters(min_codepoint=33, max_codepoint=126))
 def test_a_token_with_any_character_changed_is_refused(position: int, character: str) -> None:
     token = TOKENS.make("jane@example.org", "weekly")
@@ -49,7 +46,6 @@ def test_a_token_with_any_character_changed_is_refused(position: int, character:
             TOKENS.parse(changed)
 
 
-@pytest.mark.promise("content-token")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -69,14 +65,12 @@ def test_only_the_canonical_payload_is_accepted_even_with_a_good_signature(paylo
         TOKENS.parse(made_by_hand(payload))
 
 
-@pytest.mark.promise("content-token")
 @pytest.mark.parametrize("change", ["{}=", "{}==", " {}", "{}\n", "{}.", "{}.x", "{}ж", "{}" + "A" * 5000])
 def test_padding_and_company_are_refused(change: str) -> None:
     with pytest.raises(InvalidToken):
         TOKENS.parse(change.format(TOKENS.make("jane@example.org")))
 
 
-@pytest.mark.promise("content-token")
 @given(st.text(max_size=100))
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
@@ -88,7 +82,6 @@ def test_an_empty_secret_is_a_configuration_error() -> None:
         UnsubscribeTokens("")
 
 
-@pytest.mark.promise("unsubscribe-tenants")
 def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does() -> None:
     assert TOKENS.of_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
     made = {TOKENS.of_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
@@ -101,7 +94,6 @@ def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does(
                 TOKENS.of_tenant(stranger).parse(token)
 
 
-@pytest.mark.promise("unsubscribe-undo")
 @pytest.mark.parametrize("tenant", [1, 2])
 def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenant: int) -> None:
     tokens = TOKENS.of_tenant(tenant)
@@ -113,7 +105,6 @@ def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenan
         tokens.to_return().parse(tokens.make("jane@example.org", "weekly"))
 
 
-@pytest.mark.promise("content-token")
 def test_links_of_other_tenants_and_of_retired_secrets_keep_working_together() -> None:
     old, new = UnsubscribeTokens("old").of_tenant(2), UnsubscribeTokens("new", "old").of_tenant(2)
     assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")

@@ -45,7 +45,6 @@ def only(mail: bytes) -> Recipient:
 # Delivery status notifications.
 
 
-@pytest.mark.promise("bounce-read")
 def test_a_standard_report_is_read_whole() -> None:
     letter = bounced(a_report(a_group(diagnostic="550 5.1.1 nobody of that name")))
     assert letter.reporting_mta == "mx.reader.example"
@@ -121,7 +120,6 @@ def test_the_most_exact_status_is_taken(status: str, diagnostic: str, wanted: st
     assert (reader.status, reader.reply_code) == (wanted, code)
 
 
-@pytest.mark.promise("bounce-per-recipient")
 def test_each_reader_has_an_outcome_of_their_own() -> None:
     letter = bounced(
         a_report(
@@ -297,7 +295,6 @@ RECEIPT = (
 )
 
 
-@pytest.mark.promise("bounce-not-auto-reply")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -333,7 +330,6 @@ def test_a_mail_like_any_other_is_unrelated(mail: bytes) -> None:
 # Complaints.
 
 
-@pytest.mark.promise("complaint-read")
 def test_a_complaint_tells_which_mail_and_who() -> None:
     letter = complained(a_feedback(f"Feedback-Type: abuse\nUser-Agent: Loop/1\nOriginal-Rcpt-To: <{READER}>\n"))
     assert letter.feedback_type.is_complaint
@@ -345,7 +341,6 @@ def test_a_complaint_with_a_hidden_reader_is_known_by_our_id() -> None:
     assert (letter.recipients, letter.original.outbox_id) == ((), OURS)
 
 
-@pytest.mark.promise("complaint-not-spam")
 @pytest.mark.parametrize(
     ("stated", "wanted", "is_complaint"),
     [
@@ -405,7 +400,6 @@ def test_a_broken_notice_is_no_bounce(text: str) -> None:
 # Which mail it is about.
 
 
-@pytest.mark.promise("bounce-finds-mail")
 @pytest.mark.parametrize(
     "mail",
     [
@@ -458,7 +452,6 @@ def test_the_id_of_another_program_is_not_ours() -> None:
 # Once.
 
 
-@pytest.mark.promise("bounce-identity")
 def test_a_copy_that_took_another_road_is_the_same_letter() -> None:
     mail = a_report(a_group(diagnostic="550 5.1.1 unknown"))
     copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + mail

@@ -42,7 +42,6 @@ def maildir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.promise("bounce-box-until-done")
 async def test_a_mail_stays_in_the_maildir_until_it_is_done(maildir: Path) -> None:
     (maildir / "new" / "2.host").write_bytes(b"second")
     (maildir / "new" / "1.host").write_bytes(b"first")
@@ -107,7 +106,6 @@ def box_of(server: ImapServer, **options: str) -> Box:
     return open_box(f"imaps://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/INBOX?{query}")
 
 
-@pytest.mark.promise("bounce-box-until-done")
 async def test_a_mail_stays_unseen_behind_imap_until_it_is_done() -> None:
     async with ImapServer() as server:
         uids = [server.put(b"first\r\n)\r\n"), server.put(b"second"), server.put(b"old", "\\Seen")]

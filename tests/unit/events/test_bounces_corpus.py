@@ -93,7 +93,6 @@ def complains_alike(read_letter: Letter, wanted: list[str]) -> bool:
     return isinstance(read_letter, Complained) and {read_letter.feedback_type} == set(wanted)
 
 
-@pytest.mark.promise("bounce-corpus")
 def test_real_bounces_are_judged_as_their_collectors_judge_them() -> None:
     verdicts = {
         **{

@@ -98,7 +98,6 @@ def test_a_signature_covers_the_bytes_and_the_time() -> None:
             check(forged_headers, forged_body)
 
 
-@pytest.mark.promise("sendgrid-fresh")
 @pytest.mark.parametrize(
     ("age", "is_fresh"), [(0, True), (24 * 60 + 59, True), (25 * 60 + 1, False), (-9, True), (-11, False)]
 )
@@ -134,7 +133,6 @@ def test_a_key_that_is_none_is_told(key: str) -> None:
 # What events mean.
 
 
-@pytest.mark.promise("sendgrid-meaning")
 @pytest.mark.parametrize(
     ("event", "type_", "verdict"),
     [
@@ -174,7 +172,6 @@ def test_each_event_has_its_meaning(event: dict[str, Any], type_: EventType, ver
     assert "s3cret" not in str(report)
 
 
-@pytest.mark.promise("soft-bounces-cause")
 @pytest.mark.parametrize(
     ("classification", "verdict"),
     [
@@ -222,7 +219,6 @@ def test_sendgrids_own_examples_are_understood() -> None:
 # Which mail.
 
 
-@pytest.mark.promise("sendgrid-our-id")
 def test_our_id_stands_among_the_fields() -> None:
     report = only(an_event("delivered", mailwright_message=OURS))
     assert (report.outbox_id, report.provider_message_id) == (OURS, "abc123")
@@ -235,7 +231,6 @@ def test_a_late_bounce_has_an_address_only() -> None:
     assert (report.outbox_id, report.provider_message_id, report.recipient) == (None, None, "ada@example.com")
 
 
-@pytest.mark.promise("sendgrid-key")
 def test_copies_share_a_key() -> None:
     assert only(an_event("open")).key == only(an_event("open", sg_message_id=None)).key
     assert only(an_event("open")).key != only(an_event("open", sg_event_id="event-2")).key
@@ -258,7 +253,6 @@ def test_a_time_is_read_as_it_comes(written: Any, read_as: int) -> None:
 # What is broken.
 
 
-@pytest.mark.promise("sendgrid-one-by-one")
 def test_one_bad_event_never_stops_the_others() -> None:
     bad = [
         7,
@@ -285,7 +279,6 @@ ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st
 FIELDS = ["email", "timestamp", "type", "status", "reason", "url", "sg_event_id", "sg_message_id", "asm_group_id"]
 
 
-@pytest.mark.promise("sendgrid-one-by-one")
 @given(st.lists(st.tuples(st.sampled_from([*sendgrid.MEANING]), st.dictionaries(st.sampled_from(FIELDS), ANYTHING))))
 def test_every_event_is_either_a_report_or_counted(events: list[tuple[str, dict[str, Any]]]) -> None:
     told = read(*({**fields, "event": name} for name, fields in events))

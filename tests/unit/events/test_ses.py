@@ -69,7 +69,6 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.promise("ses-dialects")
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="Amazon's examples are not here")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_amazons_own_examples_are_understood(name: str) -> None:
@@ -90,7 +89,6 @@ def test_every_example_of_amazons_is_looked_at() -> None:
 # Bounces.
 
 
-@pytest.mark.promise("ses-per-recipient")
 def test_only_those_who_bounced_have_bounced() -> None:
     text = a_bounce(to("bob@example.com"), destination=["ada@example.com", "bob@example.com", "eve@example.com"])
     report = only(text)
@@ -98,7 +96,6 @@ def test_only_those_who_bounced_have_bounced() -> None:
     assert (report.bounce_type, report.bounce_subtype) == ("Permanent", "General")
 
 
-@pytest.mark.promise("ses-per-recipient")
 @pytest.mark.parametrize(
     ("words", "verdict"),
     [
@@ -116,7 +113,6 @@ def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, s
     assert [each.verdict for each in reports] == [Verdict.HARD_BOUNCE, verdict]
 
 
-@pytest.mark.promise("ses-soft")
 @pytest.mark.parametrize(
     ("kind", "subtype"),
     [
@@ -131,7 +127,6 @@ def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
     assert (report.verdict, report.bounce_type, report.bounce_subtype) == (Verdict.SOFT_BOUNCE, kind, subtype)
 
 
-@pytest.mark.promise("soft-bounces-cause")
 @pytest.mark.parametrize(
     ("subtype", "words", "verdict"),
     [
@@ -157,7 +152,6 @@ def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
 # Complaints.
 
 
-@pytest.mark.promise("ses-complaint")
 @pytest.mark.parametrize(
     ("feedback", "verdict"),
     [
@@ -220,7 +214,6 @@ def test_an_event_that_we_do_not_know_means_nothing() -> None:
 # Which mail.
 
 
-@pytest.mark.promise("ses-our-id")
 @pytest.mark.parametrize(
     "mail",
     [
@@ -248,7 +241,6 @@ def test_an_id_that_is_not_ours_is_none() -> None:
 # Keys.
 
 
-@pytest.mark.promise("ses-dialects")
 def test_both_dialects_tell_the_same_thing() -> None:
     feedback = a_bounce(to("Ada@Example.com"), dialect="notificationType", headers=[])
     published = a_bounce(to("ada@example.com", status="5.1.1"), tags={"mailwright-message": [OURS]})
@@ -304,7 +296,6 @@ def test_a_time_is_read_in_any_spelling(written: Any, read: str) -> None:
 # What is broken.
 
 
-@pytest.mark.promise("ses-strict")
 @pytest.mark.parametrize(
     "text",
     [
@@ -337,7 +328,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.promise("ses-strict")
 @given(
     kind=st.sampled_from([*ses.MEANING]), mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON), part=JSON
 )

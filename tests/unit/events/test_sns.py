@@ -90,7 +90,6 @@ def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
 # The real thing.
 
 
-@pytest.mark.promise("sns-verified")
 @pytest.mark.skipif(not REAL, reason="the real vectors are not here")
 @pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
 async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
@@ -119,7 +118,6 @@ def _check(envelope: sns.Envelope, certificate: SnsCertificate, now: Instant) ->
 # All types and versions.
 
 
-@pytest.mark.promise("sns-verified")
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("subject", [None, "", "About a mail"])
 async def test_a_notification_is_believed(receiver: Sns, version: str, subject: str | None) -> None:
@@ -149,7 +147,6 @@ async def test_a_forgery_is_refused(receiver: Sns, name: str, body: bytes) -> No
     assert refused.type is (Stale if name in ("long ago", "in the future") else Forged)
 
 
-@pytest.mark.promise("sns-no-fetch")
 @pytest.mark.parametrize("body", [*malformed(SIGNER, MESSAGE).values()], ids=[*malformed(SIGNER, MESSAGE)])
 async def test_what_is_no_envelope_is_refused(receiver: Sns, http: Rerouted, body: bytes) -> None:
     with pytest.raises(Malformed):
@@ -157,7 +154,6 @@ async def test_what_is_no_envelope_is_refused(receiver: Sns, http: Rerouted, bod
     assert http.asked == []
 
 
-@pytest.mark.promise("sns-no-fetch")
 async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: Sns, http: Rerouted) -> None:
     needs_it = {"other message", "other id", "other time", "other subject", "no subject", "other type"}
     needs_it |= {"other signature", "empty signature", "version said to be 1", "another's key", "unknown certificate"}
@@ -170,7 +166,6 @@ async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: Sns,
     assert http.asked == []
 
 
-@pytest.mark.promise("sns-certificate")
 @pytest.mark.parametrize(
     "certificate",
     [
@@ -192,7 +187,6 @@ async def test_a_certificate_that_is_not_amazons_for_sns_is_refused(
         await receiver.verified(impostor.notification(MESSAGE))
 
 
-@pytest.mark.promise("sns-certificate")
 @pytest.mark.parametrize(
     "answer", [Answer(200, b"no certificate"), Answer(200, SIGNER.certificate + b" " * 20_000), Answer(403)]
 )
@@ -204,7 +198,6 @@ async def test_what_is_served_in_place_of_a_certificate_is_refused(
         await receiver.verified(SIGNER.notification(MESSAGE))
 
 
-@pytest.mark.promise("sns-certificate")
 async def test_a_redirect_is_not_followed(receiver: Sns, amazon: Amazon) -> None:
     amazon.answer(Answer(302, b"", {"Location": f"{amazon.url}/elsewhere.pem"}))
     with pytest.raises(Forged):
@@ -218,14 +211,12 @@ async def test_a_certificate_is_fetched_once(receiver: Sns, http: Rerouted) -> N
     assert len(http.asked) == 1
 
 
-@pytest.mark.promise("sns-certificate")
 async def test_whoever_asks_for_the_same_certificate_waits_for_one_request(receiver: Sns, http: Rerouted) -> None:
     bodies = [SIGNER.notification(MESSAGE) for _ in range(3 * sns.MOST_FETCHES)]
     await asyncio.gather(*map(receiver.verified, bodies))
     assert len(http.asked) == 1
 
 
-@pytest.mark.promise("sns-certificate")
 async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
     await receiver.verified(SIGNER.notification(MESSAGE))
     hold = amazon.hold(Step.ANSWER)
@@ -245,7 +236,6 @@ async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, ama
     assert len(http.asked) == 1 + sns.MOST_FETCHES
 
 
-@pytest.mark.promise("sns-region")
 @pytest.mark.parametrize(
     ("region", "host"),
     [
@@ -267,7 +257,6 @@ async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, re
     assert http.asked == []
 
 
-@pytest.mark.promise("sns-region")
 @pytest.mark.parametrize(
     ("partition", "region", "host"),
     [
@@ -318,7 +307,6 @@ async def test_many_certificates_do_not_fill_the_memory(http: Rerouted, amazon: 
 # Time.
 
 
-@pytest.mark.promise("sns-fresh")
 async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: Sns, time: ManualClock) -> None:
     body = SIGNER.notification(MESSAGE)
     time.advance(HOUR + 5 * MINUTE)
@@ -331,14 +319,12 @@ async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: Sns, ti
 # Topics and subscriptions.
 
 
-@pytest.mark.promise("sns-topics")
 async def test_another_topic_is_refused(receiver: Sns) -> None:
     for body in (SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC), SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
         with pytest.raises(Foreign):
             await receiver.verified(body)
 
 
-@pytest.mark.promise("sns-topics")
 async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: Rerouted) -> None:
     receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
     with capture_logs() as lines:
@@ -349,7 +335,6 @@ async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: R
         await receiver.verified(SIGNER.subscription())
 
 
-@pytest.mark.promise("sns-confirm")
 async def test_a_subscription_is_confirmed_where_sns_says(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
     envelope = await receiver.verified(SIGNER.subscription())
     await receiver.confirm(envelope)
@@ -357,7 +342,6 @@ async def test_a_subscription_is_confirmed_where_sns_says(receiver: Sns, amazon:
     assert f"Token={envelope.token}" in amazon.requests[-1].query
 
 
-@pytest.mark.promise("sns-confirm")
 @pytest.mark.parametrize(
     "url",
     [
@@ -383,7 +367,6 @@ async def test_no_other_address_is_visited_even_if_it_was_signed(receiver: Sns, 
     assert len(http.asked) == fetched
 
 
-@pytest.mark.promise("sns-confirm")
 @pytest.mark.parametrize("answer", [Answer(500), Answer(302, b"", {"Location": "/elsewhere"})])
 async def test_a_confirmation_that_fails_is_not_called_one(receiver: Sns, amazon: Amazon, answer: Answer) -> None:
     envelope = await receiver.verified(SIGNER.subscription())
@@ -395,7 +378,6 @@ async def test_a_confirmation_that_fails_is_not_called_one(receiver: Sns, amazon
 # A folder instead of Amazon.
 
 
-@pytest.mark.promise("sns-folder")
 async def test_a_folder_of_certificates_stands_in_for_amazon(http: Rerouted, tmp_path: Path) -> None:
     own = Signer(clock.now(), key="rehearsal", issuer="Us", subject="rehearsal")
     receiver = Sns(clock, KeptCertificates(own.keep(tmp_path)), Fetch(http), [TOPIC])

@@ -39,7 +39,6 @@ def queue(sqs: SqsStandIn, http: Http, clock: ManualClock) -> Queue:
     return Queue(sqs.queue_url, REGION, http, clock, key_chain(clock))
 
 
-@pytest.mark.promise("queue-durable")
 async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue: Queue) -> None:
     for number in range(5):
         sqs.put(f"message {number}")
@@ -77,7 +76,6 @@ async def test_the_stand_in_is_one_to_amazons_own_client(sqs: SqsStandIn) -> Non
     assert sqs.complaints == []
 
 
-@pytest.mark.promise("queue-trouble")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -104,7 +102,6 @@ async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Que
     assert [each.body for each in await queue.receive()] == ["later"]
 
 
-@pytest.mark.promise("queue-trouble")
 async def test_a_queue_out_of_reach_is_told(sqs: SqsStandIn, queue: Queue, http: Http, clock: ManualClock) -> None:
     sqs.cut(Step.ANSWER, times=1)
     with pytest.raises(QueueUnavailable):
@@ -114,7 +111,6 @@ async def test_a_queue_out_of_reach_is_told(sqs: SqsStandIn, queue: Queue, http:
         await nobody.receive()
 
 
-@pytest.mark.promise("queue-trouble")
 async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: Http, clock: ManualClock) -> None:
     def missing() -> Keys:
         raise KeysMissing

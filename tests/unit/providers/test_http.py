@@ -14,8 +14,6 @@ from mailwright.providers.http import MOST_ANSWER_BYTES, PIECE_BYTES, Cut, Http,
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step, a_large_answer
 from tests.standins.smtp_sink import a_certificate
 
-pytestmark = pytest.mark.promise("http-phase")
-
 # More than the buffers of both systems take.
 LARGE = b"x" * (24 * 1024 * 1024)
 

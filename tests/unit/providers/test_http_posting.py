@@ -13,8 +13,6 @@ from mailwright.providers.http import PIECE_BYTES, Cut, Http, Phase, Reply
 from mailwright.providers.protocol import Sending
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step
 
-pytestmark = pytest.mark.promise("http-phase")
-
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 

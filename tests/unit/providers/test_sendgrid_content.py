@@ -84,7 +84,6 @@ async def test_a_campaigns_mail_arrives_with_all_that_it_has() -> None:
     assert "attachments" not in mail
 
 
-@pytest.mark.promise("sendgrid-untouched")
 @pytest.mark.parametrize("tracks_opens", [True, False])
 async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> None:
     mail = await told(a_mail(), tracks_opens=tracks_opens)
@@ -96,7 +95,6 @@ async def test_sendgrid_is_told_to_leave_our_links_alone(tracks_opens: bool) -> 
     }
 
 
-@pytest.mark.promise("sendgrid-recipients")
 async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
     cc = (Mailbox("ce@bücher.example", "Cé"), Mailbox("JANE@example.org"), Mailbox("d@example.com"))
     letter = a_letter(cc=cc)
@@ -115,7 +113,6 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
     assert [box["email"].lower() for box in personalization["bcc"]] == ["blind@example.com"]
 
 
-@pytest.mark.promise("sendgrid-recipients")
 async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
     letter = a_letter(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
     mail = Outgoing(OUTBOX_ID, "b@example.com", ("c@example.com",), compose(letter), is_canonical=True)
@@ -124,7 +121,6 @@ async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
     assert personalization.keys() == {"to", "custom_args"}
 
 
-@pytest.mark.promise("sendgrid-recipients")
 async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
     mail = Outgoing(
         OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), compose(a_letter()), is_canonical=True

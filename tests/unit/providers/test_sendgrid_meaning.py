@@ -40,7 +40,6 @@ TABLE = [
 ]
 
 
-@pytest.mark.promise("sendgrid-meaning")
 @pytest.mark.parametrize(
     ("status", "words", "kind", "code", "category", "blames"), TABLE, ids=[f"{row[0]} {row[1]}" for row in TABLE]
 )
@@ -94,7 +93,6 @@ def test_every_status_has_a_meaning(headers: dict[bytes, bytes]) -> None:
         assert result.kind is SENT or (result.code and result.category and result.message)
 
 
-@pytest.mark.promise("sendgrid-doubt")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -160,7 +158,6 @@ async def test_no_address_stands_in_an_explanation() -> None:
         assert message == "You have included <j***@e***.org>  more than once."
 
 
-@pytest.mark.promise("sendgrid-sender-refused")
 @pytest.mark.parametrize(
     ("sender", "is_own", "category", "blames"),
     [
@@ -181,7 +178,6 @@ async def test_a_refused_from_is_the_fault_of_whoever_chose_it(
         assert (result.category, result.blames_provider) == (category, blames)
 
 
-@pytest.mark.promise("sendgrid-patience")
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -216,7 +212,6 @@ async def test_credits_are_waited_for_longer_than_a_rate() -> None:
 # The key.
 
 
-@pytest.mark.promise("sendgrid-key-secret")
 async def test_the_key_stands_in_no_result_and_no_setting(capsys: pytest.CaptureFixture[str]) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(401, "no"), nth=1)
@@ -246,7 +241,6 @@ def test_the_key_travels_encrypted_or_not_at_all() -> None:
 # The trial.
 
 
-@pytest.mark.promise("sendgrid-check")
 async def test_the_check_says_that_the_key_may_send() -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         probe = await sendgrid.check()
@@ -255,7 +249,6 @@ async def test_the_check_says_that_the_key_may_send() -> None:
         assert not server.mails
 
 
-@pytest.mark.promise("sendgrid-check")
 async def test_the_check_says_what_the_key_lacks() -> None:
     async with SendGridStandIn(scopes=["stats.read"]) as server, sendgrid_to(server) as sendgrid:
         probe = await sendgrid.check()

@@ -79,7 +79,6 @@ async def test_silence_ends_after_the_timeout(
         assert len(server.begun) == 1
 
 
-@pytest.mark.promise("provider-lock")
 async def test_a_mail_whose_lock_has_ended_does_not_leave() -> None:
     clock = ManualClock()
     async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:
@@ -90,7 +89,6 @@ async def test_a_mail_whose_lock_has_ended_does_not_leave() -> None:
         assert (await sendgrid.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT
 
 
-@pytest.mark.promise("provider-lock")
 async def test_a_lock_that_ends_while_the_answer_is_awaited_changes_nothing() -> None:
     clock = ManualClock()
     async with SendGridStandIn() as server, sendgrid_to(server, clock=clock) as sendgrid:

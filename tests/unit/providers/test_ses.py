@@ -15,8 +15,6 @@ from tests.standins.http import EMPTY, HTML, WRONG_JSON, Answer, Step
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, OUTBOX_ID, READER, SENDER, a_mail, keys_found, ses_to
 
-pytestmark = pytest.mark.promise("ses-mail")
-
 
 async def test_a_mail_arrives_as_it_was_written() -> None:
     content = CONTENT + bytes(range(256)) + b'"\\\r\n'

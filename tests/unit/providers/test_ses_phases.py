@@ -13,8 +13,6 @@ from tests.standins.http import GARBAGE, Step
 from tests.standins.ses import ACCESS_KEY, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_to
 
-pytestmark = pytest.mark.promise("ses-phase")
-
 LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # more than the buffers of both systems take
 
 

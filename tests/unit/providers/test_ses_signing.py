@@ -23,8 +23,6 @@ from tests.standins.http import Request
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SEND, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, READER, a_mail, ses_to
 
-pytestmark = pytest.mark.promise("ses-signature")
-
 WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40)
 URLS = st.sampled_from(
     [

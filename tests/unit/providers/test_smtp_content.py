@@ -114,7 +114,6 @@ async def test_the_empty_sender_of_a_bounce_is_allowed() -> None:
         assert sink.messages[0].sender == ""
 
 
-@pytest.mark.promise("provider-extensions")
 class TestExtensions:
     """What the server offers is used; what it does not offer is not."""
 

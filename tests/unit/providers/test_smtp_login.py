@@ -114,7 +114,6 @@ async def test_a_handshake_that_hangs_times_out() -> None:
     assert (result.kind, result.code) == (ResultKind.RETRYABLE, "SMTP_TIMEOUT")
 
 
-@pytest.mark.promise("provider-auth")
 class TestAuth:
     @pytest.mark.parametrize("mechanisms", [("PLAIN",), ("LOGIN",), ("CRAM-MD5", "LOGIN"), ("LOGIN", "PLAIN")])
     async def test_a_mechanism_that_both_know_is_used(self, mechanisms: tuple[str, ...]) -> None:
@@ -164,7 +163,6 @@ class TestAuth:
             assert (result.code, result.category) == (code, category)
 
 
-@pytest.mark.promise("provider-check")
 class TestCheck:
     async def test_a_check_says_what_it_found(self, encrypted: tuple[SmtpSink, str]) -> None:
         sink, tls = encrypted

@@ -14,8 +14,6 @@ from mailwright.domain.results import ResultKind
 from tests.standins.smtp_sink import SinkTls, SmtpSink, Step, a_certificate
 from tests.unit.providers.smtp_builders import CONTENT, READER, SENDER, a_mail, smtp_to
 
-pytestmark = pytest.mark.promise("provider-others")
-
 
 class TestSinkWithSmtplib:
     """The stand-in is a server to Python's own client."""

@@ -8,8 +8,6 @@ from mailwright.domain.results import ResultKind, SendResult
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import CONTENT, a_mail, smtp_to
 
-pytestmark = pytest.mark.promise("provider-pipelining")
-
 ONE_CONNECTION = "?connections=1"
 BOTH_ROADS = pytest.mark.parametrize("pipelining", [True, False], ids=["pipelined", "step by step"])
 
@@ -139,7 +137,6 @@ async def test_a_message_that_all_recipients_refuse_is_retried_if_one_may_still_
         assert not sink.violations
 
 
-@pytest.mark.promise("provider-desync")
 async def test_one_reply_too_many_never_lets_a_body_leave_for_the_wrong_message() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.MAIL, b"250 ok\r\n250 ok, once more\r\n", nth=1)
@@ -149,7 +146,6 @@ async def test_one_reply_too_many_never_lets_a_body_leave_for_the_wrong_message(
         assert (await smtp.send(a_mail(content=content(2)))).kind is ResultKind.SENT
 
 
-@pytest.mark.promise("provider-desync")
 async def test_replies_that_nobody_asked_for_end_an_idle_connection_and_harm_no_message() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.DOT, b"250 ok\r\n250 ok\r\n250 ok\r\n", nth=1)
@@ -158,7 +154,6 @@ async def test_replies_that_nobody_asked_for_end_an_idle_connection_and_harm_no_
         assert len(sink.sessions) == 2
 
 
-@pytest.mark.promise("provider-desync")
 async def test_an_answer_out_of_step_puts_the_unanswered_content_in_doubt_and_the_next_message_elsewhere() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.DOT, "354 go on", nth=1)
@@ -168,7 +163,6 @@ async def test_an_answer_out_of_step_puts_the_unanswered_content_in_doubt_and_th
         assert [one.content for one in sink.messages] == [content(1)]
 
 
-@pytest.mark.promise("provider-desync")
 async def test_a_server_that_does_not_take_rset_is_left_and_the_next_message_goes_elsewhere() -> None:
     async with SmtpSink() as sink, smtp_to(sink, ONE_CONNECTION) as smtp:
         sink.answer(Step.RCPT, "550 5.1.1 unknown", nth=1)

@@ -11,8 +11,6 @@ from mailwright.providers.smtp import Smtp, parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
 
-pytestmark = pytest.mark.promise("provider-pool")
-
 
 async def test_a_connection_is_used_again() -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
@@ -117,7 +115,6 @@ async def test_a_host_that_does_not_exist_is_a_result_and_not_an_exception() -> 
     assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
 
 
-@pytest.mark.promise("provider-close")
 async def test_closing_lets_messages_in_flight_finish_and_says_good_bye() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
@@ -132,7 +129,6 @@ async def test_closing_lets_messages_in_flight_finish_and_says_good_bye() -> Non
         assert sink.sessions[0].verbs[-1] == "QUIT"
 
 
-@pytest.mark.promise("provider-close")
 async def test_what_has_not_left_when_the_grace_time_ends_is_given_back() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url + "?connections=1"))
@@ -149,7 +145,6 @@ async def test_what_has_not_left_when_the_grace_time_ends_is_given_back() -> Non
         assert {result.code for result in results[1:]} == {"SHUTTING_DOWN"}
 
 
-@pytest.mark.promise("provider-close")
 async def test_closing_ends_an_attempt_to_connect() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url))
@@ -160,7 +155,6 @@ async def test_closing_ends_an_attempt_to_connect() -> None:
         assert (await sending).code == "SHUTTING_DOWN"
 
 
-@pytest.mark.promise("provider-close")
 async def test_a_closed_provider_takes_nothing() -> None:
     async with SmtpSink() as sink:
         smtp = Smtp(parse_smtp_url(sink.url))

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from mailwright.providers.smtp.replies import MAX_LINE_BYTES, MAX_LINES, Garbled, Reply, ReplyReader
 
-pytestmark = pytest.mark.promise("provider-replies")
-
 DIALOGUE = (
     b"220 hi\r\n250-one\r\n250-two\r\n250 three\r\n354\r\n250 2.0.0 Ok: queued as X\r\n550-5.1.1 no\n550 5.1.1 one\n"
 )

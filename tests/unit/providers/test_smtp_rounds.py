@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import cast
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -91,14 +90,12 @@ async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[st
     return office.results, moved, wire.written, wire.has_ended
 
 
-@pytest.mark.promise("provider-replies")
 @given(st.lists(ANYTHING, max_size=6).map(b"".join))
 @example(ENVELOPE + ROUND)
 def test_answers_mean_the_same_in_one_piece_and_byte_by_byte(data: bytes) -> None:
     assert asyncio.run(heard([data])) == asyncio.run(heard(bytes([byte]) for byte in data))
 
 
-@pytest.mark.promise("provider-pipelining")
 async def test_a_good_round_takes_one_look() -> None:
     """The short way is taken at all: without it the test above compares nothing."""
     results, _, written, _ = await heard([ENVELOPE, ROUND, ROUND])

@@ -7,8 +7,6 @@ import pytest
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.providers.smtp import Smtp, Tls, parse_smtp_url
 
-pytestmark = pytest.mark.promise("provider-url")
-
 
 @pytest.mark.parametrize(
     ("url", "host", "port", "tls"),

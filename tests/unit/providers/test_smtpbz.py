@@ -41,7 +41,6 @@ NOBODY = "smtp://127.0.0.1:1"
 LOGIN = parse_smtp_url("smtp://login:word@connect.smtp.bz")
 
 
-@pytest.mark.promise("smtpbz-smtp")
 async def test_a_mail_goes_over_smtp_under_the_name_of_smtpbz() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         result = await smtpbz.send(a_mail())
@@ -57,7 +56,6 @@ async def test_a_mail_goes_over_smtp_under_the_name_of_smtpbz() -> None:
         assert not api.begun
 
 
-@pytest.mark.promise("smtpbz-quota-defers")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -179,7 +177,6 @@ async def test_silence_is_no_quota() -> None:
 # The trial.
 
 
-@pytest.mark.promise("smtpbz-check")
 async def test_the_check_tells_both_sides_in_one_line() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         probe = await smtpbz.check()
@@ -191,7 +188,6 @@ async def test_the_check_tells_both_sides_in_one_line() -> None:
         assert not sink.messages
 
 
-@pytest.mark.promise("smtpbz-check")
 async def test_the_check_fails_when_nothing_is_left_or_a_side_refuses_us() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         api.account["quota"] = 0
@@ -213,7 +209,6 @@ async def test_without_a_key_the_api_is_not_asked() -> None:
         assert not api.begun
 
 
-@pytest.mark.promise("smtpbz-key-secret")
 async def test_the_key_stands_in_no_probe_and_no_setting() -> None:
     async with SmtpSink() as sink, SmtpBzStandIn() as api, smtpbz_to(sink, api) as smtpbz:
         shown = [repr(await smtpbz.check())]

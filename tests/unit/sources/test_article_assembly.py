@@ -83,7 +83,6 @@ def test_the_order_of_slices_and_of_divisions_does_not_matter(
         assert markdown(other).encode() == markdown(first).encode()
 
 
-@pytest.mark.promise("article-membership")
 @given(slices=editions(), divisions_=readers)
 def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_theirs_and_nothing_else(
     slices: list[Slice], divisions_: list[str]
@@ -101,7 +100,6 @@ def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_their
     assert {each.slice_id for each in slices if fate(each, divisions_, NOW).is_included} == wanted
 
 
-@pytest.mark.promise("article-order")
 @given(slices=editions(), divisions_=readers)
 def test_sections_come_first_and_within_them_the_broad_before_the_narrow(
     slices: list[Slice], divisions_: list[str]
@@ -115,7 +113,6 @@ def test_sections_come_first_and_within_them_the_broad_before_the_narrow(
         assert found.body_md == "\n\n".join(each.body_md for each in ordered if each.body_md)
 
 
-@pytest.mark.promise("article-headline")
 @given(slices=editions(), divisions_=readers)
 def test_the_headline_is_the_most_specific_one_or_the_first_with_a_title_or_dek(
     slices: list[Slice], divisions_: list[str]
@@ -135,7 +132,6 @@ def test_the_headline_is_the_most_specific_one_or_the_first_with_a_title_or_dek(
         assert found.title == (candidates[0].title or next((each.title for each in ordered if each.title), found.title))
 
 
-@pytest.mark.promise("article-order")
 def test_a_city_comes_after_its_county_though_its_id_is_shorter() -> None:
     ada = f"{OHIO}/place:ada"
     hardin = f"{OHIO}/county:hardin"
@@ -144,7 +140,6 @@ def test_a_city_comes_after_its_county_though_its_id_is_shorter() -> None:
     assert assemble(slices).slice_ids == (US, OHIO, hardin, ada)
 
 
-@pytest.mark.promise("article-order")
 def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> None:
     kinds = ["state", "district", "county", "place", "ward", "something_new"]
     ranks = [breadth(f"{US}/{kind}:x")[1] for kind in kinds]
@@ -153,7 +148,6 @@ def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> N
     assert breadth(None) < breadth(US) < breadth(OHIO)
 
 
-@pytest.mark.promise("article-membership")
 def test_cleveland_heights_is_not_in_cleveland_and_no_county_is_derived_from_a_city() -> None:
     slices = [a_slice(slice_id=scope, scope_ocd_id=scope) for scope in (CLEVELAND, CUYAHOGA, OHIO)]
     edition = Edition(slices)
@@ -161,7 +155,6 @@ def test_cleveland_heights_is_not_in_cleveland_and_no_county_is_derived_from_a_c
     assert edition.choose([f"{CUYAHOGA}/place:olmsted"]) == ()
 
 
-@pytest.mark.promise("article-headline")
 def test_a_local_headline_takes_the_place_of_the_national_one_for_those_who_live_there() -> None:
     slices = [
         a_slice(slice_id="1", is_headline=True, title="The nation votes"),
@@ -172,12 +165,10 @@ def test_a_local_headline_takes_the_place_of_the_national_one_for_those_who_live
     assert edition.assemble(edition.choose([OHIO])).title == "The nation votes"
 
 
-@pytest.mark.promise("article-headline")
 def test_an_article_without_any_title_is_called_by_its_key() -> None:
     assert assemble([a_slice()]).title == "Spring vote"
 
 
-@pytest.mark.promise("article-variants")
 @given(slices=editions(), one=readers, other=readers)
 def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_live(
     slices: list[Slice], one: list[str], other: list[str]
@@ -189,7 +180,6 @@ def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_li
         assert (mine == theirs) == same
 
 
-@pytest.mark.promise("article-why")
 def test_each_slice_has_one_fate() -> None:
     fates = {
         Fate.FOR_EVERYONE: a_slice(),
@@ -203,7 +193,6 @@ def test_each_slice_has_one_fate() -> None:
     assert {found: fate(each, [US, OHIO], NOW) for found, each in fates.items()} == {each: each for each in Fate}
 
 
-@pytest.mark.promise("article-ocd-ids")
 @pytest.mark.parametrize(
     "text",
     [
@@ -224,7 +213,6 @@ def test_what_is_no_division_is_refused(text: str) -> None:
         divisions.parse(text, field="scope_ocd_id")
 
 
-@pytest.mark.promise("article-ocd-ids")
 @pytest.mark.skipif(not CORPUS.exists(), reason="the collection of real ids is not beside this checkout")
 def test_every_real_id_is_taken_and_ranked() -> None:
     found = [

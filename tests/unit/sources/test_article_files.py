@@ -45,7 +45,6 @@ def only(found: list[Found]) -> Slice:
     return each.slice
 
 
-@pytest.mark.promise("article-files")
 @given(each=slices())
 def test_what_is_written_out_is_read_in_again_as_it_was(each: Slice) -> None:
     assert only(files.read_texts([("slices.csv", files.as_csv([each]))])) == each
@@ -66,7 +65,6 @@ Text.
 """
 
 
-@pytest.mark.promise("article-files")
 def test_a_folder_of_markdown_files_is_read_with_its_subfolders(tmp_path: Path) -> None:
     (tmp_path / "ohio").mkdir()
     (tmp_path / "ohio" / "state.md").write_text(MARKDOWN.format(scope=OHIO))
@@ -82,7 +80,6 @@ def test_a_folder_of_markdown_files_is_read_with_its_subfolders(tmp_path: Path) 
     assert first.publish_status is PublishStatus.DRAFT
 
 
-@pytest.mark.promise("article-ocd-ids")
 def test_a_malformed_id_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "bad.md").write_text(MARKDOWN.format(scope="ocd-division/country:us/state:OH"))
     with pytest.raises(FilesRefused, match=r"bad\.md, line 4: scope_ocd_id: .* is no OCD division id"):
@@ -92,7 +89,6 @@ def test_a_malformed_id_is_refused_with_its_line(tmp_path: Path) -> None:
         files.read_texts([("a.csv", text)])
 
 
-@pytest.mark.promise("article-files")
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
@@ -115,7 +111,6 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_line_and_the_reason(name
     assert told in str(refused.value)
 
 
-@pytest.mark.promise("article-slice-checked")
 @pytest.mark.parametrize(
     ("given_", "fields"),
     [
@@ -140,7 +135,6 @@ def test_everything_that_is_wrong_with_a_slice_is_told_at_once(given_: dict[str,
     assert [each.field for each in refused.value.problems] == fields
 
 
-@pytest.mark.promise("article-placeholders")
 def test_placeholders_become_variables_and_other_brackets_stay() -> None:
     text = "Dear [[name|reader]], [[name]] in [[city]]; see [[1]], [a](b) and [[no name]]"
     assert placeholders(text) == {Placeholder("name", "reader"), Placeholder("name"), Placeholder("city")}
@@ -150,7 +144,6 @@ def test_placeholders_become_variables_and_other_brackets_stay() -> None:
     )
 
 
-@pytest.mark.promise("article-placeholders")
 def test_a_placeholder_is_filled_by_the_reader_or_by_its_own_words() -> None:
     assert Placeholder("name", "reader").fill("Ada", {}) == "Ada"
     assert Placeholder("name", "reader").fill(None, {}) == "reader"

@@ -16,18 +16,15 @@ from mailwright.sources.mailouts.setup import Footer
 from tests.mailouts import SETTINGS
 
 
-@pytest.mark.promise("mailout-test-emails")
 def test_test_addresses_stand_between_commas_semicolons_and_spaces() -> None:
     text = "ada@example.com, bob@example.com;carl@example.com dora@example.com\n;,eve@example.com"
     assert parse_test_emails(text) == [f"{name}@example.com" for name in ("ada", "bob", "carl", "dora", "eve")]
 
 
-@pytest.mark.promise("mailout-test-emails")
 def test_spellings_of_one_test_address_are_one() -> None:
     assert parse_test_emails("Ada@Example.com ada@example.com ADA@EXAMPLE.COM") == ["ada@example.com"]
 
 
-@pytest.mark.promise("mailout-test-emails")
 def test_what_is_no_address_is_left_out_and_logged() -> None:
     with structlog.testing.capture_logs() as lines:
         assert parse_test_emails("nonsense, a@, @b, ada@example.com, x y@z") == ["ada@example.com"]
@@ -35,14 +32,12 @@ def test_what_is_no_address_is_left_out_and_logged() -> None:
     assert parse_test_emails(" ,; ") == []
 
 
-@pytest.mark.promise("mailout-once-each")
 def test_of_several_spellings_the_first_that_has_a_name_gives_it() -> None:
     people = [("b@example.com", None), ("A@example.com", None), ("a@example.com", "Ann"), ("a@Example.com", "Other")]
     assert dict(once_each(people)) == {"a@example.com": "Ann", "b@example.com": None}
     assert list(once_each(people)) == ["a@example.com", "b@example.com"]
 
 
-@pytest.mark.promise("mailout-footer")
 def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
     html, text = footers(Footer("Ash & Oak", "1 Example Street"))
     tokens = UnsubscribeTokens("s" * 32)
@@ -57,7 +52,6 @@ def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
     assert tokens.make("ada@example.com") == tokens.make("ada@example.com")
 
 
-@pytest.mark.promise("mailout-footer")
 def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None:
     setup = setup_of(load(**{**SETTINGS, "org_name": None, "unsubscribe_secret": None}), 1)
     with pytest.raises(MailoutRefused, match="ORG_NAME, UNSUBSCRIBE_SECRET") as refused:
@@ -65,7 +59,6 @@ def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None
     assert refused.value.code == "footer_env_missing"
 
 
-@pytest.mark.promise("mailout-literal")
 @pytest.mark.parametrize(
     "words", ["{{ email }}", "{% raw %}{% endraw %}", "{{{", "{# a #}", "{", "}} {{", 'a {{ "{" }} b']
 )
@@ -78,14 +71,12 @@ def test_words_with_braces_come_out_as_they_went_in(words: str) -> None:
     assert mail.html.replace("&#123;", "{") == f"<p>{words}</p>"
 
 
-@pytest.mark.promise("mailout-settings")
 def test_the_rate_and_the_batch_have_the_usual_values_and_the_interval_follows() -> None:
     setup = setup_of(load(), 1)
     assert (setup.rate_per_second, setup.interval_ms, setup.batch_size) == (5, 200, 50)
     assert setup_of(load(send_rate_per_sec=3), 1).interval_ms == 334
 
 
-@pytest.mark.promise("mailout-settings")
 def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {
         "UNSUBSCRIBE_BASE_URL": "https://news.example.com/unsubscribe",
@@ -122,7 +113,6 @@ def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [secret and secret.get_secret_value() for secret in secrets] == [usual[name] for name in named]
 
 
-@pytest.mark.promise("mailout-settings")
 def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {
         "NOTION_API_TOKEN": "secret",
@@ -141,7 +131,6 @@ def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pyte
     assert found == ("1" * 32, "2" * 32, "news@example.com", 7, "answers@example.com")
 
 
-@pytest.mark.promise("mailout-settings")
 def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_with_it() -> None:
     settings = load(
         from_email="nobody",
@@ -157,6 +146,5 @@ def test_everything_that_is_wrong_with_mailouts_is_told_at_once_and_no_secret_wi
     assert "sb_publishable_visible" not in str(invalid.value)
 
 
-@pytest.mark.promise("mailout-idle")
 def test_looking_for_something_to_do_never_takes_more_than_a_twentieth_of_the_time() -> None:
     assert [rest_after(seconds) for seconds in (0.001, 0.5, 60)] == [1, 10, 300]

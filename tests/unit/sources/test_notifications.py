@@ -68,7 +68,6 @@ def test_a_window_is_in_the_zone_of_its_subscriber() -> None:
     assert wait.until == NOON + 60 * MINUTE
 
 
-@pytest.mark.promise("notify-maximum")
 def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
     wishes = Preferences(most=2)
     assert preferences.objection(wishes, facts(sent=1)) is None
@@ -76,7 +75,6 @@ def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
     assert isinstance(preferences.objection(wishes, facts(sent=1, under_way=1)), Wait)
 
 
-@pytest.mark.promise("notify-terminal")
 @pytest.mark.parametrize(
     ("given_", "path"),
     [
@@ -141,7 +139,6 @@ def a_job(payload: Any = None, around: Surroundings | None = None, **changes: An
     return jobs.build(a_row(**changes), kind, told, None, around or Surroundings(), **base)
 
 
-@pytest.mark.promise("notify-schema")
 def test_the_payload_is_the_one_of_the_contract() -> None:
     job = a_job()
     kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
@@ -153,7 +150,6 @@ def test_the_payload_is_the_one_of_the_contract() -> None:
     assert set(jobs.schema()["required"]) <= job.keys()
 
 
-@pytest.mark.promise("notify-schema")
 @pytest.mark.parametrize(
     ("change", "path"),
     [
@@ -172,7 +168,6 @@ def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], 
     assert found.path == path
 
 
-@pytest.mark.promise("notify-minor-version")
 def test_a_minor_version_adds_and_a_major_is_refused() -> None:
     kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
     assert jobs.objection({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
@@ -181,7 +176,6 @@ def test_a_minor_version_adds_and_a_major_is_refused() -> None:
     assert found.code == "UNSUPPORTED_VERSION"
 
 
-@pytest.mark.promise("notify-schema")
 def test_meetings_are_told_in_one_line() -> None:
     meetings = [
         {"meeting_day": "M", "start_minutes": 540, "end_minutes": 600, "building_code": "TIL", "room_number": "124"},
@@ -194,7 +188,6 @@ def test_meetings_are_told_in_one_line() -> None:
 # Kinds.
 
 
-@pytest.mark.promise("notify-kinds")
 def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "kinds.toml"
     file.write_text('[price]\nmax_attempts = 0\nmanage_url = "{nobody}"\n[stock]\nfallback_locale = "?"\nunheard = 1\n')
@@ -205,7 +198,6 @@ def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: 
         assert name in told
 
 
-@pytest.mark.promise("notify-schedule")
 def test_a_delay_is_never_longer_than_a_lock() -> None:
     kind = event_types.Kind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
     assert [kind.retry_delay(attempts, 120_000) for attempts in (1, 2, 3)] == [0, 120_000, 120_000]

@@ -59,7 +59,6 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 # Ids.
 
 
-@pytest.mark.promise("notion-ids")
 @pytest.mark.parametrize(
     "pasted",
     [
@@ -82,7 +81,6 @@ def test_an_id_is_understood_in_every_form_that_people_paste(pasted: str) -> Non
     assert notion_id(pasted) == ID
 
 
-@pytest.mark.promise("notion-ids")
 @pytest.mark.parametrize(
     "pasted", ["", "March", "https://example.com/", BARE[:-1], f"{BARE}0", "../" + BARE, "http://[", "g" * 32]
 )
@@ -95,7 +93,6 @@ def test_what_is_no_id_is_refused_with_what_to_paste(pasted: str) -> None:
 # Reading.
 
 
-@pytest.mark.promise("notion-reads")
 async def test_a_page_and_its_table_are_read(stage: Stage) -> None:
     page_id = stage.api.add_page(stage.mailouts, {"Name": "March", "Test": True, "Status": "Ready"})
     page = await stage.notion.page(page_id.replace("-", ""))
@@ -107,7 +104,6 @@ async def test_a_page_and_its_table_are_read(stage: Stage) -> None:
     assert {request.headers["Authorization"] for request in stage.api.requests} == {f"Bearer {TOKEN}"}
 
 
-@pytest.mark.promise("notion-reads")
 async def test_every_row_of_a_long_table_is_read_in_order(stage: Stage) -> None:
     made = [stage.api.add_page(stage.errors, {"Name": f"{number:03}"}) for number in range(230)]
     table = await stage.notion.data_source(stage.errors)
@@ -116,7 +112,6 @@ async def test_every_row_of_a_long_table_is_read_in_order(stage: Stage) -> None:
     assert [page.id async for page in stage.notion.query(table, where=where)] == made[10:20]
 
 
-@pytest.mark.promise("notion-reads")
 async def test_a_table_that_notion_hands_out_in_part_only_is_no_whole_table(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     status = {"type": "incomplete", "incomplete_reason": "query_result_limit_reached"}
@@ -127,7 +122,6 @@ async def test_a_table_that_notion_hands_out_in_part_only_is_no_whole_table(stag
     assert refused.value.code == "NOTION_TOO_MANY_ROWS"
 
 
-@pytest.mark.promise("notion-reads")
 async def test_pages_that_lead_round_in_circles_end(stage: Stage) -> None:
     page = stage.api.add_page()
     circle = {"object": "list", "results": [], "has_more": True, "next_cursor": "again"}
@@ -137,7 +131,6 @@ async def test_pages_that_lead_round_in_circles_end(stage: Stage) -> None:
     assert refused.value.code == "NOTION_GARBLED"
 
 
-@pytest.mark.promise("notion-content")
 async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage: Stage) -> None:
     long = [said("paragraph", f"{number}") for number in range(205)]
     nested = said("toggle", "outer", said("bulleted_list_item", "inner", said("paragraph", "innermost")))
@@ -147,7 +140,6 @@ async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage:
     assert blocks[0].children[0].children[0].type == "paragraph"
 
 
-@pytest.mark.promise("notion-content")
 async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -> None:
     kinds = ("child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported")
     page = stage.api.add_page(blocks=[block(kind, said("paragraph", "private"), title="x") for kind in kinds])
@@ -156,7 +148,6 @@ async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -
     assert not any(each.children for each in blocks)
 
 
-@pytest.mark.promise("notion-content")
 async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walked(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "shared words"), synced_from=None)])
     (original,) = stage.api._blocks[home].inside
@@ -169,7 +160,6 @@ async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walk
     assert (shown.children[1].children, shown.children[1].missing) == ((), "it stands inside itself")
 
 
-@pytest.mark.promise("notion-content")
 async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage: Stage) -> None:
     home = stage.api.add_page(blocks=[block("synced_block", said("paragraph", "hidden"), synced_from=None)])
     (original,) = stage.api._blocks[home].inside
@@ -181,7 +171,6 @@ async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage
     assert _words([after]) == ["after"]
 
 
-@pytest.mark.promise("notion-content")
 async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
     deep: Described = said("paragraph", "bottom")
     for _ in range(MOST_DEPTH + 2):
@@ -196,7 +185,6 @@ async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
     assert found.missing == f"it is nested more than {MOST_DEPTH} levels deep"
 
 
-@pytest.mark.promise("notion-content")
 async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailwright.sources.mailouts.notion.content.MOST_BLOCKS", 10)
     page = stage.api.add_page(blocks=[said("paragraph", "x")] * 11)
@@ -205,7 +193,6 @@ async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: p
     assert refused.value.code == "NOTION_PAGE_TOO_LARGE"
 
 
-@pytest.mark.promise("notion-content")
 async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage: Stage) -> None:
     public = stage.api.add_page(cells={"title": "Visitors"}, public_url="https://example.notion.site/Visitors")
     hidden = stage.api.add_page(cells={"title": "Secret"})
@@ -219,7 +206,6 @@ async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage:
 # Refusals say what to do.
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.hide(page)
@@ -230,7 +216,6 @@ async def test_a_page_that_is_not_shared_is_refused_with_what_to_do_in_notion(st
     assert len(stage.api.requests) == 1
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.trash(page)
@@ -239,7 +224,6 @@ async def test_a_page_in_the_trash_is_refused(stage: Stage) -> None:
     assert refused.value.code == "NOTION_IN_TRASH"
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -> None:
     database = stage.api.add_database("Mailouts", {"Name": "title", "Sent Count": "number"})
     page = stage.api.add_page(database, {"Name": "March"})
@@ -250,7 +234,6 @@ async def test_a_page_that_stands_in_the_trash_is_not_written_to(stage: Stage) -
     assert refused.value.code == "NOTION_IN_TRASH"
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
     wrong = Notion(stage.http, "ntn_wrong", stage.clock, url=stage.api.url, sleep=stage.nap)
     with pytest.raises(NotionRefused, match="NOTION_TOKEN") as refused:
@@ -259,14 +242,12 @@ async def test_a_wrong_token_names_the_setting(stage: Stage) -> None:
     assert "ntn_wrong" not in str(refused.value)
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_a_table_in_place_of_a_page_is_told(stage: Stage) -> None:
     with pytest.raises(NotionRefused, match="give the address of one of its pages") as refused:
         await stage.notion.page(stage.mailouts)
     assert refused.value.code == "NOTION_NOT_A_PAGE"
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_an_integration_without_the_right_is_told_where_to_allow_it(stage: Stage) -> None:
     stage.api.answer(error(403, "restricted_resource", "Insufficient permissions for this endpoint."))
     with pytest.raises(NotionRefused, match="in its settings in Notion, allow it") as refused:
@@ -274,7 +255,6 @@ async def test_an_integration_without_the_right_is_told_where_to_allow_it(stage:
     assert refused.value.code == "NOTION_RESTRICTED"
 
 
-@pytest.mark.promise("notion-sentences")
 async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
     stage.api.answer(error(400, "validation_error", "Title is expected to be\n  title."), times=1)
     stage.api.answer(error(418, "teapot", ""))
@@ -285,7 +265,6 @@ async def test_any_other_refusal_is_quoted(stage: Stage) -> None:
         await stage.notion.page(ID)
 
 
-@pytest.mark.promise("notion-data-source")
 async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage: Stage) -> None:
     two = stage.api.add_database("Mail", MAILOUT_COLUMNS, sources=("March", "April"))
     with pytest.raises(NotionRefused, match="set NOTION_DB_ERRORS to the id of one of them") as refused:
@@ -296,7 +275,6 @@ async def test_a_database_with_two_data_sources_is_refused_with_their_ids(stage:
     assert (chosen.id, chosen.name) == (stage.api.source_of(two), "March")
 
 
-@pytest.mark.promise("notion-data-source")
 async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> None:
     stage.api.hide(stage.mailouts)
     with pytest.raises(NotionRefused, match="of NOTION_DB_MAILOUTS: open it in Notion") as refused:
@@ -307,7 +285,6 @@ async def test_a_database_that_is_not_shared_names_its_setting(stage: Stage) -> 
 # Pace and patience.
 
 
-@pytest.mark.promise("notion-pace")
 async def test_requests_never_come_faster_than_notion_allows(stage: Stage) -> None:
     for _ in range(12):
         await stage.notion.page(stage.api.add_page())
@@ -315,7 +292,6 @@ async def test_requests_never_come_faster_than_notion_allows(stage: Stage) -> No
     assert sum(stage.naps) >= 11 / 3
 
 
-@pytest.mark.promise("notion-pace")
 async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> None:
     async with NotionStandIn() as patient:  # it looks at no clock: what is on the wire does not age with ours
         notion = Notion(stage.http, TOKEN, stage.clock, url=patient.url, sleep=stage.nap)
@@ -325,7 +301,6 @@ async def test_whoever_asks_at_the_same_time_shares_the_pace(stage: Stage) -> No
         assert stage.clock.now() - began >= 11_000 / 3
 
 
-@pytest.mark.promise("notion-pace")
 async def test_a_request_that_is_slow_on_its_way_does_not_come_together_with_those_behind_it(stage: Stage) -> None:
     pages = [stage.api.add_page() for _ in range(6)]
     stage.api.call(Step.ANSWER, lambda: stage.clock.advance(300))
@@ -334,7 +309,6 @@ async def test_a_request_that_is_slow_on_its_way_does_not_come_together_with_tho
     assert stage.api.too_fast == 0
 
 
-@pytest.mark.promise("notion-retry")
 @pytest.mark.parametrize("status", [429, 529])
 async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Stage, status: int) -> None:
     page = stage.api.add_page()
@@ -345,7 +319,6 @@ async def test_whoever_is_told_to_wait_waits_that_long_and_asks_again(stage: Sta
     assert len(stage.api.requests) == 3
 
 
-@pytest.mark.promise("notion-retry")
 async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stage: Stage) -> None:
     stage.api.answer(busy(429, seconds=600))
     with pytest.raises(NotionUnavailable) as refused:
@@ -354,7 +327,6 @@ async def test_a_wait_that_is_too_long_for_a_person_is_told_with_its_length(stag
     assert len(stage.api.requests) == 1
 
 
-@pytest.mark.promise("notion-retry")
 async def test_nobody_asks_notion_before_the_time_that_it_named_to_one(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.answer(busy(429, seconds=600), times=1)
@@ -369,7 +341,6 @@ async def test_nobody_asks_notion_before_the_time_that_it_named_to_one(stage: St
     assert 59_000 <= sum(stage.naps) * 1_000 <= 60_000
 
 
-@pytest.mark.promise("notion-retry")
 @pytest.mark.parametrize(
     "trouble", [Answer(500), error(503, "service_unavailable", "x"), Answer(504), HTML, EMPTY, WRONG_JSON, BROKEN_JSON]
 )
@@ -384,7 +355,6 @@ async def test_a_bad_moment_is_survived_and_a_bad_day_is_told(stage: Stage, trou
     assert len(stage.api.requests) == 3 + 5
 
 
-@pytest.mark.promise("notion-retry")
 async def test_a_connection_that_is_cut_or_speaks_garbage_is_tried_again(stage: Stage) -> None:
     page = stage.api.add_page()
     stage.api.answer(GARBAGE, times=1)
@@ -392,7 +362,6 @@ async def test_a_connection_that_is_cut_or_speaks_garbage_is_tried_again(stage: 
     assert (await stage.notion.page(page)).id == page
 
 
-@pytest.mark.promise("notion-retry")
 async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None:
     async with NotionStandIn() as gone:
         url = gone.url
@@ -404,7 +373,6 @@ async def test_a_notion_that_nobody_reaches_is_unavailable(stage: Stage) -> None
 # Writing.
 
 
-@pytest.mark.promise("notion-writes")
 async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     table = await stage.notion.data_source(stage.mailouts)
@@ -413,7 +381,6 @@ async def test_figures_are_written_in_the_type_of_each_column(stage: Stage) -> N
     assert {name: stage.api.cells(page)[name] for name in cells} == cells
 
 
-@pytest.mark.promise("notion-writes")
 async def test_an_error_row_takes_what_fits_and_splits_what_is_long(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     long = "x" * 4_500 + "🚧" * 10
@@ -424,7 +391,6 @@ async def test_an_error_row_takes_what_fits_and_splits_what_is_long(stage: Stage
     assert (cells["Error Message"], cells["Email"], cells["Stage"]) == (long, "ada@example.com", "send  then settle")
 
 
-@pytest.mark.promise("notion-skips")
 async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     stage.api.remove_column(stage.mailouts, "Failed Count")
@@ -439,7 +405,6 @@ async def test_a_column_that_is_missing_is_skipped_with_one_warning(stage: Stage
     assert "has no property 'Failed Count': add it" in warnings[0]["reason"]
 
 
-@pytest.mark.promise("notion-doubt")
 @pytest.mark.parametrize("answer", [Answer(500), Answer(504), EMPTY, HTML])
 async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage, answer: Answer) -> None:
     table = await stage.notion.data_source(stage.errors)
@@ -450,7 +415,6 @@ async def test_a_row_that_may_have_been_made_is_not_asked_for_again(stage: Stage
     assert len(stage.api.requests) == before + 1
 
 
-@pytest.mark.promise("notion-doubt")
 async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     stage.api.cut(Step.MIDDLE, path="/v1/pages")
@@ -459,7 +423,6 @@ async def test_a_row_whose_answer_was_cut_is_in_doubt_and_was_made_once(stage: S
     assert len(stage.api.created) == 1
 
 
-@pytest.mark.promise("notion-doubt")
 async def test_a_row_that_was_surely_not_made_is_asked_for_again(stage: Stage) -> None:
     table = await stage.notion.data_source(stage.errors)
     stage.api.answer(busy(429), times=1)
@@ -468,7 +431,6 @@ async def test_a_row_that_was_surely_not_made_is_asked_for_again(stage: Stage) -
     assert len(stage.api.created) == 1
 
 
-@pytest.mark.promise("notion-doubt")
 async def test_figures_are_written_again_after_a_cut_as_that_changes_nothing(stage: Stage) -> None:
     page = stage.api.add_page(stage.mailouts, {"Name": "March"})
     table = await stage.notion.data_source(stage.mailouts)

@@ -21,7 +21,6 @@ def a_table(**types: str) -> DataSource:
     return DataSource("s", "Mailouts", named, {"Status": ("Draft", "Send", "failed")})
 
 
-@pytest.mark.promise("notion-mailout")
 @pytest.mark.parametrize("kind", ["status", "select"])
 def test_a_mailout_is_read_whatever_type_its_status_has(kind: str) -> None:
     page = a_page(
@@ -36,14 +35,12 @@ def test_a_mailout_is_read_whatever_type_its_status_has(kind: str) -> None:
     assert found.lacking == ()
 
 
-@pytest.mark.promise("notion-mailout")
 def test_without_a_subject_column_the_title_is_the_subject_and_an_empty_subject_is_empty() -> None:
     assert read_mailout(a_page(Letter=("title", [text("March")])), NAMES).subject == "March"
     both = a_page(Letter=("title", [text("internal name")]), Subject=("rich_text", []))
     assert read_mailout(both, NAMES).subject == ""
 
 
-@pytest.mark.promise("notion-mailout")
 def test_columns_have_the_names_that_were_set_and_those_that_are_missing_are_told() -> None:
     page = a_page(Betreff=("title", [text("März")]), Stand=("select", None))
     found = read_mailout(page, MailoutNames(subject="Betreff", status="Stand", test="Probe"))
@@ -51,7 +48,6 @@ def test_columns_have_the_names_that_were_set_and_those_that_are_missing_are_tol
     assert found.lacking == ("Probe", "Sent At")
 
 
-@pytest.mark.promise("notion-mailout")
 def test_a_formula_counts_by_its_result() -> None:
     page = a_page(
         Subject=("formula", {"type": "string", "string": "Made up"}),
@@ -62,7 +58,6 @@ def test_a_formula_counts_by_its_result() -> None:
     assert (found.subject, found.is_test, found.sent_at) == ("Made up", True, None)
 
 
-@pytest.mark.promise("notion-mailout")
 @pytest.mark.parametrize(
     ("name", "kind", "value"),
     [
@@ -79,7 +74,6 @@ def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, 
     assert (refused.value.code, refused.value.field) == ("NOTION_PROPERTY_TYPE", name)
 
 
-@pytest.mark.promise("notion-writes")
 @pytest.mark.parametrize(
     ("kind", "cell", "value"),
     [
@@ -103,13 +97,11 @@ def test_a_value_is_written_in_the_form_of_its_column(kind: str, cell: Any, valu
     assert written(a_table(X=kind), {"X": cell}).properties == {"X": {kind: value}}
 
 
-@pytest.mark.promise("notion-writes")
 def test_an_option_is_written_as_the_table_spells_it() -> None:
     for kind in ("status", "select"):
         assert written(a_table(Status=kind), {"Status": "Failed"}).properties == {"Status": {kind: {"name": "failed"}}}
 
 
-@pytest.mark.promise("notion-writes")
 @pytest.mark.parametrize("words", ["x" * 2_000, "x" * 2_001, "🚧" * 2_500, "ab" * 150_000])
 def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
     pieces = written(a_table(X="rich_text"), {"X": words}).properties["X"]["rich_text"]
@@ -120,7 +112,6 @@ def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
     assert "".join(contents) == words or len(contents) == 100
 
 
-@pytest.mark.promise("notion-skips")
 @pytest.mark.parametrize(
     ("kind", "cell", "reason"),
     [

@@ -55,7 +55,6 @@ class RecordedNotion(HttpStandIn):
                 yield path.removeprefix(beginning).removesuffix(ending)
 
 
-@pytest.mark.promise("mailout-nothing-dropped")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_recorded_page_is_read_and_rendered_without_losing_a_word(file: Path) -> None:
     clock, http = ManualClock(), Http(connections=2)
@@ -90,7 +89,6 @@ async def _read(notion: Notion, page_id: str) -> None:
     assert read_mailout(page, MailoutNames()).status is None
 
 
-@pytest.mark.promise("notion-data-source")
 async def test_recorded_tables_are_understood() -> None:
     clock, http = ManualClock(), Http(connections=2)
 

@@ -42,7 +42,6 @@ UNSEEN = {"breadcrumb", "table_of_contents", "template", "meeting_notes", "trans
 # Golden files.
 
 
-@pytest.mark.promise("mailout-render")
 @pytest.mark.parametrize("page", notion_golden.PAGES)
 def test_the_sample_pages_look_as_their_golden_files(page: str) -> None:
     for name, content in notion_golden.files(page):
@@ -51,7 +50,6 @@ def test_the_sample_pages_look_as_their_golden_files(page: str) -> None:
         )
 
 
-@pytest.mark.promise("mailout-render")
 def test_every_type_of_block_has_a_form_of_its_own() -> None:
     described = every_type(notion_golden.EXPIRING)
     assert len(KNOWN_TYPES) == 37
@@ -63,7 +61,6 @@ def test_every_type_of_block_has_a_form_of_its_own() -> None:
             assert found.text, each.type
 
 
-@pytest.mark.promise("mailout-deterministic")
 @pytest.mark.parametrize("page", notion_golden.PAGES)
 def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
     first, second = notion_golden.rendered(page), notion_golden.rendered(page)
@@ -75,7 +72,6 @@ def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
     assert "secret-id" not in render(blocks, notion_golden.IMAGES).html
 
 
-@pytest.mark.promise("mailout-safe")
 @pytest.mark.parametrize("page", notion_golden.PAGES)
 def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
     subject, _ = notion_golden.PAGES[page]
@@ -87,7 +83,6 @@ def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
 # What was recorded of the real Notion.
 
 
-@pytest.mark.promise("mailout-nothing-dropped")
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="recorded blocks of Notion are not here")
 def test_nothing_of_the_recorded_blocks_is_dropped_without_a_word() -> None:
     seen: set[str] = set()
@@ -130,7 +125,6 @@ def _blocks_in(value: Any) -> Iterator[dict[str, Any]]:
 # Text.
 
 
-@pytest.mark.promise("mailout-words")
 @pytest.mark.parametrize(
     ("piece", "html", "plain"),
     [
@@ -155,7 +149,6 @@ def test_a_piece_of_text_keeps_its_words_and_looks(piece: dict[str, Any], html: 
     assert found.text == f"{plain}\n"
 
 
-@pytest.mark.promise("mailout-words")
 @pytest.mark.parametrize(
     ("about", "plain"),
     [
@@ -170,7 +163,6 @@ def test_a_date_is_the_same_in_every_language(about: dict[str, Any], plain: str)
     assert render(as_blocks([said("paragraph", [mention("@Soon", "date", about)])]), {}).text == f"{plain}\n"
 
 
-@pytest.mark.promise("mailout-links")
 @pytest.mark.parametrize(
     ("link", "plain"),
     [
@@ -187,7 +179,6 @@ def test_a_link_is_kept_and_said_in_the_text(link: str, plain: str) -> None:
     assert found.unsupported == ()
 
 
-@pytest.mark.promise("mailout-links")
 @pytest.mark.parametrize(
     "link",
     ["javascript:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "/b0b0", "//example.com", "https://", "x y"],
@@ -199,7 +190,6 @@ def test_a_link_that_readers_cannot_or_must_not_follow_loses_its_address_and_is_
     assert [each.code for each in found.unsupported] == ["content_link_dropped"]
 
 
-@pytest.mark.promise("mailout-links")
 def test_a_link_in_pieces_is_one_link() -> None:
     link = "https://example.com/"
     pieces = [text("read ", link=link), text("this", bold=True, link=link), text(" now")]
@@ -211,7 +201,6 @@ def test_a_link_in_pieces_is_one_link() -> None:
 # Lists.
 
 
-@pytest.mark.promise("mailout-lists")
 def test_lists_are_counted_nested_and_begun_anew_after_something_else() -> None:
     page = [
         said("numbered_list_item", "a", said("numbered_list_item", "b", said("numbered_list_item", "c"))),
@@ -226,7 +215,6 @@ def test_lists_are_counted_nested_and_begun_anew_after_something_else() -> None:
     assert [each.text(deep=False).strip() for each in tree.css("ol > li > ol > li > ol > li")] == ["c"]
 
 
-@pytest.mark.promise("mailout-lists")
 @pytest.mark.parametrize(
     ("number", "form", "shown"),
     [
@@ -246,7 +234,6 @@ def test_numbers_are_counted_as_browsers_do(number: int, form: str, shown: str) 
 # Pictures and files.
 
 
-@pytest.mark.promise("mailout-no-dying-links")
 def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None:
     page = as_blocks([picture(notion_golden.EXPIRING, "A crane")])
     copied = render(page, {notion_golden.EXPIRING: Picture("https://mail.example.com/images/1.png", 2400)})
@@ -258,7 +245,6 @@ def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None
     assert [each.code for each in lost.unsupported] == ["content_image_not_copied"]
 
 
-@pytest.mark.promise("mailout-pictures")
 @pytest.mark.parametrize(
     ("content", "width"),
     [
@@ -279,7 +265,6 @@ def test_a_picture_tells_its_width(content: bytes, width: int | None) -> None:
     assert width_of(content) == width
 
 
-@pytest.mark.promise("mailout-no-dying-links")
 @pytest.mark.parametrize("kind", ["file", "video", "audio", "pdf"])
 def test_a_file_that_notion_keeps_is_named_and_not_linked(kind: str) -> None:
     kept = block(kind, type="file", file={"url": notion_golden.EXPIRING}, caption=[], name="plans.pdf")
@@ -288,14 +273,12 @@ def test_a_file_that_notion_keeps_is_named_and_not_linked(kind: str) -> None:
     assert [each.code for each in found.unsupported] == ["content_file_expires"]
 
 
-@pytest.mark.promise("mailout-no-dying-links")
 def test_no_signed_address_is_in_any_sample() -> None:
     for page in notion_golden.PAGES:
         found = render(as_blocks(notion_golden.PAGES[page][1]), {})
         assert "X-Amz" not in found.html + found.text
 
 
-@pytest.mark.promise("mailout-no-dying-links")
 def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
     signed = "https://bucket.example.com/a.png?x-amz-signature=1"
     found = render(as_blocks([picture(signed, expires=False)]), {})
@@ -305,7 +288,6 @@ def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
 # What is missing, unknown or empty.
 
 
-@pytest.mark.promise("mailout-unsupported")
 def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
     page = (as_block(said("hologram", "words", said("paragraph", "inside")), "h"), as_block(block("smell"), "s"))
     found = render(page, {})
@@ -316,7 +298,6 @@ def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
     ]
 
 
-@pytest.mark.promise("mailout-unsupported")
 @pytest.mark.parametrize("kind", ["synced_block", "toggle", "bulleted_list_item", "numbered_list_item", "to_do"])
 def test_children_that_are_missing_are_told(kind: str) -> None:
     found = render([Block("x", kind, {"rich_text": [text("words")]}, missing="it stands inside itself")], {})
@@ -325,7 +306,6 @@ def test_children_that_are_missing_are_told(kind: str) -> None:
     ]
 
 
-@pytest.mark.promise("mailout-empty")
 @pytest.mark.parametrize(
     "page",
     [
@@ -342,7 +322,6 @@ def test_a_page_with_nothing_to_read_or_see_is_empty(page: list[dict[str, Any]])
     assert (found.html, found.text, found.is_empty) == ("", "", True)
 
 
-@pytest.mark.promise("mailout-empty")
 def test_a_page_with_one_picture_is_not_empty_and_empty_ends_are_cut() -> None:
     spacer = said("paragraph", "")
     assert not render(as_blocks([picture("https://example.com/a.png", expires=False)]), {}).is_empty
@@ -351,7 +330,6 @@ def test_a_page_with_one_picture_is_not_empty_and_empty_ends_are_cut() -> None:
     assert found.html.count("&nbsp;") == 1
 
 
-@pytest.mark.promise("mailout-render")
 def test_a_table_has_the_heads_that_it_says_and_rows_of_one_length() -> None:
     page = table(["", "a"], ["b", "c"], head=True, side=True)
     page["children"].append(block("table_row", cells=[[text("short")]]))
@@ -400,7 +378,6 @@ _BLOCKS = st.recursive(
 )
 
 
-@pytest.mark.promise("mailout-safe")
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(_BLOCKS, max_size=4))
 def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[Block]) -> None:
@@ -417,7 +394,6 @@ _TAG_NAMES = """
 _TAGS = set(_TAG_NAMES.split())
 
 
-@pytest.mark.promise("mailout-safe")
 def test_what_is_nested_without_end_ends() -> None:
     deep = Block("x", "toggle", {"rich_text": [text("x")]})
     for _ in range(500):
@@ -428,7 +404,6 @@ def test_what_is_nested_without_end_ends() -> None:
 # Colours.
 
 
-@pytest.mark.promise("mailout-colours")
 @pytest.mark.parametrize(
     ("ink", "paper"),
     [

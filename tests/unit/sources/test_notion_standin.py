@@ -16,7 +16,6 @@ from tests.standins.notion import MADE, TOKEN, NotionStandIn, busy, sample
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "notion"
 MAILOUTS_PAGE = Path(__file__).resolve().parents[3] / "docs" / "mailouts.md"
-pytestmark = pytest.mark.promise("notion-stand-in")
 
 
 @pytest.fixture

@@ -56,7 +56,6 @@ def a_token(role: str) -> str:
     return f"eyJhbGciOiJIUzI1NiJ9.{claims}.c2lnbmF0dXJl"
 
 
-@pytest.mark.promise("supabase-everybody")
 @pytest.mark.parametrize("max_rows", [1_000, 700])
 async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: Http, max_rows: int) -> None:
     async with SupabaseStandIn(max_rows=max_rows) as server:
@@ -68,7 +67,6 @@ async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: 
     assert found == [f"reader{number:05}@example.com" for number in range(2_503)]
 
 
-@pytest.mark.promise("supabase-everybody")
 async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: SupabaseStandIn, http: Http) -> None:
     server.max_rows = 2
     for letter in "abcdef":
@@ -80,7 +78,6 @@ async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: Sup
     assert seen == [f"{letter}@example.com" for letter in "abcdef"]
 
 
-@pytest.mark.promise("supabase-everybody")
 async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_once(
     server: SupabaseStandIn, http: Http
 ) -> None:
@@ -91,7 +88,6 @@ async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_o
     assert sorted(await everybody(asking(server, http))) == sorted(signs)
 
 
-@pytest.mark.promise("supabase-key-probe")
 @pytest.mark.parametrize("key", [PUBLISHABLE_KEY, a_token("anon"), a_token("authenticated")])
 async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: Http, key: str) -> None:
     with pytest.raises(SupabaseRefused, match="service_role or a secret key") as refused:
@@ -101,7 +97,6 @@ async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandI
     assert key not in str(refused.value)
 
 
-@pytest.mark.promise("supabase-key-probe")
 async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
     server: SupabaseStandIn, http: Http
 ) -> None:
@@ -113,7 +108,6 @@ async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
     await asking(server, http).probe()
 
 
-@pytest.mark.promise("supabase-key-probe")
 async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: SupabaseStandIn, http: Http) -> None:
     token = a_token("service_role")
     server.keys[token] = "service_role"
@@ -135,7 +129,6 @@ PRIORITY = [
 ]
 
 
-@pytest.mark.promise("supabase-priority")
 @pytest.mark.parametrize(("current", "told", "then"), PRIORITY)
 async def test_what_weighs_less_never_replaces_what_weighs_more(
     server: SupabaseStandIn, http: Http, current: str, told: str, then: str
@@ -147,7 +140,6 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
     assert server.subscriber("adaXb@example.com")["status"] == "active"
 
 
-@pytest.mark.promise("supabase-priority")
 async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
     server: SupabaseStandIn, http: Http
 ) -> None:
@@ -160,7 +152,6 @@ async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
     assert {row["status_updated_at"] for row in bounced} == {"2027-01-15T08:00:00.000Z"}
 
 
-@pytest.mark.promise("supabase-priority")
 @pytest.mark.parametrize("odd", ["star*@example.com", "per%cent@example.com", "back\\slash@example.com"])
 async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: Http, odd: str) -> None:
     for email in (odd, "starfish@example.com", "per-a-cent@example.com", "backslash@example.com"):
@@ -169,7 +160,6 @@ async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandI
     assert [row["email"] for row in server.rows("subscribers") if row["status"] != "active"] == [odd]
 
 
-@pytest.mark.promise("supabase-again")
 @pytest.mark.parametrize("trouble", [Answer(503), Answer(429), HTML, BROKEN_JSON, GARBAGE])
 async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: Http, trouble: Any) -> None:
     server.add("subscribers", email="ada@example.com")
@@ -177,7 +167,6 @@ async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: Http, t
     assert await everybody(asking(server, http)) == ["ada@example.com"]
 
 
-@pytest.mark.promise("supabase-again")
 async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseStandIn, http: Http) -> None:
     server.keys.clear()
     with pytest.raises(SupabaseRefused, match="SUPABASE_SERVICE_ROLE_KEY"):
@@ -188,7 +177,6 @@ async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseSt
         await everybody(asking(server, http))
 
 
-@pytest.mark.promise("supabase-logs")
 async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: SupabaseStandIn, http: Http) -> None:
     supabase = asking(server, http)
     lines = [LogLine("ada@example.com", "sent", None), LogLine("bob,(x)@example.com", "failed", "550 no")]
@@ -205,7 +193,6 @@ async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: 
     assert server.rows("send_logs")[1]["error_message"] == "550 no"
 
 
-@pytest.mark.promise("supabase-logs")
 async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_is_taken(
     server: SupabaseStandIn, http: Http
 ) -> None:
@@ -218,7 +205,6 @@ async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_i
     assert max(len(request.query) for request in server.requests) < 5_000
 
 
-@pytest.mark.promise("supabase-logs")
 async def test_whether_there_is_a_log_is_asked_in_one_request(server: SupabaseStandIn, http: Http) -> None:
     assert await asking(server, http).has_logs()
     async with SupabaseStandIn(has_send_logs=False) as other:
@@ -233,7 +219,6 @@ def other_client(server: SupabaseStandIn, key: str = SECRET_KEY) -> AsyncPostgre
     return AsyncPostgrestClient(f"{server.url}{BASE}", headers={"apikey": key})
 
 
-@pytest.mark.promise("supabase-standin")
 async def test_another_client_reads_pages_and_counts(server: SupabaseStandIn) -> None:
     for number in range(1_200):
         server.add("subscribers", email=f"reader{number:05}@example.com")
@@ -243,7 +228,6 @@ async def test_another_client_reads_pages_and_counts(server: SupabaseStandIn) ->
     assert (len(page.data), page.count) == (1_000, 1_200)
 
 
-@pytest.mark.promise("supabase-standin")
 async def test_another_client_changes_under_a_condition(server: SupabaseStandIn) -> None:
     server.add("subscribers", email="ada@example.com", status="bounced")
     async with other_client(server) as client:
@@ -263,7 +247,6 @@ async def test_another_client_changes_under_a_condition(server: SupabaseStandIn)
         assert everyone.value.code == "21000"
 
 
-@pytest.mark.promise("supabase-standin")
 async def test_another_client_with_a_key_for_browsers_sees_no_rows_and_no_error(server: SupabaseStandIn) -> None:
     server.add("subscribers", email="ada@example.com")
     async with other_client(server, PUBLISHABLE_KEY) as client:
