@@ -12,7 +12,7 @@ help: ## show what can be made
 
 setup: $(STAMP) ## install everything into .venv (then: .venv/bin/mailwright)
 
-$(STAMP): requirements.lock pyproject.toml $(wildcard tools/assets/*.js*) tools/assets/hook.py
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate.py $(wildcard tools/assets/*.js*) tools/assets/hook.py
 	@$(PYTHON) tools/setup.py $(VENV)
 	@touch $@
 

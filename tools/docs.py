@@ -1,7 +1,7 @@
 """Writes the parts of docs/ that are made from the code: settings, commands, the API's description, who guards what.
 
 Prose is written by hand; the tool writes only between `<!-- made: name -->` and `<!-- end -->`, the last column of the
-tables in docs/promises.md, docs/openapi.json, and the half of `mailwright.client` that is made from it. What the
+tables in docs/promises.md, docs/openapi.json, and the generated modules of the Python client. What the
 migrations make of an empty SQLite file is written down too. `--check` writes nothing and tells which pages are behind.
 """
 
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
+
+from client.generate import generate
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DOCS = CHECKOUT / "docs"
@@ -40,6 +42,8 @@ def main() -> None:
     for page in behind:
         page.write_text(written[page], encoding="utf-8")
         print(f"{_name(page)} is written.")
+    if not is_check:
+        generate()
     complaints = unmatched()
     for complaint in complaints:
         print(complaint, file=sys.stderr)
@@ -52,7 +56,6 @@ def made() -> Iterator[tuple[Path, str]]:
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
-    yield from typed_client()
     yield newest_sqlite()
     yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
 
@@ -148,15 +151,6 @@ def openapi() -> str:
     database, clock = Database("sqlite:///never-opened.db"), SystemClock()
     parts = ApiParts(database, clock, Intake(database, clock, nobody), public_url="http://127.0.0.1:8025")
     return json.dumps(create_app(parts).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-def typed_client() -> Iterator[tuple[Path, str]]:
-    from tools import client  # noqa: PLC0415
-
-    description = json.loads(openapi())
-    folder = CHECKOUT / "src" / "mailwright" / "client"
-    yield folder / "models.py", client.models(description)
-    yield folder / "operations.py", client.operations(description)
 
 
 # The database.

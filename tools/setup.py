@@ -24,7 +24,7 @@ def main(folder: Path) -> None:
     print("Installing what Mailwright and its tests need …", flush=True)
     run([*install, "install", *target, "--quiet", "--require-hashes", "-r", "requirements.lock"])
     # The build backend is locked too, so the project itself is built from what is already here.
-    run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "--editable", "."])
+    run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".", "-e", "./client"])
     run([python, "-m", "compileall", "-q", "src"], or_else="every start compiles what it needs")
 
 

@@ -1,5 +1,6 @@
-"""Calls: one request to the API as a value, with what reads its answer."""
+"""One request to the API as a value, and the functions that read its response."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,14 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-import pydantic_core
-
 T = TypeVar("T")
 R = TypeVar("R")
 
 KEY_HEADER = "Idempotency-Key"
-# Asking these again asks for nothing new.
-HARMLESS = frozenset({"GET", "HEAD"})
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +27,12 @@ class Call(Generic[T]):
     idempotency_key: str | None = None
 
     @property
-    def may_be_repeated(self) -> bool:
-        """Whatever became of it: the API accepts one key once."""
-        return self.method in HARMLESS or self.takes_key
+    def can_be_repeated(self) -> bool:
+        """Repeating is harmless: the call changes nothing, or the API accepts its idempotency key once."""
+        return self.method in SAFE_METHODS or self.takes_key
 
     def parameters(self) -> list[tuple[str, str]]:
-        """What is None was not given."""
+        """Return the query parameters that were given."""
         found: list[tuple[str, str]] = []
         for name, value in self.query.items():
             values = value if isinstance(value, list | tuple) else [value]
@@ -42,7 +40,7 @@ class Call(Generic[T]):
         return found
 
     def headers(self) -> dict[str, str]:
-        """Made once for each call: every attempt carries the same key."""
+        """Build the headers once per call, so that every attempt carries the same idempotency key."""
         found = {} if self.body is None else {"Content-Type": self.content_type}
         return {**found, KEY_HEADER: self.idempotency_key or str(uuid4())} if self.takes_key else found
 
@@ -56,20 +54,20 @@ class SendAsync(Protocol):
 
 
 def path(template: str, *values: str) -> str:
-    """Whatever an id is made of, it stays one step of the path."""
+    """Fill in ids, quoted so that each stays one path segment."""
     return template.format(*(quote(value, safe="") for value in values))
 
 
-def as_is(content: bytes) -> Any:
-    return pydantic_core.from_json(content)
+def read_json(content: bytes) -> Any:
+    return json.loads(content)
 
 
-def as_bytes(content: bytes) -> bytes:
+def read_bytes(content: bytes) -> bytes:
     return content
 
 
-def nothing(_content: bytes) -> None:
-    """The status said everything."""
+def read_nothing(_content: bytes) -> None:
+    """Ignore the body: the status says everything."""
 
 
 def _text(value: Any) -> str:

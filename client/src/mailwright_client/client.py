@@ -1,4 +1,4 @@
-"""Clients: the API as methods, for programs that wait and for programs that do not."""
+"""The synchronous and the asynchronous client."""
 
 import asyncio
 import random
@@ -10,36 +10,36 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from mailwright.client.call import Call
-from mailwright.client.errors import NotReached, Unavailable, error_of
-from mailwright.client.operations import AsyncOperations, Operations
+from mailwright_client.calls import Call
+from mailwright_client.errors import NotReached, Unavailable, error_of
+from mailwright_client.operations import AsyncOperations, Operations
 
 R = TypeVar("R")
 
 TIMEOUT_SECONDS = 30.0
-# Nothing has left when one of these is raised: whatever the call was, it may be made again.
-NOTHING_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# These are raised before anything was sent, so any call can be repeated after them.
+NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a call is made, and how long is waited between. Only what surely does no harm is repeated."""
+    """Number of attempts and the delays between them. Only calls that are safe to repeat are retried."""
 
     attempts: int = 4
     first_seconds: float = 0.5
-    # Whoever is told to wait longer than this gets the error, and `retry_after` with it.
+    # When the server asks for a longer wait than this, the error is raised with its `retry_after`.
     longest_seconds: float = 30.0
 
-    def wait(self, attempt: int, asked: float | None, chance: float) -> float | None:
-        """After so many attempts; None where it is not worth it. Chance keeps clients from coming back together."""
-        if attempt >= self.attempts or (asked is not None and asked > self.longest_seconds):
+    def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float | None:
+        """Return the seconds to wait, or None to give up. Jitter spreads clients that failed together."""
+        if attempt >= self.attempts or (retry_after is not None and retry_after > self.longest_seconds):
             return None
-        own: float = min(self.first_seconds * 2 ** (attempt - 1), self.longest_seconds) * (0.5 + chance / 2)
-        return max(own, asked or 0.0)
+        own: float = min(self.first_seconds * 2 ** (attempt - 1), self.longest_seconds) * (0.5 + jitter / 2)
+        return max(own, retry_after or 0.0)
 
 
 NO_RETRIES = Retries(attempts=1)
-USUAL_RETRIES = Retries()
+DEFAULT_RETRIES = Retries()
 
 
 class Client(Operations):
@@ -50,7 +50,7 @@ class Client(Operations):
         url: str,
         key: str,
         *,
-        retries: Retries = USUAL_RETRIES,
+        retries: Retries = DEFAULT_RETRIES,
         timeout_seconds: float = TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -79,10 +79,10 @@ class Client(Operations):
             try:
                 return _read(call, self._http.send(request))
             except (httpx.TransportError, Unavailable) as error:
-                wait = _wait(call, error, attempt, self._retries)
-                if wait is None:
-                    raise _told(error) from error
-            self._sleep(wait)
+                delay = _delay(call, error, attempt, self._retries)
+                if delay is None:
+                    raise _to_raise(error) from error
+            self._sleep(delay)
 
 
 class AsyncClient(AsyncOperations):
@@ -93,7 +93,7 @@ class AsyncClient(AsyncOperations):
         url: str,
         key: str,
         *,
-        retries: Retries = USUAL_RETRIES,
+        retries: Retries = DEFAULT_RETRIES,
         timeout_seconds: float = TIMEOUT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -122,15 +122,15 @@ class AsyncClient(AsyncOperations):
             try:
                 return _read(call, await self._http.send(request))
             except (httpx.TransportError, Unavailable) as error:
-                wait = _wait(call, error, attempt, self._retries)
-                if wait is None:
-                    raise _told(error) from error
-            await self._sleep(wait)
+                delay = _delay(call, error, attempt, self._retries)
+                if delay is None:
+                    raise _to_raise(error) from error
+            await self._sleep(delay)
 
 
 def _options(url: str, key: str, timeout_seconds: float) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {key}", "User-Agent": "mailwright-client", "Accept": "application/json, */*"}
-    # A redirect would carry the key along to wherever it leads.
+    # Redirects are not followed: they would send the API key to another host.
     return {"base_url": url, "headers": headers, "timeout": timeout_seconds, "follow_redirects": False}
 
 
@@ -150,15 +150,15 @@ def _read(call: Call[R], response: httpx.Response) -> R:
     raise error_of(response.status_code, response.headers, response.content)
 
 
-def _wait(call: Call[Any], error: Exception, attempt: int, retries: Retries) -> float | None:
-    """None where the error is to be told instead. The API answers 429 and 503 only where it has done nothing."""
-    chance = random.random()  # noqa: S311 - no secret
+def _delay(call: Call[Any], error: Exception, attempt: int, retries: Retries) -> float | None:
+    """Return the delay, or None to raise the error. The API answers 429 and 503 only when it did nothing."""
+    jitter = random.random()  # noqa: S311 - not used for security
     if isinstance(error, Unavailable):
-        return retries.wait(attempt, error.retry_after, chance)
-    if call.may_be_repeated or isinstance(error, NOTHING_LEFT):
-        return retries.wait(attempt, None, chance)
+        return retries.delay(attempt, error.retry_after, jitter)
+    if call.can_be_repeated or isinstance(error, NOTHING_SENT):
+        return retries.delay(attempt, None, jitter)
     return None
 
 
-def _told(error: Exception) -> Exception:
+def _to_raise(error: Exception) -> Exception:
     return error if isinstance(error, Unavailable) else NotReached(f"{type(error).__name__}: {error}")

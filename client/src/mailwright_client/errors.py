@@ -1,15 +1,14 @@
-"""What can go wrong with a call. Programs decide by the class and by `code`; people read the message."""
+"""Errors of a call. Programs branch on the class and on `code`; people read the message."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pydantic_core
-
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One field that is wrong, in the API's spelling."""
+    """One invalid field, under its JSON name."""
 
     field: str
     code: str
@@ -21,11 +20,11 @@ class MailwrightError(Exception):
 
 
 class NotReached(MailwrightError):
-    """No whole answer came. Unless the call can be repeated, nobody knows whether it was heard."""
+    """No complete response arrived, so it is unknown whether the server received the request."""
 
 
 class ApiError(MailwrightError):
-    """The API refused. `code` is stable; `request_id` finds the request in the server's log."""
+    """The API returned an error. `code` is stable; `request_id` identifies the request in the server's log."""
 
     def __init__(
         self,
@@ -47,30 +46,30 @@ class ApiError(MailwrightError):
 
 
 class Unauthorized(ApiError):
-    """The key is missing, unknown or revoked."""
+    """The API key is missing, unknown or revoked."""
 
 
 class Forbidden(ApiError):
-    """The key may not do this."""
+    """The API key lacks the required scope."""
 
 
 class NotFound(ApiError):
-    """There is nothing with this id here."""
+    """Nothing with this id exists in this tenant."""
 
 
 class Conflict(ApiError):
-    """Not possible now, or an idempotency key that was used with another body."""
+    """The current state does not allow this, or the idempotency key was used with a different body."""
 
 
 class Invalid(ApiError):
-    """The request breaks a rule; `errors` names each field and what is wrong with it."""
+    """The request is invalid; `errors` lists each field with its problem."""
 
 
 class Unavailable(ApiError):
-    """Not now: the server is busy or cannot store anything. Nothing was done."""
+    """The server is busy or cannot store anything. It did nothing."""
 
 
-KINDS: Mapping[int, type[ApiError]] = {
+ERROR_CLASSES: Mapping[int, type[ApiError]] = {
     400: Invalid,
     401: Unauthorized,
     403: Forbidden,
@@ -85,26 +84,26 @@ KINDS: Mapping[int, type[ApiError]] = {
 
 
 def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
-    """From a problem (RFC 9457), or from whatever else stood in its place."""
-    told = _problem(content)
-    errors = told.get("errors")
-    return KINDS.get(status, ApiError)(
+    """Build the error from a problem document (RFC 9457), or from any other body that arrived instead."""
+    problem = _problem(content)
+    errors = problem.get("errors")
+    return ERROR_CLASSES.get(status, ApiError)(
         status,
-        str(told.get("code", f"HTTP_{status}")),
-        str(told.get("detail", "The answer was not from Mailwright.")),
+        str(problem.get("code", f"HTTP_{status}")),
+        str(problem.get("detail", "The response did not come from Mailwright.")),
         errors=tuple(_field(each) for each in errors if isinstance(each, dict)) if isinstance(errors, list) else (),
         request_id=headers.get("x-request-id"),
         retry_after=_seconds(headers.get("retry-after")),
     )
 
 
-def _field(told: Mapping[str, Any]) -> FieldProblem:
-    return FieldProblem(*(str(told.get(name, "")) for name in ("field", "code", "message")))
+def _field(error: Mapping[str, Any]) -> FieldProblem:
+    return FieldProblem(*(str(error.get(name, "")) for name in ("field", "code", "message")))
 
 
 def _problem(content: bytes) -> dict[str, Any]:
     try:
-        found = pydantic_core.from_json(content)
+        found = json.loads(content)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

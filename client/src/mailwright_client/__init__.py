@@ -1,8 +1,8 @@
-"""A typed client of the HTTP API. It knows nothing of the rest of Mailwright, and speaks HTTP only."""
+"""A typed client for the Mailwright HTTP API."""
 
-from mailwright.client import models
-from mailwright.client.client import NO_RETRIES, AsyncClient, Client, Retries
-from mailwright.client.errors import (
+from mailwright_client import models
+from mailwright_client.client import NO_RETRIES, AsyncClient, Client, Retries
+from mailwright_client.errors import (
     ApiError,
     Conflict,
     FieldProblem,
