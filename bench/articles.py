@@ -21,9 +21,9 @@ from bench.children import NotMeasured
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.sources.articles.assembly import PublishStatus, Slice
-from mailwright.sources.articles.enqueue import ArticleConductor
-from mailwright.sources.articles.runs import Order, Runs
-from mailwright.sources.articles.slices import Slices
+from mailwright.sources.articles.enqueue import ArticleScheduler
+from mailwright.sources.articles.runs import ArticleRuns, RunRequest
+from mailwright.sources.articles.slices import SliceStore
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 from mailwright.storage.tables import contacts, messages, templates
@@ -66,7 +66,7 @@ async def fill(url: str, readers: int) -> None:
     database, clock, chance = Database(url), SystemClock(), random.Random(SEED)
     await upgrade(database)
     towns = _towns()
-    await Slices(database, clock, TemplateStore(database, clock)).put("bench", TENANT, _slices(towns))
+    await SliceStore(database, clock, TemplateStore(database, clock)).put("bench", TENANT, _slices(towns))
     homes = _homes(towns)
     for start in range(0, readers, FILLED_AT_ONCE):
         rows = [
@@ -93,17 +93,17 @@ async def assemble(url: str) -> Assembled:
     database, clock = Database(url), SystemClock()
     store = TemplateStore(database, clock)
     before, began = megabytes(), time.perf_counter()
-    run, _ = await Runs(database, clock, store).begin(
-        "bench", TENANT, Order("bench", KEY, "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {"state": "OH"})
+    run, _ = await ArticleRuns(database, clock, store).start(
+        "bench", TENANT, RunRequest("bench", KEY, "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {"state": "OH"})
     )
-    conductor = ArticleConductor(database, clock, store)
+    conductor = ArticleScheduler(database, clock, store)
     while await conductor.tick():
         pass
     seconds = time.perf_counter() - began
     async with database.read() as tx:
         written = (await tx.execute(select(func.count()).select_from(messages)))[0][0]
         variants = (await tx.execute(select(func.count()).select_from(templates)))[0][0]
-    number = len(await Slices(database, clock, store).of_article(TENANT, run.article_key))
+    number = len(await SliceStore(database, clock, store).of_article(TENANT, run.article_key))
     await database.close()
     return Assembled(written, number, variants, seconds, before, megabytes())
 

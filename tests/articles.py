@@ -6,8 +6,8 @@ from sqlalchemy import text
 
 from mailwright.audience import contacts
 from mailwright.sources.articles.assembly import PublishStatus, Slice
-from mailwright.sources.articles.runs import Order, Run, Runs
-from mailwright.sources.articles.slices import Slices
+from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunRequest
+from mailwright.sources.articles.slices import SliceStore
 from mailwright.storage.database import Database
 from tests.builders import DEFAULT_TENANT, Bench
 
@@ -51,7 +51,7 @@ CLEO = "cleo@example.com"  # lives in Cleveland
 
 
 async def write_slices(bench: Bench, *slices: Slice, tenant_id: int = DEFAULT_TENANT) -> list[Slice]:
-    store = Slices(bench.database, bench.clock, bench.engine.templates)
+    store = SliceStore(bench.database, bench.clock, bench.engine.templates)
     stored, _ = await store.put(ACTOR, tenant_id, slices or the_slices())
     return stored
 
@@ -67,16 +67,18 @@ async def two_readers(bench: Bench) -> None:
     await a_reader(bench, CLEO, US, OHIO, CUYAHOGA, CLEVELAND, name="Cleo")
 
 
-def an_order(**changes: Any) -> Order:
-    return Order(**{"campaign_tag": TAG, "article_key": KEY, "send_batch_id": BATCH, "audience_filter": {}, **changes})
+def an_order(**changes: Any) -> RunRequest:
+    return RunRequest(
+        **{"campaign_tag": TAG, "article_key": KEY, "send_batch_id": BATCH, "audience_filter": {}, **changes}
+    )
 
 
-def runs_of(bench: Bench) -> Runs:
-    return Runs(bench.database, bench.clock, bench.engine.templates)
+def runs_of(bench: Bench) -> ArticleRuns:
+    return ArticleRuns(bench.database, bench.clock, bench.engine.templates)
 
 
-async def begin(bench: Bench, **changes: Any) -> Run:
-    run, _ = await runs_of(bench).begin(ACTOR, DEFAULT_TENANT, an_order(**changes))
+async def begin(bench: Bench, **changes: Any) -> ArticleRun:
+    run, _ = await runs_of(bench).start(ACTOR, DEFAULT_TENANT, an_order(**changes))
     return run
 
 

@@ -411,7 +411,7 @@ async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
     hidden = {name: value for name, value in form.fields if name != "files"}
     taken = await ada.client.post(str(form.action), data=hidden, files=sent, follow_redirects=True)
     assert taken.status_code == 200, taken.text
-    again = {each.slice_id: each.body_md for each in await parts.slices.of_article(DEFAULT_TENANT, key)}
+    again = {each.slice_id: each.body_md for each in await parts.slices.list_slices(DEFAULT_TENANT, key)}
     assert again == {each.slice_id: each.body_md.replace("Ohio", "OHIO") for each in written}
 
 

@@ -329,8 +329,8 @@ def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> Endpoint
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-wide", "dark-narrow"])
 def test_nothing_keeps_anybody_out(dashboard: Dashboard, browser: Browser, scheme: Any, size: Any) -> None:
     """Pages that are about one thing; the others are looked at with all pages."""
-    slices = dashboard.do(lambda: dashboard.parts.slices.of_article(DEFAULT_TENANT, KEY))
-    [run, *_] = dashboard.do(lambda: dashboard.parts.article_runs.some(DEFAULT_TENANT, limit=1))
+    slices = dashboard.do(lambda: dashboard.parts.slices.list_slices(DEFAULT_TENANT, KEY))
+    [run, *_] = dashboard.do(lambda: dashboard.parts.article_runs.list_runs(DEFAULT_TENANT, limit=1))
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page = dashboard.sign_in(context)
     for path in (

@@ -7,8 +7,8 @@ from collections import Counter
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.states import Status
-from mailwright.sources.articles.runs import Runs
-from mailwright.sources.articles.slices import Slices
+from mailwright.sources.articles.runs import ArticleRuns
+from mailwright.sources.articles.slices import SliceStore
 from tests.articles import ACTOR, OHIO, US, an_order, the_slices
 from tests.builders import DEFAULT_TENANT, a_contact
 from tests.campaigns import address_of
@@ -25,7 +25,7 @@ SEED = 20_270_115
 async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
     figures, chance, clock = Figures(), random.Random(SEED), SystemClock()
     templates = TemplateStore(stage.database, clock)
-    await Slices(stage.database, clock, templates).put(ACTOR, DEFAULT_TENANT, the_slices())
+    await SliceStore(stage.database, clock, templates).put(ACTOR, DEFAULT_TENANT, the_slices())
     for number in range(readers):
         places = f'["{US}", "{OHIO}"]' if number % 2 else f'["{US}"]'
         await a_contact(stage.database, address_of(number), attributes=f'{{"ocd_ids": {places}}}')
@@ -35,21 +35,21 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
             "SENDGRID_API_KEY": KEY,
             "MAILWRIGHT_SENDGRID_URL": sendgrid.url,
         }
-        runs = Runs(stage.database, clock, templates)
-        begun, _ = await runs.begin(ACTOR, DEFAULT_TENANT, an_order())
+        runs = ArticleRuns(stage.database, clock, templates)
+        begun, _ = await runs.start(ACTOR, DEFAULT_TENANT, an_order())
         worker = await stage.working()
         for number in range(kills):
             taken = readers * (number + 1) // (kills + 2)
             await until(lambda enough=taken: len(sendgrid.mails) >= enough, 60, "mails to be sent")
             await asyncio.sleep(chance.uniform(0.0, 0.02))
             worker.kill()
-            again, is_replay = await runs.begin(ACTOR, DEFAULT_TENANT, an_order())
+            again, is_replay = await runs.start(ACTOR, DEFAULT_TENANT, an_order())
             figures.expect("batch again", "the same run", "the same run", when=is_replay and again.id == begun.id)
             worker = await stage.working()
         await stage.all_done(seconds=30)
         received = Counter(mail["personalizations"][0]["to"][0]["email"] for mail in sendgrid.mails)
     ended = await runs.find(DEFAULT_TENANT, begun.run_id)
-    counts = await runs.counts(ended)
+    counts = await runs.count_messages(ended)
     doubtful = counts.get(Status.IN_DOUBT, 0)
     told = counts.get(Status.SENT, 0) + doubtful
     figures.note("kills", kills)

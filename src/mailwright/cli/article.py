@@ -17,10 +17,10 @@ from mailwright.schemas import articles as answers
 from mailwright.schemas.article_requests import ArticleSendRequest
 from mailwright.schemas.campaign_requests import parse
 from mailwright.sources.articles import files
-from mailwright.sources.articles.assembly import Edition, Slice
-from mailwright.sources.articles.preview import Coverage, Looking, Preview
-from mailwright.sources.articles.runs import Run, Runs, Share
-from mailwright.sources.articles.slices import Put, Slices, Summary
+from mailwright.sources.articles.assembly import Slice, SliceSet
+from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, ArticlePreviews
+from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunVariant
+from mailwright.sources.articles.slices import ArticleSummary, SliceChanges, SliceStore
 
 app = group("Articles: one personal newsletter for each reader, put together from slices.")
 
@@ -37,16 +37,16 @@ Divisions = Annotated[
     typer.Option("--ocd-id", metavar="ID", help="As anybody who lives there; may be given several times."),
 ]
 
-Part = TypeVar("Part", Slices, Runs, Looking)
+Part = TypeVar("Part", SliceStore, ArticleRuns, ArticlePreviews)
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List articles."""
 
-    async def work(at: Installation) -> list[Summary]:
+    async def work(at: Installation) -> list[ArticleSummary]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Slices, at).articles(owner.id)
+        return await _made(SliceStore, at).list_articles(owner.id)
 
     found = run(work)
     if as_json:
@@ -66,9 +66,9 @@ def import_command(
     """Take slices in. What has the place of one that is known changes it; nothing is taken if anything is wrong."""
     given = files.read(path)
 
-    async def work(at: Installation) -> Put:
+    async def work(at: Installation) -> SliceChanges:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Slices, at).take_in(CONSOLE, owner.id, given)
+        return await _made(SliceStore, at).import_slices(CONSOLE, owner.id, given)
 
     put = run(work, creates=True)
     if as_json:
@@ -87,9 +87,9 @@ def export(
 
     async def work(at: Installation) -> list[Slice]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Slices, at).of_article(owner.id, key)
+        return await _made(SliceStore, at).list_slices(owner.id, key)
 
-    found = Edition(run(work)).slices
+    found = SliceSet(run(work)).slices
     if not found:
         raise NotFound(f"there is no article {key}")
     if to.suffix.lower() == ".csv":
@@ -133,9 +133,9 @@ def why(
     """Tell why each slice is, or is not, in a reader's article."""
     seen = _seen(key, as_, ocd_ids, tenant)
     if as_json:
-        print_json([answers.judged(each) for each in seen.judged])
+        print_json([answers.judged(each) for each in seen.slices])
         return
-    rows = (("✓" if each.fate.is_included else "–", _words(each.slice), each.reason) for each in seen.judged)
+    rows = (("✓" if each.inclusion.is_included else "–", _words(each.slice), each.reason) for each in seen.slices)
     print_rows(("!", "Slice", "Why"), rows, nothing="No slices.")
 
 
@@ -143,9 +143,9 @@ def why(
 def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """Count how many readers would get which variant now."""
 
-    async def work(at: Installation) -> Coverage:
+    async def work(at: Installation) -> ArticleCoverage:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Looking, at).coverage(owner.id, key, _conditions(filters))
+        return await _made(ArticlePreviews, at).coverage(owner.id, key, _conditions(filters))
 
     found = run(work)
     if as_json:
@@ -177,9 +177,9 @@ def send(
     asked = {"campaign_tag": tag, "article_key": key, "send_batch_id": batch, "audience_filter": _conditions(filters)}
     order = parse(ArticleSendRequest, asked).order()
 
-    async def work(at: Installation) -> tuple[Run, bool]:
+    async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Runs, at).begin(CONSOLE, owner.id, order)
+        return await _made(ArticleRuns, at).start(CONSOLE, owner.id, order)
 
     begun, is_replay = run(work)
     if as_json:
@@ -204,9 +204,9 @@ def runs(
         _one_run(run_id, tenant, as_json=as_json)
         return
 
-    async def work(at: Installation) -> list[Run]:
+    async def work(at: Installation) -> list[ArticleRun]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(Runs, at).some(owner.id, limit=limit)
+        return await _made(ArticleRuns, at).list_runs(owner.id, limit=limit)
 
     found = run(work)
     if as_json:
@@ -225,11 +225,11 @@ def runs(
 
 
 def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
-    async def work(at: Installation) -> tuple[Run, dict[str, int], list[Share]]:
+    async def work(at: Installation) -> tuple[ArticleRun, dict[str, int], list[RunVariant]]:
         owner = await tenants.find(at.database, tenant)
-        made = _made(Runs, at)
+        made = _made(ArticleRuns, at)
         found = await made.find(owner.id, run_id)
-        return found, await made.counts(found), await made.shares(found)
+        return found, await made.count_messages(found), await made.list_variants(found)
 
     found, counts, shares = run(work)
     if as_json:
@@ -240,12 +240,12 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
     out.print(f"Readers: {found.recipients}. Variants: {len(shares)}. No slice was for {found.skipped} more.")
 
 
-def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> Preview:
-    async def work(at: Installation) -> Preview:
+def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
+    async def work(at: Installation) -> ArticlePreview:
         owner = await tenants.find(at.database, tenant)
-        looking = _made(Looking, at)
-        person = await looking.person(owner.id, email, ocd_ids or ())
-        return await looking.preview(owner.id, key, person)
+        previews = _made(ArticlePreviews, at)
+        person = await previews.find_recipient(owner.id, email, ocd_ids or ())
+        return await previews.preview(owner.id, key, person)
 
     return run(work)
 
@@ -269,7 +269,7 @@ def _words(each: Slice) -> str:
     return f"{each.section_order}.{each.sort_index} {says}"
 
 
-def _state(each: Run) -> str:
+def _state(each: ArticleRun) -> str:
     if each.failure is not None:
         return f"failed: {each.failure}"
     return "all have their message" if each.walk_ended_at is not None else "under way"

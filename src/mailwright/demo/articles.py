@@ -5,8 +5,8 @@ from typing import Final
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.sources.articles.assembly import PublishStatus, Slice
-from mailwright.sources.articles.runs import Order, Runs
-from mailwright.sources.articles.slices import Slices
+from mailwright.sources.articles.runs import ArticleRuns, RunRequest
+from mailwright.sources.articles.slices import SliceStore
 
 ACTOR: Final = "demo"
 KEY: Final = "spring-vote"
@@ -39,9 +39,9 @@ async def load_article(engine: Engine, tenant_id: int) -> None:
     for email, name, divisions in _READERS:
         change = contacts.Change(name=name, attributes={"ocd_ids": list(divisions)})
         await contacts.put(database, clock, tenant_id, email, change)
-    await Slices(database, clock, templates).put(ACTOR, tenant_id, _slices())
-    order = Order(TAG, KEY, BATCH, {"country": "us"})
-    await Runs(database, clock, templates).begin(ACTOR, tenant_id, order)
+    await SliceStore(database, clock, templates).put(ACTOR, tenant_id, _slices())
+    order = RunRequest(TAG, KEY, BATCH, {"country": "us"})
+    await ArticleRuns(database, clock, templates).start(ACTOR, tenant_id, order)
 
 
 def _slices() -> list[Slice]:

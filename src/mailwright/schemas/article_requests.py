@@ -10,14 +10,14 @@ from pydantic_core import PydanticCustomError
 from mailwright.sources.api.requests import Address, FieldError, RequestInvalid
 from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import PublishStatus, Slice
-from mailwright.sources.articles.divisions import LONGEST
-from mailwright.sources.articles.runs import Order
+from mailwright.sources.articles.divisions import MAX_DIVISION_LENGTH
+from mailwright.sources.articles.runs import RunRequest
 from mailwright.sources.articles.slice_input import SliceRefused
 
 MOST_CONDITIONS = 20
 MOST_DIVISIONS = 200
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_NUMBERS = Field(ge=-slice_input.HIGHEST, le=slice_input.HIGHEST)
+_NUMBERS = Field(ge=-slice_input.MAX_NUMBER, le=slice_input.MAX_NUMBER)
 
 
 def _spelt(pattern: str, words: str) -> AfterValidator:
@@ -36,7 +36,7 @@ _NAMES: JsonDict = {"pattern": f"^{slice_input.KEY_PATTERN}$"}
 _BATCH = _spelt(_UUID, "must be a UUID, as 7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f")
 _BATCHES: JsonDict = {"pattern": f"^{_UUID}$", "format": "uuid"}
 
-Key = Annotated[str, _NAMED, Field(max_length=slice_input.LONGEST_KEY, json_schema_extra=_NAMES)]
+Key = Annotated[str, _NAMED, Field(max_length=slice_input.MAX_KEY_LENGTH, json_schema_extra=_NAMES)]
 Tag = Annotated[str, _NAMED, Field(max_length=100, json_schema_extra=_NAMES)]
 Filter = Annotated[dict[str, str], Field(max_length=MOST_CONDITIONS)]
 Batch = Annotated[str, _BATCH, AfterValidator(str.lower), Field(json_schema_extra=_BATCHES)]
@@ -59,8 +59,8 @@ class ArticleSendRequest(Named):
     ] = None
     send_batch_id: Batch
 
-    def order(self) -> Order:
-        return Order(self.campaign_tag, self.article_key, self.send_batch_id, self.audience_filter or {})
+    def order(self) -> RunRequest:
+        return RunRequest(self.campaign_tag, self.article_key, self.send_batch_id, self.audience_filter or {})
 
 
 class SliceRequest(Named):
@@ -70,19 +70,19 @@ class SliceRequest(Named):
     section_order: Annotated[int, _NUMBERS] = 1
     sort_index: Annotated[int, _NUMBERS] = 0
     is_headline: bool = False
-    title: Annotated[str | None, Field(max_length=slice_input.LONGEST_LINE)] = None
-    dek: Annotated[str | None, Field(max_length=slice_input.LONGEST_DEK)] = None
-    body_md: Annotated[str | None, Field(max_length=slice_input.LARGEST_BODY)] = None
-    link_url: Annotated[str | None, Field(max_length=slice_input.LONGEST_URL)] = None
-    scope_ocd_id: Annotated[str | None, Field(max_length=LONGEST)] = None
-    tags: Annotated[list[str], Field(max_length=slice_input.MOST_TAGS)] = []
+    title: Annotated[str | None, Field(max_length=slice_input.MAX_TITLE_LENGTH)] = None
+    dek: Annotated[str | None, Field(max_length=slice_input.MAX_DEK_LENGTH)] = None
+    body_md: Annotated[str | None, Field(max_length=slice_input.MAX_BODY_BYTES)] = None
+    link_url: Annotated[str | None, Field(max_length=slice_input.MAX_URL_LENGTH)] = None
+    scope_ocd_id: Annotated[str | None, Field(max_length=MAX_DIVISION_LENGTH)] = None
+    tags: Annotated[list[str], Field(max_length=slice_input.MAX_TAGS)] = []
     publish_status: PublishStatus = PublishStatus.DRAFT
     publish_at: Time | None = None
     expires_at: Time | None = None
 
     def slice(self) -> Slice:
         try:
-            return slice_input.written(self.model_dump())
+            return slice_input.parse_slice(self.model_dump())
         except SliceRefused as error:
             raise told(error) from error
 
@@ -91,7 +91,9 @@ class ArticlePreviewRequest(Named):
     """As whom: a contact by the address, or anybody in these divisions."""
 
     email: Address | None = None
-    ocd_ids: Annotated[list[Annotated[str, Field(max_length=LONGEST)]], Field(max_length=MOST_DIVISIONS)] = []
+    ocd_ids: Annotated[
+        list[Annotated[str, Field(max_length=MAX_DIVISION_LENGTH)]], Field(max_length=MOST_DIVISIONS)
+    ] = []
 
 
 class CoverageRequest(Named):

@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict
 
 from mailwright.domain.clock import isoformat
 from mailwright.schemas.answers import Time
-from mailwright.sources.articles.assembly import Fate, PublishStatus, Slice
-from mailwright.sources.articles.preview import Coverage, Judged, Preview
-from mailwright.sources.articles.runs import Run, Share
+from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
+from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, SliceInclusion
+from mailwright.sources.articles.runs import ArticleRun, RunVariant
 from mailwright.sources.articles.slice_input import FIELDS
-from mailwright.sources.articles.slices import Put, Summary
+from mailwright.sources.articles.slices import ArticleSummary, SliceChanges
 
 
 class Named(BaseModel):
@@ -108,7 +108,7 @@ class JudgedAnswer(Named):
     sort_index: int
     title: str | None
     is_included: bool
-    fate: Fate
+    fate: Inclusion
     reason: str
 
 
@@ -153,11 +153,11 @@ def slice_(each: Slice) -> dict[str, Any]:
     }
 
 
-def taken(put: Put) -> dict[str, int]:
+def taken(put: SliceChanges) -> dict[str, int]:
     return {"added": put.added, "changed": put.changed, "unchanged": put.unchanged}
 
 
-def article(summary: Summary) -> dict[str, Any]:
+def article(summary: ArticleSummary) -> dict[str, Any]:
     return {
         "article_key": summary.article_key,
         "slices": summary.slices,
@@ -166,7 +166,7 @@ def article(summary: Summary) -> dict[str, Any]:
     }
 
 
-def run(found: Run) -> dict[str, Any]:
+def run(found: ArticleRun) -> dict[str, Any]:
     return {
         "run_id": found.run_id,
         "campaign_tag": found.campaign_tag,
@@ -183,12 +183,12 @@ def run(found: Run) -> dict[str, Any]:
     }
 
 
-def run_story(found: Run, counts: dict[str, int], shares: list[Share]) -> dict[str, Any]:
+def run_story(found: ArticleRun, counts: dict[str, int], shares: list[RunVariant]) -> dict[str, Any]:
     variants = [{"slice_ids": list(each.slice_ids), "recipients": each.recipients} for each in shares]
     return {**run(found), "counts": counts, "variants": variants}
 
 
-def preview(seen: Preview) -> dict[str, Any]:
+def preview(seen: ArticlePreview) -> dict[str, Any]:
     article_, rendered = seen.article, seen.rendered
     return {
         "title": article_ and article_.title,
@@ -197,25 +197,25 @@ def preview(seen: Preview) -> dict[str, Any]:
         "subject": rendered and rendered.subject,
         "html": rendered and rendered.html,
         "text": rendered and rendered.text,
-        "ocd_ids": list(seen.person.divisions),
-        "slices": [judged(each) for each in seen.judged],
+        "ocd_ids": list(seen.recipient.divisions),
+        "slices": [judged(each) for each in seen.slices],
     }
 
 
-def judged(each: Judged) -> dict[str, Any]:
+def judged(each: SliceInclusion) -> dict[str, Any]:
     return {
         "slice_id": each.slice.slice_id,
         "scope_ocd_id": each.slice.scope_ocd_id,
         "section_order": each.slice.section_order,
         "sort_index": each.slice.sort_index,
         "title": each.slice.title,
-        "is_included": each.fate.is_included,
-        "fate": each.fate.value,
+        "is_included": each.inclusion.is_included,
+        "fate": each.inclusion.value,
         "reason": each.reason,
     }
 
 
-def coverage(article_key: str, found: Coverage) -> dict[str, Any]:
+def coverage(article_key: str, found: ArticleCoverage) -> dict[str, Any]:
     variants = [
         {"title": each.title, "recipients": each.recipients, "slices": [slice_(one) for one in each.slices]}
         for each in found.variants

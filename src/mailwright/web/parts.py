@@ -33,9 +33,9 @@ from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.pipeline.compose import Identity
 from mailwright.sources.api.mail import Mail
-from mailwright.sources.articles.preview import Looking
-from mailwright.sources.articles.runs import Runs
-from mailwright.sources.articles.slices import Slices
+from mailwright.sources.articles.preview import ArticlePreviews
+from mailwright.sources.articles.runs import ArticleRuns
+from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.mailouts.runs import Runs as MailoutRuns
 from mailwright.sources.notifications.overview import Desk
@@ -103,9 +103,9 @@ class ApiParts:
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
     campaigns: Campaigns = field(init=False)
-    slices: Slices = field(init=False)
-    looking: Looking = field(init=False)
-    article_runs: Runs = field(init=False)
+    slices: SliceStore = field(init=False)
+    article_previews: ArticlePreviews = field(init=False)
+    article_runs: ArticleRuns = field(init=False)
     outgoing: Endpoints = field(init=False)
     mailout_runs: MailoutRuns = field(init=False)
     live: Live = field(init=False)
@@ -128,9 +128,9 @@ class ApiParts:
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
         object.__setattr__(self, "campaigns", Campaigns(self.database, self.clock, self.templates))
-        object.__setattr__(self, "slices", Slices(self.database, self.clock, self.templates))
-        object.__setattr__(self, "looking", Looking(self.database, self.clock, self.templates))
-        object.__setattr__(self, "article_runs", Runs(self.database, self.clock, self.templates))
+        object.__setattr__(self, "slices", SliceStore(self.database, self.clock, self.templates))
+        object.__setattr__(self, "article_previews", ArticlePreviews(self.database, self.clock, self.templates))
+        object.__setattr__(self, "article_runs", ArticleRuns(self.database, self.clock, self.templates))
         endpoints = Endpoints(self.database, self.clock, allows_private=self.webhook_private)
         object.__setattr__(self, "outgoing", endpoints)
         object.__setattr__(self, "mailout_runs", MailoutRuns(self.database, self.clock))

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from mailwright.access.roles import Scope
 from mailwright.audience import contacts
 from mailwright.domain.clock import ManualClock
-from mailwright.sources.articles.enqueue import ArticleConductor
+from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaign_runs, slices
 from tests.api import Api, an_api, client_of
@@ -226,7 +226,7 @@ async def test_previews_coverage_and_runs_are_told(api: Api, admin: httpx.AsyncC
     covered = (await api.client.post(f"/v1/articles/{KEY}/coverage", json={})).json()
     assert (covered["recipients"], [each["recipients"] for each in covered["variants"]]) == (2, [1, 1])
     run_id = (await admin.post(SEND, json=a_body())).json()["run_id"]
-    await ArticleConductor(api.parts.database, api.parts.clock, api.parts.templates).tick()
+    await ArticleScheduler(api.parts.database, api.parts.clock, api.parts.templates).tick()
     story = (await api.client.get(f"/v1/article-runs/{run_id}")).json()
     assert (story["is_walked"], story["recipients"], story["counts"]) == (True, 2, {"PENDING": 2})
     assert [each["recipients"] for each in story["variants"]] == [1, 1]

@@ -8,7 +8,7 @@ import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import message_records
-from mailwright.sources.articles.runs import Order
+from mailwright.sources.articles.runs import RunRequest
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one
@@ -122,8 +122,8 @@ async def test_no_route_shows_or_changes_anything_of_another_tenant(api: Api, cl
     written = {"article_key": "our-article", "body_md": OURS, "publish_status": "published"}
     ours["articleKey"] = ["our-article"]
     ours["sliceId"] = [(await api.client.put("/v1/slices", json=written)).json()["slice_id"]]
-    order = Order("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
-    ours["runId"] = [(await api.parts.article_runs.begin("test", 1, order))[0].run_id]
+    order = RunRequest("ours", "our-article", "7f9c24e8-3b12-4c5d-9e6f-0a1b2c3d4e5f", {})
+    ours["runId"] = [(await api.parts.article_runs.start("test", 1, order))[0].run_id]
     before = await everything(api)
     for method, path, operation in sorted(operations(api), key=lambda each: each[:2] in MAKES_ONES_OWN):
         name = path.partition("{")[2].partition("}")[0]

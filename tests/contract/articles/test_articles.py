@@ -15,19 +15,19 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import deeds
-from mailwright.sources.articles import enqueue, readers
-from mailwright.sources.articles.assembly import Fate, PublishStatus, Slice
-from mailwright.sources.articles.enqueue import ArticleConductor
-from mailwright.sources.articles.files import FilesRefused, Found
-from mailwright.sources.articles.preview import Coverage, Looking, Person
+from mailwright.sources.articles import enqueue, recipients
+from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
+from mailwright.sources.articles.enqueue import ArticleScheduler
+from mailwright.sources.articles.files import FilesRefused, ParsedSlice
+from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreviews, PreviewRecipient
 from mailwright.sources.articles.runs import (
-    BatchUsed,
+    BatchIdReused,
     EmptyAudience,
     NothingPublished,
     UnknownArticle,
 )
 from mailwright.sources.articles.slice_input import SliceRefused
-from mailwright.sources.articles.slices import PlaceTaken, Put, Slices
+from mailwright.sources.articles.slices import SliceChanges, SlicePositionTaken, SliceStore
 from mailwright.storage.tables import campaign_runs, messages, slices, templates
 from tests.articles import (
     ACTOR,
@@ -60,18 +60,18 @@ async def adds_up(bench: Bench) -> Any:
     assert (await audit(bench.database)).ok
 
 
-def store_of(bench: Bench) -> Slices:
-    return Slices(bench.database, bench.clock, bench.engine.templates)
+def store_of(bench: Bench) -> SliceStore:
+    return SliceStore(bench.database, bench.clock, bench.engine.templates)
 
 
-def conductor_of(bench: Bench) -> ArticleConductor:
+def scheduler_of(bench: Bench) -> ArticleScheduler:
     """As a process that has just been started has it."""
-    return ArticleConductor(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
+    return ArticleScheduler(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
 
 
 async def walk_all(bench: Bench) -> None:
-    conductor = conductor_of(bench)
-    while await conductor.tick():
+    scheduler = scheduler_of(bench)
+    while await scheduler.tick():
         pass
 
 
@@ -98,26 +98,26 @@ async def count(bench: Bench, table: Any) -> int:
 async def test_writing_again_in_the_same_place_changes_the_slice_that_is_there(bench: Bench) -> None:
     store = store_of(bench)
     [first], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="Old")])
-    assert put == Put(added=1)
+    assert put == SliceChanges(added=1)
     [second], put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="New", tags=("vote",))])
-    assert (put, second.slice_id) == (Put(changed=1), first.slice_id)
+    assert (put, second.slice_id) == (SliceChanges(changed=1), first.slice_id)
     _, put = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(body_md="New", tags=("vote",)), a_slice(sort_index=1)])
-    assert put == Put(added=1, unchanged=1)
-    assert [each.body_md for each in await store.of_article(DEFAULT_TENANT, KEY)] == ["New", "Words."]
+    assert put == SliceChanges(added=1, unchanged=1)
+    assert [each.body_md for each in await store.list_slices(DEFAULT_TENANT, KEY)] == ["New", "Words."]
     assert await store.find(DEFAULT_TENANT, first.slice_id) == second
 
 
 async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Bench) -> None:
     store = store_of(bench)
     (first, second), _ = await store.put(ACTOR, DEFAULT_TENANT, [a_slice(), a_slice(sort_index=1)])
-    with pytest.raises(PlaceTaken):
+    with pytest.raises(SlicePositionTaken):
         await store.change(ACTOR, DEFAULT_TENANT, second.slice_id, a_slice(sort_index=0))
     moved = await store.change(ACTOR, DEFAULT_TENANT, second.slice_id, a_slice(sort_index=2, scope_ocd_id=OHIO))
     assert (await store.find(DEFAULT_TENANT, second.slice_id)) == moved
     await store.remove(ACTOR, DEFAULT_TENANT, first.slice_id)
     with pytest.raises(NotFound):
         await store.find(DEFAULT_TENANT, first.slice_id)
-    [summary] = await store.articles(DEFAULT_TENANT)
+    [summary] = await store.list_articles(DEFAULT_TENANT)
     assert (summary.article_key, summary.slices, summary.published) == (KEY, 1, 1)
     done = [(deed.action, deed.subject) for deed in await deeds(bench.database, tenant_id=DEFAULT_TENANT, limit=9)]
     assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
@@ -127,9 +127,12 @@ async def test_a_slice_that_could_not_be_sent_is_refused_when_it_is_written(benc
     store = store_of(bench)
     with pytest.raises(SliceRefused, match=r"body_md: .*<script>"):
         await store.put(ACTOR, DEFAULT_TENANT, [a_slice(sort_index=1), a_slice(body_md="<script>alert(1)</script>")])
-    found = [Found("a.csv", 2, a_slice()), Found("a.csv", 7, a_slice(body_md="x <img onerror=alert(1) src=x>"))]
+    found = [
+        ParsedSlice("a.csv", 2, a_slice()),
+        ParsedSlice("a.csv", 7, a_slice(body_md="x <img onerror=alert(1) src=x>")),
+    ]
     with pytest.raises(FilesRefused, match=r"a\.csv, line 7: body_md"):
-        await store.take_in(ACTOR, DEFAULT_TENANT, found)
+        await store.import_slices(ACTOR, DEFAULT_TENANT, found)
     assert await count(bench, slices) == 0
 
 
@@ -144,7 +147,7 @@ async def test_a_tenants_slices_and_runs_are_its_own(bench: Bench) -> None:
     with pytest.raises(NotFound):
         await runs_of(bench).find(other, run.run_id)
     with pytest.raises(UnknownArticle):
-        await runs_of(bench).begin(ACTOR, other, an_order())
+        await runs_of(bench).start(ACTOR, other, an_order())
     await walk_all(bench)
 
 
@@ -161,7 +164,7 @@ async def test_a_batch_that_is_asked_for_again_changes_nothing(bench: Bench) -> 
     history = await rows_of(bench.database, "delivery_history")
     assert sorted(row["email"] for row in history) == [ADA, CLEO]
     for _ in range(3):
-        again, is_replay = await runs_of(bench).begin("somebody else", DEFAULT_TENANT, an_order())
+        again, is_replay = await runs_of(bench).start("somebody else", DEFAULT_TENANT, an_order())
         assert (again.run_id, is_replay, again.actor) == (first.run_id, True, ACTOR)
         await bench.drain(provider)
     assert await rows_of(bench.database, "delivery_history") == history
@@ -173,7 +176,7 @@ async def test_a_batch_that_is_asked_for_again_changes_nothing(bench: Bench) -> 
 async def test_two_who_ask_for_the_same_batch_at_once_get_one_run(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
-    found = await asyncio.gather(*(runs_of(bench).begin(ACTOR, DEFAULT_TENANT, an_order()) for _ in range(5)))
+    found = await asyncio.gather(*(runs_of(bench).start(ACTOR, DEFAULT_TENANT, an_order()) for _ in range(5)))
     assert len({run.run_id for run, _ in found}) == 1
     assert [is_replay for _, is_replay in found].count(False) == 1
     await walk_all(bench)
@@ -185,7 +188,7 @@ async def test_a_batch_id_that_was_used_for_something_else_is_a_conflict(bench: 
     await two_readers(bench)
     await begin(bench)
     for changed in ({"article_key": "other"}, {"audience_filter": {"state": "OH"}}):
-        with pytest.raises(BatchUsed):
+        with pytest.raises(BatchIdReused):
             await begin(bench, **changed)
     assert (await begin(bench, campaign_tag="another-tag")).campaign_tag == "another-tag"
     await walk_all(bench)
@@ -235,13 +238,13 @@ async def test_a_run_says_who_sent_what_and_when(bench: Bench) -> None:
 async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue, "PORTION", 3)
+    monkeypatch.setattr(enqueue, "BATCH_SIZE", 3)
     await write_slices(bench)
     everyone = [f"reader{number:02d}@example.com" for number in range(10)]
     for email in reversed(everyone):
         await a_reader(bench, email, US, OHIO)
     run = await begin(bench)
-    assert await conductor_of(bench).tick()
+    assert await scheduler_of(bench).tick()
 
     class Cut(Exception):
         """As a process that ends between its messages and their commit."""
@@ -251,14 +254,14 @@ async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
 
     with monkeypatch.context() as patched:
         patched.setattr(enqueue, "_variants", cut)  # the messages of the portion are written by then
-        assert not await conductor_of(bench).tick()
+        assert not await scheduler_of(bench).tick()
     assert await addressees(bench) == everyone[:3]
     # Others have moved on meanwhile: what was begun is finished as it was begun.
     await write_slices(bench, a_slice(is_headline=True, title="Other", body_md="Other"))
     await begin(bench)
     await walk_all(bench)
     assert await addressees(bench) == everyone
-    assert [(share.recipients, len(share.slice_ids)) for share in await runs_of(bench).shares(run)] == [(10, 3)]
+    assert [(share.recipients, len(share.slice_ids)) for share in await runs_of(bench).list_variants(run)] == [(10, 3)]
     found = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
     assert (found.recipients, found.skipped, found.walk_ended_at is not None) == (10, 0, True)
 
@@ -267,7 +270,7 @@ async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
 async def test_two_workers_that_walk_at_once_write_to_everyone_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue, "PORTION", 2)
+    monkeypatch.setattr(enqueue, "BATCH_SIZE", 2)
     await write_slices(bench)
     everyone = [f"reader{number:02d}@example.com" for number in range(9)]
     for email in everyone:
@@ -281,7 +284,7 @@ async def test_a_run_keeps_the_slices_that_it_was_begun_with(bench: Bench) -> No
     await write_slices(bench)
     await two_readers(bench)
     await begin(bench)
-    for each in await store_of(bench).of_article(DEFAULT_TENANT, KEY):
+    for each in await store_of(bench).list_slices(DEFAULT_TENANT, KEY):
         await store_of(bench).remove(ACTOR, DEFAULT_TENANT, each.slice_id)
     provider = ScriptedProvider()
     await bench.drain(provider)
@@ -299,7 +302,7 @@ async def test_readers_of_the_same_slices_share_one_stored_variant_in_this_run_a
     run = await begin(bench)
     await walk_all(bench)
     assert await count(bench, templates) == 2
-    assert [share.recipients for share in await runs_of(bench).shares(run)] == [10, 10]
+    assert [share.recipients for share in await runs_of(bench).list_variants(run)] == [10, 10]
     await begin(bench, send_batch_id=BATCH.replace("7", "8"))
     await walk_all(bench)
     assert (await count(bench, templates), await count(bench, messages)) == (2, 40)
@@ -390,21 +393,21 @@ async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_
     await two_readers(bench)
     await a_reader(bench, "gone@example.com", US)
     run = await begin(bench)
-    looked_up = readers.page
+    looked_up = recipients.page
 
-    async def then_deleted(*given: Any, **named: Any) -> list[readers.Reader]:
+    async def then_deleted(*given: Any, **named: Any) -> list[recipients.ArticleRecipient]:
         found = await looked_up(*given, **named)
         gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
         await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(readers, "page", then_deleted)
-        assert await conductor_of(bench).tick()
+        patched.setattr(recipients, "page", then_deleted)
+        assert await scheduler_of(bench).tick()
     assert await addressees(bench) == [ADA, CLEO]
-    assert await runs_of(bench).counts(run) == {Status.PENDING: 2}
+    assert await runs_of(bench).count_messages(run) == {Status.PENDING: 2}
     assert (await runs_of(bench).find(DEFAULT_TENANT, run.run_id)).recipients == 2
-    assert sum(share.recipients for share in await runs_of(bench).shares(run)) == 2
+    assert sum(share.recipients for share in await runs_of(bench).list_variants(run)) == 2
 
 
 # What became of it.
@@ -417,7 +420,7 @@ async def test_a_doubt_is_held_and_is_neither_history_nor_dead(bench: Bench) -> 
     await bench.drain(ScriptedProvider(SENT, UNKNOWN))
     assert len(await rows_of(bench.database, "delivery_history")) == 1
     assert await rows_of(bench.database, "article_dead_letters") == []
-    assert await runs_of(bench).counts(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
+    assert await runs_of(bench).count_messages(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
 
 
 async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(bench: Bench) -> None:
@@ -429,7 +432,7 @@ async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(b
         await tx.execute(
             update(campaign_runs).where(campaign_runs.c.id == run.id).values(walked_to="", walk_ended_at=None)
         )
-    await conductor_of(bench).tick()
+    await scheduler_of(bench).tick()
     assert await addressees(bench) == [ADA, CLEO]
     async with bench.database.write() as tx:
         await tx.execute(text("UPDATE campaign_runs SET walk_ended_at = 1"))
@@ -441,36 +444,36 @@ async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(b
 async def test_an_article_can_be_looked_at_as_a_reader_or_as_anybody_somewhere(bench: Bench) -> None:
     await write_slices(bench)
     await two_readers(bench)
-    looking = Looking(bench.database, bench.clock, bench.engine.templates)
-    as_ada = await looking.preview(DEFAULT_TENANT, KEY, await looking.person(DEFAULT_TENANT, ADA, []))
+    previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
+    as_ada = await previews.preview(DEFAULT_TENANT, KEY, await previews.find_recipient(DEFAULT_TENANT, ADA, []))
     assert as_ada.article is not None
     assert as_ada.rendered is not None
     assert as_ada.article.title == "Vote in May"
     assert "Dear Ada," in (as_ada.rendered.html or "")
     assert "<strong>Ohio</strong> votes." in (as_ada.rendered.html or "")
-    nowhere = await looking.preview(DEFAULT_TENANT, KEY, Person())
+    nowhere = await previews.preview(DEFAULT_TENANT, KEY, PreviewRecipient())
     assert nowhere.article is not None
     assert nowhere.article.body_md == "Dear [[name|reader]],"
     with pytest.raises(InvalidInput):
-        await looking.person(DEFAULT_TENANT, "nobody@example.com", [])
+        await previews.find_recipient(DEFAULT_TENANT, "nobody@example.com", [])
     with pytest.raises(UnknownArticle):
-        await looking.preview(DEFAULT_TENANT, "other", Person())
+        await previews.preview(DEFAULT_TENANT, "other", PreviewRecipient())
     assert await count(bench, templates) == 0
 
 
 async def test_every_slice_says_why_it_is_there_or_is_not(bench: Bench) -> None:
     await write_slices(bench, *the_slices(), a_slice(sort_index=5, publish_status=PublishStatus.DRAFT))
-    looking = Looking(bench.database, bench.clock, bench.engine.templates)
-    seen = await looking.preview(DEFAULT_TENANT, KEY, Person((US, OHIO)))
-    assert [each.fate for each in seen.judged] == [
-        Fate.FOR_EVERYONE,
-        Fate.DRAFT,
-        Fate.IN_SCOPE,
-        Fate.IN_SCOPE,
-        Fate.OUT_OF_SCOPE,
-        Fate.OUT_OF_SCOPE,
+    previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
+    seen = await previews.preview(DEFAULT_TENANT, KEY, PreviewRecipient((US, OHIO)))
+    assert [each.inclusion for each in seen.slices] == [
+        Inclusion.FOR_EVERYONE,
+        Inclusion.DRAFT,
+        Inclusion.IN_SCOPE,
+        Inclusion.IN_SCOPE,
+        Inclusion.OUT_OF_SCOPE,
+        Inclusion.OUT_OF_SCOPE,
     ]
-    assert seen.judged[-1].reason == f"{UPPER_ARLINGTON} is not among the reader's divisions."
+    assert seen.slices[-1].reason == f"{UPPER_ARLINGTON} is not among the reader's divisions."
 
 
 @pytest.mark.parametrize(
@@ -496,10 +499,10 @@ async def test_coverage_is_the_same_in_portions_and_whatever_form_divisions_have
     }
     for email, attributes in people.items():
         await a_reader(bench, email, **attributes)
-    looking = Looking(bench.database, bench.clock, bench.engine.templates)
-    whole = await looking.coverage(DEFAULT_TENANT, KEY, given)
+    previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
+    whole = await previews.coverage(DEFAULT_TENANT, KEY, given)
     monkeypatch.setattr("mailwright.sources.articles.preview._LOOKED_AT", 2)
-    assert await looking.coverage(DEFAULT_TENANT, KEY, given) == whole
+    assert await previews.coverage(DEFAULT_TENANT, KEY, given) == whole
     assert [each.recipients for each in whole.variants] == recipients
     assert whole.recipients == sum(recipients)
 
@@ -509,14 +512,14 @@ async def test_coverage_tells_who_would_get_what_and_the_run_then_does_it(bench:
     await write_slices(bench, *the_slices()[1:], unread)
     await two_readers(bench)
     await a_reader(bench, "paris@example.com", "ocd-division/country:fr/region:idf")
-    looking = Looking(bench.database, bench.clock, bench.engine.templates)
-    found: Coverage = await looking.coverage(DEFAULT_TENANT, KEY, {})
+    previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
+    found: ArticleCoverage = await previews.coverage(DEFAULT_TENANT, KEY, {})
     assert (found.recipients, found.skipped, found.list_key) == (2, 1, "general")
     assert [each.recipients for each in found.variants] == [1, 1]
     assert [each.scope_ocd_id for each in found.unread] == ["ocd-division/country:fr"]
     run = await begin(bench)
     await walk_all(bench)
-    shares = {share.slice_ids: share.recipients for share in await runs_of(bench).shares(run)}
+    shares = {share.slice_ids: share.recipients for share in await runs_of(bench).list_variants(run)}
     assert shares == {tuple(one.slice_id for one in each.slices): each.recipients for each in found.variants}
     ended = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
     assert (ended.recipients, ended.skipped) == (2, 1)

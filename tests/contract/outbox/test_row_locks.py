@@ -36,7 +36,7 @@ from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.settle import HOLD_ATTEMPTS, exchange
-from mailwright.sources.articles.slices import PlaceTaken, Slices
+from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
 from mailwright.sources.campaigns.scheduler import CANCEL_LANE
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
@@ -368,7 +368,7 @@ async def test_of_two_images_that_take_a_name_at_once_the_later_has_it(
 
 async def test_two_authors_who_write_to_one_place_at_once_leave_one_slice(bench: Bench) -> None:
     written = the_slices()[0]
-    slices = Slices(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
+    slices = SliceStore(bench.database, bench.clock, TemplateStore(bench.database, bench.clock))
     async with asyncio.timeout(LONGEST_SECONDS):
         [mine], _ = await slices.put("ada", DEFAULT_TENANT, [written])
         async with bench.database.write() as tx:
@@ -381,7 +381,7 @@ async def test_two_authors_who_write_to_one_place_at_once_leave_one_slice(bench:
             moving = asyncio.create_task(slices.change("ada", DEFAULT_TENANT, mine.slice_id, theirs))
             await _somebody_waits(tx, number=2)
         [stored], put = await putting
-        with pytest.raises(PlaceTaken):
+        with pytest.raises(SlicePositionTaken):
             await moving
     assert (stored.slice_id, stored.body_md, put.changed) == (at_once["slice_id"], "Ours", 1)
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from mailwright.sources.articles import divisions
 from mailwright.sources.articles.assembly import (
     Article,
-    Edition,
-    Fate,
+    Inclusion,
     PublishStatus,
     Slice,
+    SliceSet,
     assemble,
-    fate,
+    decide_inclusion,
     published,
 )
 from mailwright.sources.articles.compose import markdown
@@ -66,7 +66,7 @@ readers = st.sets(st.sampled_from([place for place in PLACES if place])).map(sor
 
 
 def article_of(slices: list[Slice], divisions_: list[str]) -> Article | None:
-    edition = Edition(published(slices, NOW))
+    edition = SliceSet(published(slices, NOW))
     choice = edition.choose(divisions_)
     return edition.assemble(choice) if choice else None
 
@@ -97,7 +97,7 @@ def test_a_reader_gets_what_is_published_for_everyone_or_for_a_division_of_their
     }
     found = article_of(slices, divisions_)
     assert set(found.slice_ids if found else ()) == wanted
-    assert {each.slice_id for each in slices if fate(each, divisions_, NOW).is_included} == wanted
+    assert {each.slice_id for each in slices if decide_inclusion(each, divisions_, NOW).is_included} == wanted
 
 
 @given(slices=editions(), divisions_=readers)
@@ -150,7 +150,7 @@ def test_types_are_ranked_from_country_to_ward_and_unknown_ones_come_last() -> N
 
 def test_cleveland_heights_is_not_in_cleveland_and_no_county_is_derived_from_a_city() -> None:
     slices = [a_slice(slice_id=scope, scope_ocd_id=scope) for scope in (CLEVELAND, CUYAHOGA, OHIO)]
-    edition = Edition(slices)
+    edition = SliceSet(slices)
     assert edition.choose([CLEVELAND_HEIGHTS]) == ()
     assert edition.choose([f"{CUYAHOGA}/place:olmsted"]) == ()
 
@@ -160,7 +160,7 @@ def test_a_local_headline_takes_the_place_of_the_national_one_for_those_who_live
         a_slice(slice_id="1", is_headline=True, title="The nation votes"),
         a_slice(slice_id="2", is_headline=True, title="Franklin votes", scope_ocd_id=FRANKLIN, section_order=9),
     ]
-    edition = Edition(slices)
+    edition = SliceSet(slices)
     assert edition.assemble(edition.choose([FRANKLIN])).title == "Franklin votes"
     assert edition.assemble(edition.choose([OHIO])).title == "The nation votes"
 
@@ -173,7 +173,7 @@ def test_an_article_without_any_title_is_called_by_its_key() -> None:
 def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_live(
     slices: list[Slice], one: list[str], other: list[str]
 ) -> None:
-    edition = Edition(published(slices, NOW))
+    edition = SliceSet(published(slices, NOW))
     mine, theirs = edition.choose(one), edition.choose([*other, "ocd-division/country:fr"])
     if mine and theirs:
         same = edition.assemble(mine).slice_ids == edition.assemble(theirs).slice_ids
@@ -182,15 +182,17 @@ def test_readers_with_the_same_slices_have_the_same_choice_wherever_else_they_li
 
 def test_each_slice_has_one_fate() -> None:
     fates = {
-        Fate.FOR_EVERYONE: a_slice(),
-        Fate.IN_SCOPE: a_slice(scope_ocd_id=OHIO),
-        Fate.OUT_OF_SCOPE: a_slice(scope_ocd_id=FRANKLIN),
-        Fate.DRAFT: a_slice(publish_status=PublishStatus.DRAFT),
-        Fate.ARCHIVED: a_slice(publish_status=PublishStatus.ARCHIVED),
-        Fate.NOT_YET: a_slice(publish_at=NOW + 1),
-        Fate.EXPIRED: a_slice(expires_at=NOW),
+        Inclusion.FOR_EVERYONE: a_slice(),
+        Inclusion.IN_SCOPE: a_slice(scope_ocd_id=OHIO),
+        Inclusion.OUT_OF_SCOPE: a_slice(scope_ocd_id=FRANKLIN),
+        Inclusion.DRAFT: a_slice(publish_status=PublishStatus.DRAFT),
+        Inclusion.ARCHIVED: a_slice(publish_status=PublishStatus.ARCHIVED),
+        Inclusion.NOT_YET: a_slice(publish_at=NOW + 1),
+        Inclusion.EXPIRED: a_slice(expires_at=NOW),
     }
-    assert {found: fate(each, [US, OHIO], NOW) for found, each in fates.items()} == {each: each for each in Fate}
+    assert {found: decide_inclusion(each, [US, OHIO], NOW) for found, each in fates.items()} == {
+        each: each for each in Inclusion
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import PublishStatus, Slice
-from mailwright.sources.articles.files import FilesRefused, Found
+from mailwright.sources.articles.files import FilesRefused, ParsedSlice
 from mailwright.sources.articles.placeholders import Placeholder, as_template, placeholders
-from mailwright.sources.articles.slice_input import SliceRefused, written
+from mailwright.sources.articles.slice_input import SliceRefused, parse_slice
 from tests.articles import FRANKLIN, KEY, OHIO, a_slice
 
 lines = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=30)
@@ -40,7 +40,7 @@ def slices(draw: st.DrawFn) -> Slice:
     )
 
 
-def only(found: list[Found]) -> Slice:
+def only(found: list[ParsedSlice]) -> Slice:
     [each] = found
     return each.slice
 
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_line_and_the_reason(name
 )
 def test_everything_that_is_wrong_with_a_slice_is_told_at_once(given_: dict[str, object], fields: list[str]) -> None:
     with pytest.raises(SliceRefused) as refused:
-        written(given_)
+        parse_slice(given_)
     assert [each.field for each in refused.value.problems] == fields
 
 

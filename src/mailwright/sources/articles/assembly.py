@@ -38,7 +38,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ArticleLink:
     words: str
     url: str
 
@@ -50,11 +50,11 @@ class Article:
     title: str
     dek: str | None
     body_md: str
-    links: tuple[Link, ...]
+    links: tuple[ArticleLink, ...]
     slice_ids: tuple[str, ...]
 
 
-class Fate(StrEnum):
+class Inclusion(StrEnum):
     """Why a slice is, or is not, in a reader's article."""
 
     FOR_EVERYONE = "for_everyone"
@@ -67,27 +67,29 @@ class Fate(StrEnum):
 
     @property
     def is_included(self) -> bool:
-        return self in (Fate.FOR_EVERYONE, Fate.IN_SCOPE)
+        return self in (Inclusion.FOR_EVERYONE, Inclusion.IN_SCOPE)
 
 
 # Places of an edition's slices, in the order of the body: readers with the same ones get the same article.
-Choice = tuple[int, ...]
+SliceSelection = tuple[int, ...]
 
 
-class Edition:
+class SliceSet:
     """The slices of one article that may be sent now. In which order they were given does not matter."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
         self.slices = tuple(sorted(slices, key=_body_order))
-        self._for_everyone: Choice = tuple(place for place, each in enumerate(self.slices) if each.scope_ocd_id is None)
+        self._for_everyone: SliceSelection = tuple(
+            place for place, each in enumerate(self.slices) if each.scope_ocd_id is None
+        )
         self._by_scope: dict[str, list[int]] = {}
         for place, each in enumerate(self.slices):
             if each.scope_ocd_id is not None:
                 self._by_scope.setdefault(each.scope_ocd_id, []).append(place)
         self._scopes = frozenset(self._by_scope)
-        self._known: dict[frozenset[str], Choice] = {}
+        self._known: dict[frozenset[str], SliceSelection] = {}
 
-    def choose(self, divisions: Collection[str]) -> Choice:
+    def choose(self, divisions: Collection[str]) -> SliceSelection:
         """What a reader in these divisions gets: empty where there is nothing for them."""
         scopes = self._scopes.intersection(divisions)
         if (known := self._known.get(scopes)) is None:
@@ -95,50 +97,52 @@ class Edition:
             known = self._known[scopes] = tuple(sorted([*self._for_everyone, *scoped]))
         return known
 
-    def assemble(self, choice: Choice) -> Article:
+    def assemble(self, choice: SliceSelection) -> Article:
         return assemble([self.slices[place] for place in choice])
 
 
 def published(slices: Iterable[Slice], now: Instant) -> list[Slice]:
     """Those that may be sent at this moment, to whomever."""
-    return [each for each in slices if fate(each, (), now) in (Fate.FOR_EVERYONE, Fate.OUT_OF_SCOPE)]
+    return [
+        each for each in slices if decide_inclusion(each, (), now) in (Inclusion.FOR_EVERYONE, Inclusion.OUT_OF_SCOPE)
+    ]
 
 
-def fate(each: Slice, divisions: Collection[str], now: Instant) -> Fate:
+def decide_inclusion(each: Slice, divisions: Collection[str], now: Instant) -> Inclusion:
     match each.publish_status:
         case PublishStatus.DRAFT:
-            return Fate.DRAFT
+            return Inclusion.DRAFT
         case PublishStatus.ARCHIVED:
-            return Fate.ARCHIVED
+            return Inclusion.ARCHIVED
         case PublishStatus.PUBLISHED:
             pass
         case _:
             assert_never(each.publish_status)
     if each.publish_at is not None and now < each.publish_at:
-        return Fate.NOT_YET
+        return Inclusion.NOT_YET
     if each.expires_at is not None and now >= each.expires_at:
-        return Fate.EXPIRED
+        return Inclusion.EXPIRED
     if each.scope_ocd_id is None:
-        return Fate.FOR_EVERYONE
-    return Fate.IN_SCOPE if each.scope_ocd_id in divisions else Fate.OUT_OF_SCOPE
+        return Inclusion.FOR_EVERYONE
+    return Inclusion.IN_SCOPE if each.scope_ocd_id in divisions else Inclusion.OUT_OF_SCOPE
 
 
-def reason(each: Slice, found: Fate) -> str:  # noqa: PLR0911 - a table
+def explain_inclusion(each: Slice, found: Inclusion) -> str:  # noqa: PLR0911 - a table
     """In a sentence, for whoever asks why."""
     match found:
-        case Fate.FOR_EVERYONE:
+        case Inclusion.FOR_EVERYONE:
             return "It has no scope: every reader gets it."
-        case Fate.IN_SCOPE:
+        case Inclusion.IN_SCOPE:
             return f"{each.scope_ocd_id} is among the reader's divisions."
-        case Fate.OUT_OF_SCOPE:
+        case Inclusion.OUT_OF_SCOPE:
             return f"{each.scope_ocd_id} is not among the reader's divisions."
-        case Fate.DRAFT:
+        case Inclusion.DRAFT:
             return "It is a draft."
-        case Fate.ARCHIVED:
+        case Inclusion.ARCHIVED:
             return "It is archived."
-        case Fate.NOT_YET:
+        case Inclusion.NOT_YET:
             return f"It is published at {isoformat(each.publish_at)} and not before."
-        case Fate.EXPIRED:
+        case Inclusion.EXPIRED:
             return f"It expired at {isoformat(each.expires_at)}."
         case _:
             assert_never(found)
@@ -153,7 +157,9 @@ def assemble(chosen: Sequence[Slice]) -> Article:
         title=next(titles, None) or ordered[0].article_key.replace("-", " ").capitalize(),
         dek=headline.dek,
         body_md="\n\n".join(each.body_md for each in ordered if each.body_md),
-        links=tuple(Link(each.title or each.dek or each.link_url, each.link_url) for each in ordered if each.link_url),
+        links=tuple(
+            ArticleLink(each.title or each.dek or each.link_url, each.link_url) for each in ordered if each.link_url
+        ),
         slice_ids=tuple(each.slice_id for each in ordered),
     )
 

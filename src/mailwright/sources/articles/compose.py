@@ -21,7 +21,7 @@ _FOOTER: Final = "---\n\n{{ postal_address }}\n\n[Unsubscribe]({{ unsubscribe_ur
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class ArticleVariant:
     """An article as it is stored: `template_key` names it, `placeholders` are what each reader fills in."""
 
     template_key: int
@@ -33,7 +33,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedArticle:
     subject: str
     html: str
     placeholders: tuple[Placeholder, ...]
@@ -43,24 +43,24 @@ class Composed:
         return sha256(f"{self.subject}\0{self.html}".encode()).hexdigest()
 
 
-async def compose(store: TemplateStore, tenant_id: int, article: Article) -> Composed:
+async def compose(store: TemplateStore, tenant_id: int, article: Article) -> ComposedArticle:
     """Raises `TemplateFailed` where the mail could not be sent as it is."""
     source = markdown(article)
     subject = as_template(article.title)
     html = await store.compiled(tenant_id, as_template(source), Format.MARKDOWN, title=subject)
     found = placeholders(f"{article.title}\n{source}")
     own = sorted((each for each in found if each.name not in GIVEN), key=lambda each: each.variable)
-    return Composed(subject, html, tuple(own))
+    return ComposedArticle(subject, html, tuple(own))
 
 
-async def keep(database: Database, store: TemplateStore, tenant_id: int, composed: Composed) -> Variant:
+async def keep(database: Database, store: TemplateStore, tenant_id: int, composed: ComposedArticle) -> ArticleVariant:
     """Stored by its content: whoever says the same again, in this run or another, finds it there."""
     name = _NAME.format(digest=composed.digest)
     async with database.read() as tx:
         known = (await latest_by_locale(tx, tenant_id, name)).get(EVERYONE)
     if known is None:
         known = await store.put(tenant_id, name, subject=composed.subject, html=composed.html, text=None)
-    return Variant(known.key, composed.subject, tuple((each.variable, each) for each in composed.placeholders))
+    return ArticleVariant(known.key, composed.subject, tuple((each.variable, each) for each in composed.placeholders))
 
 
 def markdown(article: Article) -> str:

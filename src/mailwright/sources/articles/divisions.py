@@ -7,7 +7,7 @@ from mailwright.domain.errors import InvalidInput
 
 # Small letters throughout; what other alphabets write is letters, too.
 _ID: Final = re.compile(r"ocd-division/country:[a-z]{2}(?:/[a-z_]+:[\w.~-]+)*")
-LONGEST: Final = 255
+MAX_DIVISION_LENGTH: Final = 255
 
 # From broad to narrow, among divisions of equal depth: a city hangs off its state just as its county does.
 _TYPES: Final = (
@@ -36,7 +36,7 @@ class MalformedDivision(InvalidInput):
 
 
 def parse(text: str, *, field: str) -> str:
-    if len(text) > LONGEST or text != text.lower() or not _ID.fullmatch(text):
+    if len(text) > MAX_DIVISION_LENGTH or text != text.lower() or not _ID.fullmatch(text):
         raise MalformedDivision(
             f"{text[:80]!r} is no OCD division id; one looks like ocd-division/country:us/state:oh, in small letters",
             field=field,

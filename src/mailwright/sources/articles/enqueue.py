@@ -25,11 +25,11 @@ from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import FIND_STORED, INSERT_INTAKE
-from mailwright.sources.articles import readers
-from mailwright.sources.articles.assembly import Choice, Edition
-from mailwright.sources.articles.compose import Variant, compose, keep
-from mailwright.sources.articles.readers import Reader
-from mailwright.sources.articles.runs import Run, content_of, open_runs
+from mailwright.sources.articles import recipients
+from mailwright.sources.articles.assembly import SliceSelection, SliceSet
+from mailwright.sources.articles.compose import ArticleVariant, compose, keep
+from mailwright.sources.articles.recipients import ArticleRecipient
+from mailwright.sources.articles.runs import ArticleRun, content_of, open_runs
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -42,7 +42,7 @@ LOCK_RUN = statement(__package__, "lock_run")
 MOVE_RUN = statement(__package__, "move_run")
 
 # A commit must stay short while workers wait for their turn.
-PORTION = 2_000
+BATCH_SIZE = 2_000
 
 log = logger(__name__)
 
@@ -51,11 +51,11 @@ log = logger(__name__)
 class _Walk:
     """What this process remembers of a run from one portion to the next."""
 
-    edition: Edition
-    variants: dict[Choice, Variant] = field(default_factory=dict)
+    edition: SliceSet
+    variants: dict[SliceSelection, ArticleVariant] = field(default_factory=dict)
 
 
-class ArticleConductor:
+class ArticleScheduler:
     """Carries on whatever runs are open. Any worker does it, and two at once do no harm."""
 
     def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
@@ -82,22 +82,22 @@ class ArticleConductor:
                 log.exception("article_run_stuck", run_id=run.run_id)
         return has_done
 
-    async def _portion(self, run: Run) -> bool:
+    async def _portion(self, run: ArticleRun) -> bool:
         now = self._clock.now()
         async with self._database.read() as tx:
             walk = self._walks.get(run.id) or _Walk(await content_of(tx, run))
             self._walks[run.id] = walk
             asked = run.asked
-            found = await readers.page(tx, run.tenant_id, asked, now, after=run.walked_to, limit=PORTION)
+            found = await recipients.page(tx, run.tenant_id, asked, now, after=run.walked_to, limit=BATCH_SIZE)
         met = [each for each in found if asked.holds_for(each)]
         choose = walk.edition.choose
         meant = [(each, choice) for each in met if (choice := choose(each.divisions))]
         await self._compose(run, walk, meant)
-        is_last = len(found) < PORTION
+        is_last = len(found) < BATCH_SIZE
         portion = _Portion(
             letters=[
-                _letter(run, reader, walk.variants[choice], outbox_id)
-                for outbox_id, (reader, choice) in zip(uuid7s(now, len(meant)), meant, strict=True)
+                _letter(run, recipient, walk.variants[choice], outbox_id)
+                for outbox_id, (recipient, choice) in zip(uuid7s(now, len(meant)), meant, strict=True)
             ],
             choices=[choice for _, choice in meant],
             moved={
@@ -112,13 +112,15 @@ class ArticleConductor:
         metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
         return True
 
-    async def _compose(self, run: Run, walk: _Walk, meant: Sequence[tuple[Reader, Choice]]) -> None:
+    async def _compose(
+        self, run: ArticleRun, walk: _Walk, meant: Sequence[tuple[ArticleRecipient, SliceSelection]]
+    ) -> None:
         for choice in dict.fromkeys(choice for _, choice in meant):
             if choice not in walk.variants:
                 composed = await compose(self._templates, run.tenant_id, walk.edition.assemble(choice))
                 walk.variants[choice] = await keep(self._database, self._templates, run.tenant_id, composed)
 
-    async def _give_up(self, run: Run, failure: str) -> None:
+    async def _give_up(self, run: ArticleRun, failure: str) -> None:
         ended = {"failure": failure[:1_000], "walked_to": "", "walk_ended_at": self._clock.now()}
         async with self._database.write() as tx:
             await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
@@ -131,11 +133,11 @@ _Letter = tuple[str, int, str, str, int, str]
 @dataclass(frozen=True, slots=True)
 class _Portion:
     letters: list[_Letter]
-    choices: list[Choice]  # of each letter
+    choices: list[SliceSelection]  # of each letter
     moved: dict[str, Any]
 
 
-async def _store(tx: Runner, run: Run, walk: _Walk, portion: _Portion, now: Instant) -> int:
+async def _store(tx: Runner, run: ArticleRun, walk: _Walk, portion: _Portion, now: Instant) -> int:
     """How many letters: all of the portion or nothing, and nothing where another worker has moved the run meanwhile."""
     [row] = await tx.run(LOCK_RUN, run_key=run.id)
     if row.walked_to != run.walked_to or row.walk_ended_at is not None:
@@ -149,7 +151,7 @@ async def _store(tx: Runner, run: Run, walk: _Walk, portion: _Portion, now: Inst
     return len(choices)
 
 
-async def _insert(tx: Runner, run: Run, portion: _Portion, newest: int, now: Instant) -> list[Choice]:
+async def _insert(tx: Runner, run: ArticleRun, portion: _Portion, newest: int, now: Instant) -> list[SliceSelection]:
     """What those get who are still there."""
     shared = {
         "run_id": run.run_id,
@@ -167,7 +169,7 @@ async def _insert(tx: Runner, run: Run, portion: _Portion, newest: int, now: Ins
     return [choice for each, choice in zip(portion.letters, portion.choices, strict=True) if each[0] in there]
 
 
-def _variants(run: Run, walk: _Walk, choices: Sequence[Choice]) -> list[dict[str, Any]]:
+def _variants(run: ArticleRun, walk: _Walk, choices: Sequence[SliceSelection]) -> list[dict[str, Any]]:
     return [
         {
             "run_key": run.id,
@@ -179,12 +181,12 @@ def _variants(run: Run, walk: _Walk, choices: Sequence[Choice]) -> list[dict[str
     ]
 
 
-def _letter(run: Run, reader: Reader, variant: Variant, outbox_id: str) -> _Letter:
+def _letter(run: ArticleRun, recipient: ArticleRecipient, variant: ArticleVariant, outbox_id: str) -> _Letter:
     payload = {
         "campaign": run.campaign_tag,
-        "to": reader.email,
-        "toName": reader.name,
-        "variables": variant.values(reader.name, reader.attributes),
+        "to": recipient.email,
+        "toName": recipient.name,
+        "variables": variant.values(recipient.name, recipient.attributes),
     }
     said = orjson.dumps(payload).decode()
-    return outbox_id, reader.contact_key, reader.email, variant.subject, variant.template_key, said
+    return outbox_id, recipient.contact_key, recipient.email, variant.subject, variant.template_key, said

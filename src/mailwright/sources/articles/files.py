@@ -13,17 +13,17 @@ import yaml
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles.assembly import Slice
-from mailwright.sources.articles.slice_input import FIELDS, SliceRefused, written
+from mailwright.sources.articles.slice_input import FIELDS, SliceRefused, parse_slice
 
 MARK: Final = "---"
-LARGEST_FILE: Final = 16 * 1024 * 1024
-MOST_PROBLEMS: Final = 20
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+MAX_PROBLEMS: Final = 20
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A slice, and where it was written down."""
+class ParsedSlice:
+    """A slice, and where it was read."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Misread:
+class FileProblem:
     """Where something is wrong, and what."""
 
     file: str
@@ -47,38 +47,38 @@ class FilesRefused(InvalidInput):
 
     code = "FILES_REFUSED"
 
-    def __init__(self, problems: Sequence[Misread]) -> None:
-        told = [str(each) for each in problems[:MOST_PROBLEMS]]
-        if len(problems) > MOST_PROBLEMS:
-            told.append(f"and {len(problems) - MOST_PROBLEMS} more")
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
+        told = [str(each) for each in problems[:MAX_PROBLEMS]]
+        if len(problems) > MAX_PROBLEMS:
+            told.append(f"and {len(problems) - MAX_PROBLEMS} more")
         super().__init__("\n".join(["nothing was taken:", *told]))
         self.problems = tuple(problems)
 
 
-def read(path: Path) -> list[Found]:
+def read(path: Path) -> list[ParsedSlice]:
     """A folder of `.md` files, one of them, or a `.csv`. All of it can be taken, or everything that cannot is told."""
     if path.is_dir():
         return read_texts((file.relative_to(path).as_posix(), _text(file)) for file in sorted(path.rglob("*.md")))
     return read_texts([(path.name, _text(path))])
 
 
-def read_texts(files: Iterable[tuple[str, str]]) -> list[Found]:
+def read_texts(files: Iterable[tuple[str, str]]) -> list[ParsedSlice]:
     """By the ends of their names: `.csv` holds many slices, everything else one."""
-    found: list[Found] = []
-    problems: list[Misread] = []
+    found: list[ParsedSlice] = []
+    problems: list[FileProblem] = []
     places: dict[tuple[Any, ...], str] = {}
     has_any = False
     for name, text in files:
         has_any = True
         parts = _csv_lines(name, text) if name.lower().endswith(".csv") else _markdown(name, text)
         for part in parts:
-            if isinstance(part, Misread):
+            if isinstance(part, FileProblem):
                 problems.append(part)
                 continue
             where, each = f"{name}, line {part.line}", part.slice
             place = (each.article_key, each.section_order, each.scope_ocd_id, each.sort_index)
             if (first := places.setdefault(place, where)) != where:
-                problems.append(Misread(name, part.line, f"has the place of {first}: give it another sort_index"))
+                problems.append(FileProblem(name, part.line, f"has the place of {first}: give it another sort_index"))
             found.append(part)
     if not has_any:
         raise InvalidInput("has no .md file in it", field="path")
@@ -104,8 +104,8 @@ def as_markdown(slices: Iterable[Slice]) -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidInput(f"{path.name} is larger than {LARGEST_FILE // 1024**2} MB", field="path")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidInput(f"{path.name} is larger than {MAX_FILE_BYTES // 1024**2} MB", field="path")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="path") from error
@@ -113,7 +113,7 @@ def _text(path: Path) -> str:
         raise InvalidInput(f"{path} is not UTF-8", field="path") from error
 
 
-Parts = Iterator[Found | Misread]
+Parts = Iterator[ParsedSlice | FileProblem]
 
 
 def _csv_lines(name: str, text: str) -> Parts:
@@ -122,7 +122,7 @@ def _csv_lines(name: str, text: str) -> Parts:
     try:
         titles = [title.strip().lower() for title in next(lines, [])]
         if "article_key" not in titles:
-            yield Misread(name, 1, f"the first line names the columns; they are {', '.join(FIELDS)}")
+            yield FileProblem(name, 1, f"the first line names the columns; they are {', '.join(FIELDS)}")
             return
         line = lines.line_num + 1
         for cells in lines:
@@ -130,43 +130,43 @@ def _csv_lines(name: str, text: str) -> Parts:
                 yield _csv_slice(name, line, titles, cells)
             line = lines.line_num + 1
     except csv.Error as error:
-        yield Misread(name, line, f"is no CSV: {error}")
+        yield FileProblem(name, line, f"is no CSV: {error}")
 
 
-def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]) -> Found | Misread:
+def _csv_slice(name: str, line: int, titles: Sequence[str], cells: Sequence[str]) -> ParsedSlice | FileProblem:
     if len(cells) > len(titles):
-        return Misread(name, line, f"has {len(cells)} cells under {len(titles)} columns")
+        return FileProblem(name, line, f"has {len(cells)} cells under {len(titles)} columns")
     given = {title: cell for title, cell in zip(titles, cells, strict=False) if title}
     try:
-        return Found(name, line, written(given))
+        return ParsedSlice(name, line, parse_slice(given))
     except SliceRefused as error:
-        return Misread(name, line, str(error))
+        return FileProblem(name, line, str(error))
 
 
 def _markdown(name: str, text: str) -> Parts:
     lines = text.replace("\r\n", "\n").split("\n")
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == MARK), None)
     if lines[0].rstrip() != MARK or end is None:
-        yield Misread(name, 1, f"begins with no front matter between two lines of {MARK}")
+        yield FileProblem(name, 1, f"begins with no front matter between two lines of {MARK}")
         return
     try:
         given = yaml.safe_load("\n".join(lines[1:end])) or {}
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = 2 if mark is None else mark.line + 2
-        yield Misread(name, line, f"the front matter is no YAML: {getattr(error, 'problem', None) or error}")
+        yield FileProblem(name, line, f"the front matter is no YAML: {getattr(error, 'problem', None) or error}")
         return
     if not isinstance(given, dict):
-        yield Misread(name, 2, "the front matter is no list of names and values")
+        yield FileProblem(name, 2, "the front matter is no list of names and values")
         return
     if "body_md" in given:
-        yield Misread(name, 2, "body_md: is what stands below the front matter")
+        yield FileProblem(name, 2, "body_md: is what stands below the front matter")
         return
     try:
-        yield Found(name, 1, written({**given, "body_md": "\n".join(lines[end + 1 :])}))
+        yield ParsedSlice(name, 1, parse_slice({**given, "body_md": "\n".join(lines[end + 1 :])}))
     except SliceRefused as error:
         for each in error.problems:
-            yield Misread(name, _line_of(lines[:end], each.field), f"{each.field}: {each.message}")
+            yield FileProblem(name, _line_of(lines[:end], each.field), f"{each.field}: {each.message}")
 
 
 def _line_of(front: Sequence[str], field: str) -> int:

@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
-from mailwright.sources.articles.runs import Run, where_letters_are
+from mailwright.sources.articles.runs import ArticleRun, message_location
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
@@ -17,7 +17,7 @@ UNSENT_LETTERS = statement(__package__, "unsent_letters")
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class RunMessage:
     outbox_id: str
     email: str
     status: str
@@ -27,9 +27,9 @@ class Letter:
     sent_at: Instant | None
 
 
-async def some(
-    database: Database, run: Run, *, limit: int, after: str = "", statuses: Collection[str] = ()
-) -> list[Letter]:
+async def list_messages(
+    database: Database, run: ArticleRun, *, limit: int, after: str = "", statuses: Collection[str] = ()
+) -> list[RunMessage]:
     """`after` is the last address of the page before: a run writes to an address once. Of `statuses` at most three."""
     if statuses and Status.SENT not in statuses:
         return await _unsent(database, run, limit, after, statuses)
@@ -45,13 +45,15 @@ async def some(
         .limit(limit)
     )
     async with database.read() as tx:
-        return [Letter(**row._mapping) for row in await tx.execute(query)]
+        return [RunMessage(**row._mapping) for row in await tx.execute(query)]
 
 
-async def _unsent(database: Database, run: Run, limit: int, after: str, statuses: Collection[str]) -> list[Letter]:
+async def _unsent(
+    database: Database, run: ArticleRun, limit: int, after: str, statuses: Collection[str]
+) -> list[RunMessage]:
     """Few among many, so that a walk along the addresses would meet the whole run."""
     one, two, three = (*statuses, "", "")[:3]
     async with database.read() as tx:
-        where = where_letters_are(run)
+        where = message_location(run)
         rows = await tx.run(UNSENT_LETTERS, **where, one=one, two=two, three=three, email=after, limit=limit)
-    return [Letter(**row._mapping) for row in rows]
+    return [RunMessage(**row._mapping) for row in rows]

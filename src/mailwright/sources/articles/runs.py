@@ -18,11 +18,11 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import audit_log
 from mailwright.outbox.search import newest_key
-from mailwright.sources.articles import readers
-from mailwright.sources.articles.assembly import Edition, Slice, assemble, published
+from mailwright.sources.articles import recipients
+from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, published
 from mailwright.sources.articles.compose import compose
-from mailwright.sources.articles.readers import Asked
-from mailwright.sources.articles.slices import as_text, from_text, of_article
+from mailwright.sources.articles.recipients import ArticleAudience
+from mailwright.sources.articles.slices import as_text, from_text, list_slices
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs, run_variants
@@ -52,12 +52,12 @@ class EmptyAudience(InvalidInput):
     code = "EMPTY_AUDIENCE"
 
 
-class BatchUsed(IdempotencyConflict):
+class BatchIdReused(IdempotencyConflict):
     """This batch id was used before for another article or another audience; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunRequest:
     """What is asked for. The tag and the batch id name it; the rest must then be the same."""
 
     campaign_tag: str
@@ -67,7 +67,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ArticleRun:
     id: int
     run_id: str
     tenant_id: int
@@ -86,15 +86,15 @@ class Run:
     messages_behind: int
 
     @property
-    def asked(self) -> Asked:
-        return Asked(self.list_key, readers.conditions_of(self.audience_filter))
+    def asked(self) -> ArticleAudience:
+        return ArticleAudience(self.list_key, recipients.conditions_of(self.audience_filter))
 
-    def answers(self, order: Order) -> bool:
+    def answers(self, order: RunRequest) -> bool:
         return self.article_key == order.article_key and self.audience_filter == dict(order.audience_filter)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RunVariant:
     """One variant of a run: whose slices these are, and how many readers they went to."""
 
     slice_ids: tuple[str, ...]
@@ -102,21 +102,21 @@ class Share:
     recipients: int
 
 
-class Runs:
+class ArticleRuns:
     def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
 
-    async def begin(self, actor: str, tenant_id: int, order: Order) -> tuple[Run, bool]:
+    async def start(self, actor: str, tenant_id: int, order: RunRequest) -> tuple[ArticleRun, bool]:
         """The run, and whether it was there already. A worker does the rest, now or after whatever stopped it."""
         if (known := await self._known(tenant_id, order)) is not None:
             return known, True
         now = self._clock.now()
         async with self._database.read() as tx:
             frozen = await _frozen(tx, tenant_id, order.article_key, now)
-            asked = await readers.asked_for(tx, tenant_id, order.article_key, order.audience_filter)
-            if not await _somebody(tx, tenant_id, asked, Edition(frozen), now):
+            asked = await recipients.resolve_audience(tx, tenant_id, order.article_key, order.audience_filter)
+            if not await _somebody(tx, tenant_id, asked, SliceSet(frozen), now):
                 raise EmptyAudience(field="audience_filter")
         await self._check_as_one(tenant_id, frozen)
         try:
@@ -125,12 +125,12 @@ class Runs:
         except IntegrityError:  # somebody else began it between our look and our insert
             return await self.of_batch(tenant_id, order), True
 
-    async def of_batch(self, tenant_id: int, order: Order) -> Run:
+    async def of_batch(self, tenant_id: int, order: RunRequest) -> ArticleRun:
         if (known := await self._known(tenant_id, order)) is None:
             raise NotFound
         return known
 
-    async def find(self, tenant_id: int, run_id: str) -> Run:
+    async def find(self, tenant_id: int, run_id: str) -> ArticleRun:
         mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.run_id == run_id)
         async with self._database.read() as tx:
             found = await _some(tx, mine, 1) if is_uuid(run_id) else []
@@ -138,9 +138,9 @@ class Runs:
             raise NotFound("there is no run with this id", field="run_id")
         return found[0]
 
-    async def some(
+    async def list_runs(
         self, tenant_id: int, *, limit: int, before: int = NEWEST, article_key: str | None = None
-    ) -> list[Run]:
+    ) -> list[ArticleRun]:
         """The latest first."""
         mine = and_(campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.id < before)
         if article_key is not None:
@@ -148,26 +148,26 @@ class Runs:
         async with self._database.read() as tx:
             return await _some(tx, mine, limit)
 
-    async def counts(self, run: Run) -> dict[str, int]:
+    async def count_messages(self, run: ArticleRun) -> dict[str, int]:
         """How many of its messages stand where, by status, at this moment."""
         async with self._database.read() as tx:
             [now] = await _some(tx, campaign_runs.c.id == run.id, 1)
-            rows = await tx.run(RUN_COUNTS, **where_letters_are(now))
+            rows = await tx.run(RUN_COUNTS, **message_location(now))
         counts = Counter[str]()
         for row in rows:
             counts[row.status] += row.number
         counts[Status.SENT.value] = now.recipients - counts.total()
         return {status: number for status, number in sorted(counts.items()) if number}
 
-    async def shares(self, run: Run) -> list[Share]:
+    async def list_variants(self, run: ArticleRun) -> list[RunVariant]:
         """The largest first."""
         v = run_variants.c
         query = select(v.slices, v.template_key, v.recipients).where(v.run_key == run.id)
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(v.recipients.desc(), v.slices))
-        return [Share(tuple(orjson.loads(row.slices)), row.template_key, row.recipients) for row in rows]
+        return [RunVariant(tuple(orjson.loads(row.slices)), row.template_key, row.recipients) for row in rows]
 
-    async def _known(self, tenant_id: int, order: Order) -> Run | None:
+    async def _known(self, tenant_id: int, order: RunRequest) -> ArticleRun | None:
         same = and_(
             campaign_runs.c.tenant_id == tenant_id,
             campaign_runs.c.campaign_tag == order.campaign_tag,
@@ -176,7 +176,7 @@ class Runs:
         async with self._database.read() as tx:
             found = await _some(tx, same, 1)
         if found and not found[0].answers(order):
-            raise BatchUsed
+            raise BatchIdReused
         return found[0] if found else None
 
     async def _check_as_one(self, tenant_id: int, frozen: list[Slice]) -> None:
@@ -187,7 +187,7 @@ class Runs:
         except TemplateFailed as error:
             raise InvalidInput(f"its slices do not make a letter: {error}", field="article_key") from error
 
-    async def _begun(self, tx: Transaction, begin: "_Begin") -> Run:
+    async def _begun(self, tx: Transaction, begin: "_Begin") -> ArticleRun:
         now, order = self._clock.now(), begin.order
         values: dict[str, Any] = {
             "run_id": uuid7(now),
@@ -225,26 +225,26 @@ class _Begin:
 
     actor: str
     tenant_id: int
-    order: Order
+    order: RunRequest
     list_key: str
     frozen: list[Slice]
 
 
-def run_of(row: Any) -> Run:
-    return Run(**{**row._mapping, "audience_filter": orjson.loads(row.audience_filter)})
+def run_of(row: Any) -> ArticleRun:
+    return ArticleRun(**{**row._mapping, "audience_filter": orjson.loads(row.audience_filter)})
 
 
-async def content_of(tx: Transaction, run: Run) -> Edition:
+async def content_of(tx: Transaction, run: ArticleRun) -> SliceSet:
     rows = await tx.execute(select(campaign_runs.c.content).where(campaign_runs.c.id == run.id))
-    return Edition(from_text(rows[0].content))
+    return SliceSet(from_text(rows[0].content))
 
 
-async def open_runs(tx: Transaction) -> list[Run]:
+async def open_runs(tx: Transaction) -> list[ArticleRun]:
     return await _some(tx, campaign_runs.c.walk_ended_at.is_(None), 1_000)
 
 
 async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
-    known = await of_article(tx, tenant_id, article_key)
+    known = await list_slices(tx, tenant_id, article_key)
     if not known:
         raise UnknownArticle(f"there is no article {article_key}: no slice has this key", field="article_key")
     frozen = published(known, now)
@@ -254,7 +254,7 @@ async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instan
     return frozen
 
 
-def where_letters_are(run: Run) -> dict[str, Any]:
+def message_location(run: ArticleRun) -> dict[str, Any]:
     """What the letters of a run are found by where no index knows the run: their tenant, their lane and their keys."""
     return {
         "tenant_id": run.tenant_id,
@@ -264,19 +264,19 @@ def where_letters_are(run: Run) -> dict[str, Any]:
     }
 
 
-async def _somebody(tx: Transaction, tenant_id: int, asked: Asked, edition: Edition, now: Instant) -> bool:
+async def _somebody(tx: Transaction, tenant_id: int, asked: ArticleAudience, edition: SliceSet, now: Instant) -> bool:
     after = ""
-    while found := await readers.page(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT):
-        if any(asked.holds_for(reader) and edition.choose(reader.divisions) for reader in found):
+    while found := await recipients.page(tx, tenant_id, asked, now, after=after, limit=_LOOKED_AT):
+        if any(asked.holds_for(recipient) and edition.choose(recipient.divisions) for recipient in found):
             return True
         after = found[-1].email
     return False
 
 
-async def _some(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[Run]:
+async def _some(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[ArticleRun]:
     query = select(*_columns()).where(condition).order_by(campaign_runs.c.id.desc()).limit(limit)
     return [run_of(row) for row in await tx.execute(query)]
 
 
 def _columns() -> list[ColumnElement[Any]]:
-    return [campaign_runs.c[name] for name in Run.__slots__]
+    return [campaign_runs.c[name] for name in ArticleRun.__slots__]

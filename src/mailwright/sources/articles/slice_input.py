@@ -15,13 +15,13 @@ from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.placeholders import has_code
 
 KEY_PATTERN: Final = r"[a-z0-9-]+"
-LONGEST_KEY: Final = 63
-LONGEST_LINE: Final = 150  # a title is the subject of a mail
-LONGEST_DEK: Final = 500
-LONGEST_URL: Final = 2_000
-LARGEST_BODY: Final = 128 * 1024
-MOST_TAGS: Final = 50
-HIGHEST: Final = 1_000_000
+MAX_KEY_LENGTH: Final = 63
+MAX_TITLE_LENGTH: Final = 150  # a title is the subject of a mail
+MAX_DEK_LENGTH: Final = 500
+MAX_URL_LENGTH: Final = 2_000
+MAX_BODY_BYTES: Final = 128 * 1024
+MAX_TAGS: Final = 50
+MAX_NUMBER: Final = 1_000_000
 
 # As the columns of a file and the fields of a request are called.
 FIELDS: Final = (
@@ -48,7 +48,7 @@ _BETWEEN_TAGS: Final = re.compile(r"\s*[,;|]\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SliceProblem:
     field: str
     code: str
     message: str
@@ -59,15 +59,15 @@ class SliceRefused(InvalidInput):
 
     code = "SLICE_REFUSED"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[SliceProblem]) -> None:
         super().__init__("; ".join(f"{each.field}: {each.message}" for each in problems), field=problems[0].field)
         self.problems = tuple(problems)
 
 
-def written(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
+def parse_slice(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
     """Everything that is wrong is told at once. Numbers, yes and no, and times may be texts, as files have them."""
     problems = [
-        Problem(str(name), "UNKNOWN_FIELD", f"is no field of a slice; there are {', '.join(FIELDS)}")
+        SliceProblem(str(name), "UNKNOWN_FIELD", f"is no field of a slice; there are {', '.join(FIELDS)}")
         for name in given
         if name not in FIELDS
     ]
@@ -79,7 +79,7 @@ def written(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
         try:
             found[name] = read(value, name)
         except InvalidInput as error:
-            problems.append(Problem(name, error.code, str(error)))
+            problems.append(SliceProblem(name, error.code, str(error)))
     problems += _as_a_whole(found, {each.field for each in problems})
     if problems:
         raise SliceRefused(problems)
@@ -88,22 +88,22 @@ def written(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
 
 def key(value: Any, field: str) -> str:
     text = _text(value)
-    if not _KEY.fullmatch(text) or len(text) > LONGEST_KEY:
-        raise InvalidInput(f"has 1 to {LONGEST_KEY} of a-z, 0-9 and -, as in spring-2027", field=field)
+    if not _KEY.fullmatch(text) or len(text) > MAX_KEY_LENGTH:
+        raise InvalidInput(f"has 1 to {MAX_KEY_LENGTH} of a-z, 0-9 and -, as in spring-2027", field=field)
     return text
 
 
-def _as_a_whole(found: Mapping[str, Any], told: set[str]) -> list[Problem]:
+def _as_a_whole(found: Mapping[str, Any], told: set[str]) -> list[SliceProblem]:
     problems = []
     if "article_key" not in found and "article_key" not in told:
-        problems.append(Problem("article_key", "MISSING", "is missing: which article does the slice belong to?"))
+        problems.append(SliceProblem("article_key", "MISSING", "is missing: which article does the slice belong to?"))
     if not found.keys() & {"title", "dek", "body_md"} and not told & {"title", "dek", "body_md"}:
-        problems.append(Problem("body_md", "MISSING", "is missing: the slice says nothing"))
+        problems.append(SliceProblem("body_md", "MISSING", "is missing: the slice says nothing"))
     if found.get("is_headline") and "title" not in found and "title" not in told:
-        problems.append(Problem("title", "MISSING", "is missing: a headline has a title"))
+        problems.append(SliceProblem("title", "MISSING", "is missing: a headline has a title"))
     begins, ends = found.get("publish_at"), found.get("expires_at")
     if begins is not None and ends is not None and ends <= begins:
-        problems.append(Problem("expires_at", "INVALID", "comes before publish_at: nobody would ever get it"))
+        problems.append(SliceProblem("expires_at", "INVALID", "comes before publish_at: nobody would ever get it"))
     return problems
 
 
@@ -131,8 +131,8 @@ def _body(value: Any, _: str) -> str:
     text = _without_code(_text(value).replace("\r\n", "\n").replace("\r", "\n"))
     if "\x00" in text:
         raise InvalidInput("contains a NUL character")
-    if len(text.encode("utf-8", "replace")) > LARGEST_BODY:
-        raise InvalidInput(f"is larger than {LARGEST_BODY // 1024} KB")
+    if len(text.encode("utf-8", "replace")) > MAX_BODY_BYTES:
+        raise InvalidInput(f"is larger than {MAX_BODY_BYTES // 1024} KB")
     return text
 
 
@@ -146,7 +146,7 @@ def _without_code(text: str) -> str:
 
 def _url(value: Any, _: str) -> str:
     text = _text(value)
-    if not _URL.fullmatch(text) or len(text) > LONGEST_URL or html_rules.dangerous_url(text) or has_code(text):
+    if not _URL.fullmatch(text) or len(text) > MAX_URL_LENGTH or html_rules.dangerous_url(text) or has_code(text):
         raise InvalidInput("is no link, as https://example.com/story")
     return text
 
@@ -154,8 +154,8 @@ def _url(value: Any, _: str) -> str:
 def _number(value: Any, _: str) -> int:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not -HIGHEST <= value <= HIGHEST:
-        raise InvalidInput(f"is no whole number up to {HIGHEST:,}")
+    if not isinstance(value, int) or isinstance(value, bool) or not -MAX_NUMBER <= value <= MAX_NUMBER:
+        raise InvalidInput(f"is no whole number up to {MAX_NUMBER:,}")
     return value
 
 
@@ -177,8 +177,8 @@ def _tags(value: Any, _: str) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
         raise InvalidInput("is neither a list of texts nor a text with commas in it")
     found = tuple(sorted({each.strip().lower() for each in texts if each.strip()}))
-    if len(found) > MOST_TAGS or any(len(each) > LONGEST_KEY or not each.isprintable() for each in found):
-        raise InvalidInput(f"has more than {MOST_TAGS} tags, or one of more than {LONGEST_KEY} characters")
+    if len(found) > MAX_TAGS or any(len(each) > MAX_KEY_LENGTH or not each.isprintable() for each in found):
+        raise InvalidInput(f"has more than {MAX_TAGS} tags, or one of more than {MAX_KEY_LENGTH} characters")
     return found
 
 
@@ -216,8 +216,8 @@ _READ: Final = {
     "section_order": _number,
     "sort_index": _number,
     "is_headline": _yes_or_no,
-    "title": _line(LONGEST_LINE),
-    "dek": _line(LONGEST_DEK),
+    "title": _line(MAX_TITLE_LENGTH),
+    "dek": _line(MAX_DEK_LENGTH),
     "body_md": _body,
     "link_url": _url,
     "scope_ocd_id": _scope,

@@ -17,18 +17,18 @@ from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.outbox import audit_log
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
-from mailwright.sources.articles.files import FilesRefused, Found, Misread
+from mailwright.sources.articles.files import FileProblem, FilesRefused, ParsedSlice
 from mailwright.sources.articles.placeholders import as_template
-from mailwright.sources.articles.slice_input import Problem, SliceRefused
+from mailwright.sources.articles.slice_input import SliceProblem, SliceRefused
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import slices
 
 # A run holds its slices in one row, and nobody reads a letter of more.
-MOST_SLICES = 2_000
+MAX_SLICES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ArticleSummary:
     """One article: how many slices it has, and how many of them are published."""
 
     article_key: str
@@ -38,39 +38,39 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class SliceChanges:
     added: int = 0
     changed: int = 0
     unchanged: int = 0
 
 
-class PlaceTaken(NotPossibleNow):
+class SlicePositionTaken(NotPossibleNow):
     """Another slice has this place: the same article, section, scope and index."""
 
     code = "PLACE_TAKEN"
 
 
-class Slices:
+class SliceStore:
     def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
 
-    async def put(self, actor: str, tenant_id: int, given: Iterable[Slice]) -> tuple[list[Slice], Put]:
+    async def put(self, actor: str, tenant_id: int, given: Iterable[Slice]) -> tuple[list[Slice], SliceChanges]:
         """All of them or none. Each is found by its place: what is there is changed, what is not is added."""
         wanted = list(given)
         for each in wanted:
             await self.check(tenant_id, each)
         return await self._put_all(actor, tenant_id, wanted)
 
-    async def take_in(self, actor: str, tenant_id: int, found: Sequence[Found]) -> Put:
+    async def import_slices(self, actor: str, tenant_id: int, found: Sequence[ParsedSlice]) -> SliceChanges:
         """What was read from files: all of it, or nothing and every line that is wrong."""
         problems = []
         for each in found:
             try:
                 await self.check(tenant_id, each.slice)
             except SliceRefused as error:
-                problems.append(Misread(each.file, each.line, str(error)))
+                problems.append(FileProblem(each.file, each.line, str(error)))
         if problems:
             raise FilesRefused(problems)
         _, put = await self._put_all(actor, tenant_id, [each.slice for each in found])
@@ -87,7 +87,7 @@ class Slices:
                 await tx.execute(update(slices).where(_mine(tenant_id, slice_id)).values(**values))
                 await self._note(tx, actor, tenant_id, "change", moved.article_key, slice_id=slice_id)
         except IntegrityError as error:
-            raise PlaceTaken from error
+            raise SlicePositionTaken from error
         return moved
 
     async def remove(self, actor: str, tenant_id: int, slice_id: str) -> None:
@@ -101,11 +101,11 @@ class Slices:
         async with self._database.read() as tx:
             return await _find(tx, tenant_id, slice_id)
 
-    async def of_article(self, tenant_id: int, article_key: str) -> list[Slice]:
+    async def list_slices(self, tenant_id: int, article_key: str) -> list[Slice]:
         async with self._database.read() as tx:
-            return await of_article(tx, tenant_id, article_key)
+            return await list_slices(tx, tenant_id, article_key)
 
-    async def articles(self, tenant_id: int) -> list[Summary]:
+    async def list_articles(self, tenant_id: int) -> list[ArticleSummary]:
         """By key."""
         s = slices.c
         is_published = func.count().filter(s.publish_status == PublishStatus.PUBLISHED.value)
@@ -119,7 +119,7 @@ class Slices:
             rows = await tx.execute(
                 query.where(s.tenant_id == tenant_id).group_by(s.article_key).order_by(s.article_key)
             )
-        return [Summary(**row._mapping) for row in rows]
+        return [ArticleSummary(**row._mapping) for row in rows]
 
     async def check(self, tenant_id: int, each: Slice) -> None:
         """What could not be sent is refused when it is written, and not when the first mail is built."""
@@ -130,15 +130,15 @@ class Slices:
             Template(subject=composed.subject, html=composed.html, text=None)
         except TemplateFailed as error:
             words = str(error).replace("{{ ", "[[").replace(" }}", "]]")
-            raise SliceRefused([Problem("body_md", error.code, words)]) from error
+            raise SliceRefused([SliceProblem("body_md", error.code, words)]) from error
 
-    async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
+    async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         try:
             return await self._put_once(actor, tenant_id, wanted)
         except IntegrityError:  # somebody else wrote to one of the places at the same moment: that is changed now
             return await self._put_once(actor, tenant_id, wanted)
 
-    async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], Put]:
+    async def _put_once(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
         stored, counts = [], {"added": 0, "changed": 0, "unchanged": 0}
         async with self._database.write() as tx:
             for each in wanted:
@@ -148,7 +148,7 @@ class Slices:
             for article_key in sorted({each.article_key for each in wanted}):
                 await _check_number(tx, tenant_id, article_key)
                 await self._note(tx, actor, tenant_id, "put", article_key, **counts)
-        return stored, Put(**counts)
+        return stored, SliceChanges(**counts)
 
     async def _put(self, tx: Transaction, tenant_id: int, each: Slice) -> tuple[Slice, str]:
         now, values = self._clock.now(), _columns(each)
@@ -182,7 +182,7 @@ class Slices:
         )
 
 
-async def of_article(tx: Transaction, tenant_id: int, article_key: str) -> list[Slice]:
+async def list_slices(tx: Transaction, tenant_id: int, article_key: str) -> list[Slice]:
     mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
     rows = await tx.execute(select(slices).where(mine).order_by(slices.c.id))
     return [slice_of(row) for row in rows]
@@ -221,9 +221,9 @@ def from_text(text: str) -> list[Slice]:
 async def _check_number(tx: Transaction, tenant_id: int, article_key: str) -> None:
     mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
     rows = await tx.execute(select(func.count()).select_from(slices).where(mine))
-    if rows[0][0] > MOST_SLICES:
-        message = f"the article {article_key} would have more than {MOST_SLICES} slices"
-        raise SliceRefused([Problem("article_key", "TOO_MANY_SLICES", message)])
+    if rows[0][0] > MAX_SLICES:
+        message = f"the article {article_key} would have more than {MAX_SLICES} slices"
+        raise SliceRefused([SliceProblem("article_key", "TOO_MANY_SLICES", message)])
 
 
 async def _find(tx: Transaction, tenant_id: int, slice_id: str) -> Slice:

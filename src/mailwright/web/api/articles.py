@@ -23,7 +23,7 @@ from mailwright.schemas.campaign_requests import parse
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
 from mailwright.sources.api.requests import FieldError, RequestInvalid
 from mailwright.sources.articles import files
-from mailwright.sources.articles.assembly import Edition
+from mailwright.sources.articles.assembly import SliceSet
 from mailwright.sources.articles.files import FilesRefused
 from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slice_input import SliceRefused
@@ -67,7 +67,7 @@ async def send(request: Request, parts: Parts, administrator: Administrating) ->
     run as it is; nothing is sent twice."""
     wanted = parse(ArticleSendRequest, await read_json(request))
     tenant = await tenants.find(parts.database, tenants.DEFAULT)
-    run, is_replay = await parts.article_runs.begin(administrator.actor, tenant.id, wanted.order())
+    run, is_replay = await parts.article_runs.start(administrator.actor, tenant.id, wanted.order())
     status = HTTPStatus.OK if is_replay else HTTPStatus.ACCEPTED
     return json_response({**answers.run(run), "is_replay": is_replay}, status)
 
@@ -75,27 +75,27 @@ async def send(request: Request, parts: Parts, administrator: Administrating) ->
 @router.get("/v1/articles", responses=answering({HTTPStatus.OK: answers.ArticleList}))
 async def list_articles(parts: Parts, caller: Calling) -> Response:
     """By key."""
-    found = await parts.slices.articles(caller.tenant_id)
+    found = await parts.slices.list_articles(caller.tenant_id)
     return json_response({"articles": [answers.article(each) for each in found]})
 
 
 @router.get("/v1/articles/{articleKey}", responses=answering({HTTPStatus.OK: answers.SliceList}, HTTPStatus.NOT_FOUND))
 async def show_article(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - as in the address
     """All slices, whether they are published or not."""
-    found = await parts.slices.of_article(caller.tenant_id, articleKey)
+    found = await parts.slices.list_slices(caller.tenant_id, articleKey)
     if not found:
         raise NotFound
-    return json_response({"slices": [answers.slice_(each) for each in Edition(found).slices]})
+    return json_response({"slices": [answers.slice_(each) for each in SliceSet(found).slices]})
 
 
 @router.get("/v1/articles/{articleKey}/slices.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
 async def export(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Taken in again, it changes nothing."""
-    found = await parts.slices.of_article(caller.tenant_id, articleKey)
+    found = await parts.slices.list_slices(caller.tenant_id, articleKey)
     if not found:
         raise NotFound
     headers = {"Content-Disposition": f'attachment; filename="{articleKey}.csv"'}
-    return Response(files.as_csv(Edition(found).slices), media_type="text/csv; charset=utf-8", headers=headers)
+    return Response(files.as_csv(SliceSet(found).slices), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @router.post(
@@ -107,8 +107,10 @@ async def preview(request: Request, articleKey: ArticleKey, parts: Parts, caller
     """As this reader would get it now, with the reason for each slice that is in it or is not."""
     wanted = parse(ArticlePreviewRequest, await read_json(request))
     with _as_an_address():
-        person = await parts.looking.person(caller.tenant_id, wanted.email, wanted.ocd_ids)
-        return json_response(answers.preview(await parts.looking.preview(caller.tenant_id, articleKey, person)))
+        person = await parts.article_previews.find_recipient(caller.tenant_id, wanted.email, wanted.ocd_ids)
+        return json_response(
+            answers.preview(await parts.article_previews.preview(caller.tenant_id, articleKey, person))
+        )
 
 
 @router.post(
@@ -120,7 +122,7 @@ async def coverage(request: Request, articleKey: ArticleKey, parts: Parts, calle
     """How many readers would get which variant now, and which slices nobody would get."""
     wanted = parse(CoverageRequest, await read_json(request))
     with _as_an_address():
-        found = await parts.looking.coverage(caller.tenant_id, articleKey, wanted.audience_filter or {})
+        found = await parts.article_previews.coverage(caller.tenant_id, articleKey, wanted.audience_filter or {})
     return json_response(answers.coverage(articleKey, found))
 
 
@@ -144,13 +146,13 @@ async def put_slice(request: Request, parts: Parts, caller: Calling) -> Response
 )
 async def take_in(request: Request, parts: Parts, caller: Calling) -> Response:
     """A CSV whose columns are the fields of a slice. All of it is taken, or nothing, with the line of what is wrong."""
-    body = await read_bytes(request, files.LARGEST_FILE)
+    body = await read_bytes(request, files.MAX_FILE_BYTES)
     with _told():
         try:
             found = files.read_texts([("slices.csv", body.decode("utf-8-sig"))])
         except UnicodeDecodeError as error:
             raise RequestInvalid([FieldError("body", "NOT_UTF8", "is not UTF-8")]) from error
-        put = await parts.slices.take_in(caller.actor or ACTOR, caller.tenant_id, found)
+        put = await parts.slices.import_slices(caller.actor or ACTOR, caller.tenant_id, found)
     return json_response(answers.taken(put))
 
 
@@ -189,7 +191,7 @@ async def remove_slice(sliceId: str, parts: Parts, caller: Calling) -> Response:
 async def list_runs(parts: Parts, caller: Calling, page: Annotated[RunPage, Query()]) -> Response:
     """The latest first."""
     before = decode_cursor("run", page.cursor)[0] if page.cursor is not None else _NEWEST
-    found = await parts.article_runs.some(
+    found = await parts.article_runs.list_runs(
         caller.tenant_id, limit=page.limit, before=before, article_key=page.article_key
     )
     following = encode_cursor("run", found[-1].id) if len(found) == page.limit else None
@@ -200,7 +202,7 @@ async def list_runs(parts: Parts, caller: Calling, page: Annotated[RunPage, Quer
 async def show_run(runId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Where its messages stand, and how many readers each variant has."""
     found = await parts.article_runs.find(caller.tenant_id, runId)
-    counts, shares = await parts.article_runs.counts(found), await parts.article_runs.shares(found)
+    counts, shares = await parts.article_runs.count_messages(found), await parts.article_runs.list_variants(found)
     return json_response(answers.run_story(found, counts, shares))
 
 
@@ -221,4 +223,4 @@ def _told() -> Iterator[None]:
         raise told(error) from error
     except FilesRefused as error:
         lines = [FieldError(f"line {each.line}", error.code, each.message) for each in error.problems]
-        raise RequestInvalid(lines[: files.MOST_PROBLEMS]) from error
+        raise RequestInvalid(lines[: files.MAX_PROBLEMS]) from error

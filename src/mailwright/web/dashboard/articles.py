@@ -15,9 +15,9 @@ from mailwright.audience import contacts
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.sources.articles import files
-from mailwright.sources.articles.assembly import Edition, Fate, Slice, fate
-from mailwright.sources.articles.files import FilesRefused, Misread
-from mailwright.sources.articles.preview import Preview
+from mailwright.sources.articles.assembly import Inclusion, Slice, SliceSet, decide_inclusion
+from mailwright.sources.articles.files import FileProblem, FilesRefused
+from mailwright.sources.articles.preview import ArticlePreview
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, errors_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
@@ -45,11 +45,13 @@ class Line:
 
 @router.get("")
 async def show_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    found = await parts.slices.articles(visitor.tenant_id)
+    found = await parts.slices.list_articles(visitor.tenant_id)
     latest = {
         each.article_key: run
         for each in found
-        for run in await parts.article_runs.some(visitor.tenant_id, limit=_RUNS_SHOWN, article_key=each.article_key)
+        for run in await parts.article_runs.list_runs(
+            visitor.tenant_id, limit=_RUNS_SHOWN, article_key=each.article_key
+        )
     }
     return await page(request, visitor, "articles/list.html", articles=found, latest=latest)
 
@@ -65,11 +67,11 @@ async def show_import(request: Request, visitor: Editing) -> Response:
 @router.post("/~import")
 async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
     """All of the files together, or nothing and every line that is wrong."""
-    problems: tuple[Misread, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
     errors = Errors()
     try:
         found = files.read_texts(await _uploaded(request))
-        put = await parts.slices.take_in(visitor.actor, visitor.tenant_id, found)
+        put = await parts.slices.import_slices(visitor.actor, visitor.tenant_id, found)
     except FilesRefused as error:
         problems = error.problems
     except InvalidInput as error:
@@ -78,8 +80,8 @@ async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
         keys = {each.slice.article_key for each in found}
         words = f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged."
         return done(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
-    shown: dict[str, Any] = {"errors": errors, "problems": problems[: files.MOST_PROBLEMS]}
-    more = max(0, len(problems) - files.MOST_PROBLEMS)
+    shown: dict[str, Any] = {"errors": errors, "problems": problems[: files.MAX_PROBLEMS]}
+    more = max(0, len(problems) - files.MAX_PROBLEMS)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     return await page(request, visitor, "articles/import.html", status=status, more=more, **shown)
 
@@ -203,11 +205,11 @@ def about(article_key: str) -> dict[str, Any]:
     return {"key": article_key, "to": to, "tabs": tabs}
 
 
-async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> Edition:
-    found = await parts.slices.of_article(visitor.tenant_id, article_key)
+async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> SliceSet:
+    found = await parts.slices.list_slices(visitor.tenant_id, article_key)
     if not found:
         raise NotFound(f"There is no article {article_key}: no slice has this key.")
-    return Edition(found)
+    return SliceSet(found)
 
 
 async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
@@ -215,7 +217,7 @@ async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str
         given = filter_of(text)
         question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
         coverage = await parts.kept.answer(
-            question, lambda: parts.looking.coverage(visitor.tenant_id, article_key, given)
+            question, lambda: parts.article_previews.coverage(visitor.tenant_id, article_key, given)
         )
         return {"coverage": coverage, "errors": Errors()}
     except InvalidInput as error:
@@ -244,26 +246,26 @@ def about_filter(error: InvalidInput) -> Errors:
 
 
 def state_of(each: Slice, now: Instant) -> str:
-    found = fate(each, (), now)
-    return "published" if found in (Fate.FOR_EVERYONE, Fate.OUT_OF_SCOPE) else found.value
+    found = decide_inclusion(each, (), now)
+    return "published" if found in (Inclusion.FOR_EVERYONE, Inclusion.OUT_OF_SCOPE) else found.value
 
 
-async def _seen(parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str) -> Preview:
+async def _seen(parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str) -> ArticlePreview:
     named = divisions.replace(",", " ").replace(";", " ").split()
-    person = await parts.looking.person(visitor.tenant_id, email.strip() or None, named)
-    return await parts.looking.preview(visitor.tenant_id, article_key, person)
+    person = await parts.article_previews.find_recipient(visitor.tenant_id, email.strip() or None, named)
+    return await parts.article_previews.preview(visitor.tenant_id, article_key, person)
 
 
 async def _uploaded(request: Request) -> list[tuple[str, str]]:
     texts: list[tuple[str, str]] = []
-    room = files.LARGEST_FILE
+    room = files.MAX_FILE_BYTES
     async with request.form(max_files=_MOST_FILES) as form:
         for each in form.getlist("files"):
             if not isinstance(each, UploadFile) or not each.filename:
                 continue
             room -= each.size or 0
             if room < 0:
-                raise InvalidInput(f"are larger than {files.LARGEST_FILE // 1024**2} MB together", field="files")
+                raise InvalidInput(f"are larger than {files.MAX_FILE_BYTES // 1024**2} MB together", field="files")
             try:
                 texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
             except UnicodeDecodeError as error:

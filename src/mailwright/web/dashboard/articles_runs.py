@@ -15,7 +15,7 @@ from mailwright.schemas.campaign_requests import parse
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.articles import history
-from mailwright.sources.articles.runs import NEWEST, Run, Share
+from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
 from mailwright.web.dashboard.articles import ArticleKey, about, about_filter, edition_of, filter_of
 from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
@@ -56,9 +56,9 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
         }
         order = parse(ArticleSendRequest, wanted).order()
         if form["confirmed"] != "yes":
-            coverage = await parts.looking.coverage(visitor.tenant_id, article_key, order.audience_filter)
+            coverage = await parts.article_previews.coverage(visitor.tenant_id, article_key, order.audience_filter)
             return await _form_page(request, parts, visitor, article_key, form, coverage=coverage)
-        run, is_replay = await parts.article_runs.begin(visitor.actor, visitor.tenant_id, order)
+        run, is_replay = await parts.article_runs.start(visitor.actor, visitor.tenant_id, order)
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, parts, visitor, article_key, form, error)
     words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker does the rest."
@@ -75,7 +75,7 @@ async def show_runs(
 ) -> Response:
     await edition_of(parts, visitor, article_key)
     before = decode_cursor("run", cursor)[0] if cursor else NEWEST
-    found = await parts.article_runs.some(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
+    found = await parts.article_runs.list_runs(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
     following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
     values: dict[str, Any] = {"runs": found, "following": following, "is_first": cursor is None}
     return await page(request, visitor, "articles/runs.html", **about(article_key), **values)
@@ -110,24 +110,24 @@ async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -
     return stream(request, visitor, f"article-run:{run_id}", look)
 
 
-async def _standing(parts: ApiParts, run: Run) -> dict[str, Any]:
-    counts = await parts.article_runs.counts(run)
+async def _standing(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
+    counts = await parts.article_runs.count_messages(run)
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
     on_the_way = groups[-1][1]
     return {"run": run, "groups": groups, "is_over": run.walk_ended_at is not None and not on_the_way}
 
 
-async def _letters(parts: ApiParts, run: Run, show: str = "", after: str = "") -> dict[str, Any]:
+async def _letters(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
     wanted = next((those for _, words, those in _GROUPS if words == show), ())
-    found = await history.some(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
+    found = await history.list_messages(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
     following = found[-1].email if len(found) == _PAGE else None
     return {"letters": found, "show": show if wanted else "", "following": following, "is_first": not after}
 
 
-async def _variants(parts: ApiParts, visitor: Visitor, run: Run) -> dict[str, Any]:
+async def _variants(parts: ApiParts, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
     """A slice that was removed since has no title any more."""
-    shares: list[Share] = await parts.article_runs.shares(run)
-    known = await parts.slices.of_article(visitor.tenant_id, run.article_key)
+    shares: list[RunVariant] = await parts.article_runs.list_variants(run)
+    known = await parts.slices.list_slices(visitor.tenant_id, run.article_key)
     return {"shares": shares, "slices": {each.slice_id: each for each in known}}
 
 

@@ -16,7 +16,7 @@ from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.slice_input import SliceRefused
-from mailwright.sources.articles.slices import PlaceTaken
+from mailwright.sources.articles.slices import SlicePositionTaken
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
@@ -78,7 +78,7 @@ async def change(request: Request, parts: Parts, visitor: Editing, slice_id: str
 async def remove(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
     found = await parts.slices.find(visitor.tenant_id, slice_id)
     await parts.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
-    rest = await parts.slices.of_article(visitor.tenant_id, found.article_key)
+    rest = await parts.slices.list_slices(visitor.tenant_id, found.article_key)
     return done(request, f"/articles/{found.article_key}" if rest else "/articles", "The slice is gone.")
 
 
@@ -114,7 +114,7 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
 
 async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
     shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
-    person = await parts.looking.person(visitor.tenant_id, form["as_contact"] or None, ())
+    person = await parts.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
     article = assemble([_slice(shown, viewer_zone(request))])
     composed = await compose(parts.templates, visitor.tenant_id, article)
     own = {each.variable: each.fill(person.name, person.attributes) for each in composed.placeholders}
@@ -124,9 +124,9 @@ async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: F
 
 
 async def _require_free(parts: ApiParts, visitor: Visitor, wanted: Slice) -> None:
-    known = await parts.slices.of_article(visitor.tenant_id, wanted.article_key)
+    known = await parts.slices.list_slices(visitor.tenant_id, wanted.article_key)
     if _place(wanted) in {_place(each) for each in known}:
-        raise PlaceTaken(_TAKEN, field="sort_index")
+        raise SlicePositionTaken(_TAKEN, field="sort_index")
 
 
 def _place(each: Slice) -> tuple[int, str | None, int]:
@@ -140,7 +140,7 @@ def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
         # The field shows minutes; what nobody touched keeps its seconds.
         is_same = before is not None and form[name] == local_time(before, zone)
         given[name] = isoformat(before) if is_same else moment_text(form[name], zone)
-    return slice_input.written(given)
+    return slice_input.parse_slice(given)
 
 
 def _fields(found: Slice, zone: tzinfo) -> Fields:
@@ -159,7 +159,7 @@ async def _page(
     error: MailwrightError | None = None,
 ) -> Response:
     readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
-    articles = await parts.slices.articles(visitor.tenant_id)
+    articles = await parts.slices.list_articles(visitor.tenant_id)
     return await page(
         request,
         visitor,
@@ -179,7 +179,7 @@ def _told(error: MailwrightError) -> Errors:
     match error:
         case SliceRefused():
             return Errors({each.field: f"{each.message}" for each in error.problems})
-        case PlaceTaken():
+        case SlicePositionTaken():
             return Errors(sort_index=_TAKEN)
         case InvalidInput():
             return errors_of(error)

@@ -26,13 +26,13 @@ OCD_IDS: Final = "ocd_ids"
 LIST: Final = "list"
 OCD_ID: Final = "ocd_id"
 
-LONGEST_VALUE: Final = 255
+MAX_VALUE_LENGTH: Final = 255
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _NO_DIVISIONS: Final[tuple[str, ...]] = ()
 
 
 @dataclass(slots=True)
-class Reader:
+class ArticleRecipient:
     """A value that nobody changes. It is made for everyone, and declared frozen it would cost twice as much."""
 
     contact_key: int
@@ -43,7 +43,7 @@ class Reader:
 
 
 @dataclass(slots=True)
-class Alike:
+class RecipientGroup:
     """So many readers who differ in nothing that an article or a filter asks about."""
 
     attributes: Mapping[str, Any]
@@ -52,20 +52,20 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AudienceCondition:
     """One word of a filter, in the forms in which it is looked for."""
 
     name: str
     value: str  # in small letters
     endings: tuple[str, ...]  # of ids that say the same
 
-    def holds_for(self, reader: Reader | Alike) -> bool:
+    def holds_for(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
         if self.name == OCD_ID:
-            return self.value in reader.divisions
-        attribute = reader.attributes.get(self.name)
+            return self.value in recipient.divisions
+        attribute = recipient.attributes.get(self.name)
         if attribute is not None and _small(contact_fields.as_text(attribute)) == self.value:
             return True
-        for each in reader.divisions:  # noqa: SIM110 - asked of everyone, and `any` costs twice as much
+        for each in recipient.divisions:  # noqa: SIM110 - asked of everyone, and `any` costs twice as much
             if each.endswith(self.endings):
                 return True
         return False
@@ -83,14 +83,14 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ArticleAudience:
     """Who is asked for: everyone on a list, and of them those for whom all conditions hold."""
 
     list_key: str
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[AudienceCondition, ...] = ()
 
-    def holds_for(self, reader: Reader | Alike) -> bool:
-        return all(condition.holds_for(reader) for condition in self.conditions)
+    def holds_for(self, recipient: ArticleRecipient | RecipientGroup) -> bool:
+        return all(condition.holds_for(recipient) for condition in self.conditions)
 
 
 def divisions_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -100,12 +100,14 @@ def divisions_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_BETWEEN.split(given.strip())) if isinstance(given, str) else _NO_DIVISIONS
 
 
-async def asked_for(tx: Transaction, tenant_id: int, article_key: str, given: Mapping[str, str]) -> Asked:
+async def resolve_audience(
+    tx: Transaction, tenant_id: int, article_key: str, given: Mapping[str, str]
+) -> ArticleAudience:
     """An article whose key is that of a list is that list's; another list may be named. Otherwise it is `general`."""
     for name, value in sorted(given.items()):
         field = f"audience_filter.{name}"
-        if not 1 <= len(value.strip()) <= LONGEST_VALUE or not value.isprintable():
-            raise InvalidInput(f"has 1 to {LONGEST_VALUE} printable characters", field=field)
+        if not 1 <= len(value.strip()) <= MAX_VALUE_LENGTH or not value.isprintable():
+            raise InvalidInput(f"has 1 to {MAX_VALUE_LENGTH} printable characters", field=field)
         if name == OCD_ID:
             divisions.parse(value, field=field)
         elif name != LIST and not _is_name(name):
@@ -114,10 +116,12 @@ async def asked_for(tx: Transaction, tenant_id: int, article_key: str, given: Ma
     if LIST in given and given[LIST] not in known:
         raise InvalidInput(f"there is no list {given[LIST]}", field=f"audience_filter.{LIST}")
     list_key = given.get(LIST) or (article_key if article_key in known else GENERAL)
-    return Asked(list_key, conditions_of(given))
+    return ArticleAudience(list_key, conditions_of(given))
 
 
-async def page(tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, after: str, limit: int) -> list[Reader]:
+async def page(
+    tx: Transaction, tenant_id: int, asked: ArticleAudience, now: Instant, *, after: str, limit: int
+) -> list[ArticleRecipient]:
     """The next of those who may be written to. Not all of them need answer: ask `holds_for`."""
     columns = (contacts.c.id, contacts.c.email, contacts.c.name, contacts.c.attributes)
     wanted = _wanted(tenant_id, asked, now, after)
@@ -125,9 +129,9 @@ async def page(tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, a
     return [_reader(key, email, name, orjson.loads(attributes)) for key, email, name, attributes in rows]
 
 
-async def alike(
-    tx: Transaction, tenant_id: int, asked: Asked, now: Instant, *, after: str, limit: int
-) -> tuple[list[Alike], str]:
+async def recipient_groups(
+    tx: Transaction, tenant_id: int, asked: ArticleAudience, now: Instant, *, after: str, limit: int
+) -> tuple[list[RecipientGroup], str]:
     """The same of the next so many, told by the database as far as they are alike: where many live in few places, few
     lines tell of them all. The last address of them is where to go on; it is empty where nobody was left."""
     names = sorted({OCD_IDS, *(each.name for each in asked.conditions if each.name != OCD_ID)})
@@ -144,11 +148,11 @@ async def alike(
     found = []
     for number, _, *texts in rows:
         attributes = {name: orjson.loads(text) for name, text in zip(names, texts, strict=True) if text is not None}
-        found.append(Alike(attributes, divisions_of(attributes), number))
+        found.append(RecipientGroup(attributes, divisions_of(attributes), number))
     return found, rows[0][1] if rows else ""
 
 
-def _wanted(tenant_id: int, asked: Asked, now: Instant, after: str) -> ColumnElement[bool]:
+def _wanted(tenant_id: int, asked: ArticleAudience, now: Instant, after: str) -> ColumnElement[bool]:
     return and_(
         audience(tenant_id, () if asked.list_key == GENERAL else (asked.list_key,), None, now),
         contacts.c.email > after,
@@ -156,11 +160,11 @@ def _wanted(tenant_id: int, asked: Asked, now: Instant, after: str) -> ColumnEle
     )
 
 
-def _reader(contact_key: int, email: str, name: str | None, attributes: dict[str, Any]) -> Reader:
-    return Reader(contact_key, email, name, attributes, divisions_of(attributes))
+def _reader(contact_key: int, email: str, name: str | None, attributes: dict[str, Any]) -> ArticleRecipient:
+    return ArticleRecipient(contact_key, email, name, attributes, divisions_of(attributes))
 
 
-def conditions_of(given: Mapping[str, str]) -> tuple[Condition, ...]:
+def conditions_of(given: Mapping[str, str]) -> tuple[AudienceCondition, ...]:
     """`{"state": "OH"}` is an attribute, or an id that ends in `/state:oh`; Washington is a district."""
     found = []
     for name, value in sorted(given.items()):
@@ -168,7 +172,7 @@ def conditions_of(given: Mapping[str, str]) -> tuple[Condition, ...]:
             small = _small(value.strip())
             kinds = divisions.STATES if name == "state" else (name,)
             endings = tuple(f"/{kind}:{'_'.join(small.split())}" for kind in kinds)
-            found.append(Condition(name, small, endings))
+            found.append(AudienceCondition(name, small, endings))
     return tuple(found)
 
 
