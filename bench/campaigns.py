@@ -14,9 +14,9 @@ from sqlalchemy import insert, select, text
 
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SystemClock
-from mailwright.sources.campaigns.campaigns import Acting, Campaigns
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.scheduler import Conductor
+from mailwright.sources.campaigns.campaigns import Actor, Campaigns
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 from mailwright.storage.tables import lists, queue_entries
@@ -85,12 +85,12 @@ async def walk(url: str) -> Walked:
     """Starts a campaign for all of them, and goes on until every one has a message."""
     database, clock = Database(url), SystemClock()
     campaigns = Campaigns(database, clock, TemplateStore(database, clock))
-    acting = Acting("bench", TENANT)
-    campaign = await campaigns.create(acting, TENANT, Definition.model_validate(DEFINITION))
+    acting = Actor("bench", TENANT)
+    campaign = await campaigns.create(acting, TENANT, CampaignDefinition.model_validate(DEFINITION))
     before, began = megabytes(), time.perf_counter()
     await campaigns.start(acting, campaign.campaign_id)
     started = time.perf_counter()
-    conductor = Conductor(database, clock)
+    conductor = CampaignScheduler(database, clock)
     while await conductor.tick():
         pass
     ended = time.perf_counter()

@@ -10,16 +10,16 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
 from mailwright.outbox.audit_log import deeds
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Acting, Campaign, Campaigns
-from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.progress import Counts, Place, Poll
-from mailwright.sources.campaigns.scheduler import Conductor
+from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
+from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, lists, messages, subscriptions
 from tests.builders import DEFAULT_TENANT, Bench
 
 NEWS = "news"
-OPERATOR = Acting("operator", DEFAULT_TENANT)
+OPERATOR = Actor("operator", DEFAULT_TENANT)
 BODY = '<p>Hello {{ name }}, you are on {{ plan }}.</p><p><a href="{{ unsubscribe_url }}">Leave</a></p>'
 
 
@@ -28,13 +28,13 @@ def address_of(number: int) -> str:
     return f"reader{number:05}@example.com"
 
 
-def a_definition(**changes: Any) -> Definition:
+def a_definition(**changes: Any) -> CampaignDefinition:
     plain: dict[str, Any] = {
         "name": "News of January",
         "content": {"subject": "News for {{ name }}", "body": BODY},
         "lists": [NEWS],
     }
-    return Definition.model_validate({**plain, **changes})
+    return CampaignDefinition.model_validate({**plain, **changes})
 
 
 async def a_list(database: Database, list_key: str = NEWS, *, tenant_id: int = DEFAULT_TENANT) -> None:
@@ -88,7 +88,7 @@ class Desk:
 
     async def walk(self) -> None:
         """As any worker would, until there is nothing more to do."""
-        while await Conductor(self.database, self.clock).tick():
+        while await CampaignScheduler(self.database, self.clock).tick():
             pass
 
     async def campaign(self, campaign_id: str) -> Campaign:
@@ -97,17 +97,17 @@ class Desk:
     async def status(self, campaign_id: str) -> str:
         return (await self.campaign(campaign_id)).status.value
 
-    async def place(self, campaign_id: str) -> Place:
+    async def place(self, campaign_id: str) -> QueuePosition:
         campaign = await self.campaign(campaign_id)
         async with self.database.read() as tx:
-            found = await progress.place_of_campaign(tx, campaign.key, self.clock.now())
+            found = await progress.find_position(tx, campaign.key, self.clock.now())
         assert found is not None
         return found
 
-    async def counts(self, campaign_id: str) -> Counts:
+    async def counts(self, campaign_id: str) -> CampaignMessageCounts:
         place = await self.place(campaign_id)
         async with self.database.read() as tx:
-            return await progress.counts(tx, place)
+            return await progress.count_messages(tx, place)
 
     async def waits(self, campaign_id: str) -> tuple[str | None, Instant | None]:
         """Why, and for how long from now."""
@@ -115,15 +115,15 @@ class Desk:
         until = None if place.deferred_until is None else place.deferred_until - self.clock.now()
         return place.defer_reason, until
 
-    async def poll(self) -> Poll:
-        return await progress.poll(self.database, self.clock, tenant_id=DEFAULT_TENANT)
+    async def poll(self) -> QueueProgress:
+        return await progress.queue_progress(self.database, self.clock, tenant_id=DEFAULT_TENANT)
 
     async def edit_limits(self, campaign_id: str, **limits: Any) -> None:
         await self.campaigns.edit_limits(OPERATOR, campaign_id, CampaignLimits.model_validate(limits))
 
-    async def report(self, campaign_id: str) -> list[report.Row]:
+    async def report(self, campaign_id: str) -> list[report.ReportRow]:
         campaign = await self.campaign(campaign_id)
-        return [row async for row in report.rows(self.database, campaign.key)]
+        return [row async for row in report.report_rows(self.database, campaign.key)]
 
     async def addresses(self, campaign_id: str) -> list[str]:
         """Who has a message of the campaign, in the order in which they were met."""

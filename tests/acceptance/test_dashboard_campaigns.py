@@ -10,15 +10,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import deeds
-from mailwright.sources.campaigns.campaigns import Acting, Campaign
-from mailwright.sources.campaigns.definition import Definition
+from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.definition import CampaignDefinition
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import CHROMIUM, DESK, Dashboard, a_browser, a_dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
 HELD, SENT, DRAFT = "Spring catalogue", "Thanks to collectors", "Two subjects to try"
-ADA = Acting("ada", DEFAULT_TENANT)
+ADA = Actor("ada", DEFAULT_TENANT)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def created(dashboard: Dashboard, name: str, **changes: Any) -> str:
         "content": {"subject": "News, {{ name }}", "format": "markdown", "body": "# News\n\nOf {{ city }}."},
         "lists": ["news"],
     }
-    definition = Definition.model_validate({**plain, **changes})
+    definition = CampaignDefinition.model_validate({**plain, **changes})
     made = dashboard.do(lambda: dashboard.parts.campaigns.create(ADA, DEFAULT_TENANT, definition))
     return made.campaign_id
 
@@ -242,7 +242,7 @@ def test_the_campaign_of_another_tenant_is_not_there(dashboard: Dashboard, ada: 
     parts = dashboard.parts
     other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)
     definition = found(dashboard, DRAFT).definition
-    theirs = dashboard.do(lambda: parts.campaigns.create(Acting("theirs", other.id), other.id, definition))
+    theirs = dashboard.do(lambda: parts.campaigns.create(Actor("theirs", other.id), other.id, definition))
     for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/preflight", "/stream"):
         answer = ada.request.get(f"{dashboard.address}/campaigns/{theirs.campaign_id}{place}")
         assert answer.status == 404, place

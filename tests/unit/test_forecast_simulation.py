@@ -11,7 +11,13 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.permits import Allowance, Held, Level, Limits
 from mailwright.policies.hours import outside_hours
 from mailwright.sources.campaigns import simulation
-from mailwright.sources.campaigns.simulation import Conditions, Queued, Span, in_short, simulate
+from mailwright.sources.campaigns.simulation import (
+    ForecastSegment,
+    QueuedCampaign,
+    SimulationConditions,
+    simulate,
+    summarize_segments,
+)
 from tests.unit.test_policies import changes, moments
 
 NOW: Instant = 1_800_000_000_000
@@ -31,14 +37,14 @@ sizes = st.integers(0, 30_000)
 
 
 @st.composite
-def lines(draw: st.DrawFn) -> list[Queued]:
+def lines(draw: st.DrawFn) -> list[QueuedCampaign]:
     tenants = [Level(str(number), draw(limits)) for number in (1, 2)]
     found = []
     for number in range(draw(st.integers(1, 5))):
         tenant = draw(st.sampled_from(tenants))
         own = Level(f"campaign-{number}", draw(limits)) if draw(st.booleans()) else None
         held = Held(NOW + draw(st.integers(1, 20)) * 5 * HOUR, "scheduled") if draw(st.integers(0, 4)) == 0 else None
-        found.append(Queued(f"c{number}", f"c{number}", int(tenant.owner), draw(sizes), tenant, own, 1, held))
+        found.append(QueuedCampaign(f"c{number}", f"c{number}", int(tenant.owner), draw(sizes), tenant, own, 1, held))
     return found
 
 
@@ -52,38 +58,38 @@ quotas = st.none() | st.builds(
 )
 
 
-def one(remaining: int, tenant: Limits, own: Limits | None = None) -> Queued:
-    return Queued("c", "c", 1, remaining, Level("1", tenant), Level("campaign-1", own) if own else None)
+def one(remaining: int, tenant: Limits, own: Limits | None = None) -> QueuedCampaign:
+    return QueuedCampaign("c", "c", 1, remaining, Level("1", tenant), Level("campaign-1", own) if own else None)
 
 
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
-def test_leaps_over_days_that_are_alike_change_nothing(line: list[Queued], quota: Allowance | None) -> None:
-    conditions = Conditions(NOW, 7.0, {}, quota, 60 * DAY)
+def test_leaps_over_days_that_are_alike_change_nothing(line: list[QueuedCampaign], quota: Allowance | None) -> None:
+    conditions = SimulationConditions(NOW, 7.0, {}, quota, 60 * DAY)
     told = simulate(line, conditions)
     with mock.patch.object(simulation, "_periods", return_value=[]):
         in_detail = simulate(line, conditions)
     assert told.steps <= in_detail.steps + 2 * 24 * 60
-    for short, long in zip(told.courses, in_detail.courses, strict=True):
+    for short, long in zip(told.campaigns, in_detail.campaigns, strict=True):
         assert (short.starts_at is None) == (long.starts_at is None)
         assert (short.finishes_at is None) == (long.finishes_at is None)
         if short.finishes_at is not None and long.finishes_at is not None:
             assert abs(short.finishes_at - long.finishes_at) <= MINUTE
-        assert abs(sum(span.sent for span in short.spans) - sum(span.sent for span in long.spans)) <= 5
+        assert abs(sum(span.sent for span in short.segments) - sum(span.sent for span in long.segments)) <= 5
 
 
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
-    line: list[Queued], quota: Allowance | None
+    line: list[QueuedCampaign], quota: Allowance | None
 ) -> None:
-    told = simulate(line, Conditions(NOW, 7.0, {}, quota, 60 * DAY))
-    for queued, course in zip(line, told.courses, strict=True):
-        assert sum(span.sent for span in course.spans) <= queued.remaining
+    told = simulate(line, SimulationConditions(NOW, 7.0, {}, quota, 60 * DAY))
+    for queued, course in zip(line, told.campaigns, strict=True):
+        assert sum(span.sent for span in course.segments) <= queued.remaining
         if course.finishes_at is not None:
-            assert sum(span.sent for span in course.spans) == queued.remaining
+            assert sum(span.sent for span in course.segments) == queued.remaining
         ends = NOW
-        for span in course.spans:
+        for span in course.segments:
             assert span.begins_at == ends
             assert span.ends_at >= span.begins_at
             assert (span.sent > 0) or span.reason is not None or span.ends_at - span.begins_at <= SECOND * 60
@@ -97,8 +103,8 @@ def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, ho
     """Also in the nights when clocks change."""
     tenant = Limits(working_hours=hours, timezone=zone)
     with mock.patch.object(simulation, "_periods", return_value=[]):
-        [course] = simulate([one(200_000, tenant)], Conditions(now, 5.0, horizon=5 * DAY)).courses
-    for span in course.spans:
+        [course] = simulate([one(200_000, tenant)], SimulationConditions(now, 5.0, horizon=5 * DAY)).campaigns
+    for span in course.segments:
         if span.sent:
             for moment in range(span.begins_at, span.ends_at, max(1, (span.ends_at - span.begins_at) // 20)):
                 assert outside_hours(tenant, is_bulk=True, now=moment) is None
@@ -106,16 +112,16 @@ def test_nothing_is_foretold_to_go_outside_the_hours(now: Instant, zone: str, ho
 
 def test_a_limit_per_second_is_a_pace() -> None:
     """Portions of any second: a little less than the limit, so that none ever has more."""
-    [course] = simulate([one(36_000, Limits(rate_per_second=10))], Conditions(NOW, 1_000.0)).courses
+    [course] = simulate([one(36_000, Limits(rate_per_second=10))], SimulationConditions(NOW, 1_000.0)).campaigns
     assert course.finishes_at is not None
     assert NOW + HOUR <= course.finishes_at <= NOW + HOUR * 1.04
-    assert {span.reason for span in course.spans} == {"rate_per_second"}
+    assert {span.reason for span in course.segments} == {"rate_per_second"}
 
 
 def test_an_interval_is_a_pace() -> None:
-    [course] = simulate([one(7_200, Limits(), Limits(interval_ms=500))], Conditions(NOW, 1_000.0)).courses
+    [course] = simulate([one(7_200, Limits(), Limits(interval_ms=500))], SimulationConditions(NOW, 1_000.0)).campaigns
     assert course.finishes_at == NOW + HOUR
-    assert {span.reason for span in course.spans} == {"interval"}
+    assert {span.reason for span in course.segments} == {"interval"}
 
 
 @pytest.mark.parametrize(
@@ -126,27 +132,27 @@ def test_an_interval_is_a_pace() -> None:
     ],
 )
 def test_mails_that_go_one_at_a_time_wait_for_one_another(own: Limits, reason: str, ends: Instant) -> None:
-    [course] = simulate([one(36_000, Limits(), own)], Conditions(NOW, 1_000.0)).courses
-    assert (course.finishes_at, {span.reason for span in course.spans}) == (ends, {reason})
+    [course] = simulate([one(36_000, Limits(), own)], SimulationConditions(NOW, 1_000.0)).campaigns
+    assert (course.finishes_at, {span.reason for span in course.segments}) == (ends, {reason})
 
 
 def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the_others() -> None:
     line = [
-        Queued("a", "a", 1, 3_000, Level("1", Limits()), weight=3),
-        Queued("b", "b", 2, 1_000, Level("2", Limits()), weight=1),
-        Queued("c", "c", 3, 600, Level("3", Limits(interval_ms=1_000)), weight=6),
+        QueuedCampaign("a", "a", 1, 3_000, Level("1", Limits()), weight=3),
+        QueuedCampaign("b", "b", 2, 1_000, Level("2", Limits()), weight=1),
+        QueuedCampaign("c", "c", 3, 600, Level("3", Limits(interval_ms=1_000)), weight=6),
     ]
-    courses = {course.name: course for course in simulate(line, Conditions(NOW, 41.0)).courses}
+    courses = {course.name: course for course in simulate(line, SimulationConditions(NOW, 41.0)).campaigns}
     assert courses["a"].finishes_at == courses["b"].finishes_at == NOW + 100 * SECOND
     assert courses["c"].finishes_at == NOW + 600 * SECOND
 
 
 def test_what_does_not_end_within_the_year_has_no_end() -> None:
-    told = simulate([one(10_000_000, Limits(rate_per_hour=100))], Conditions(NOW, 50.0))
-    [course] = told.courses
+    told = simulate([one(10_000_000, Limits(rate_per_hour=100))], SimulationConditions(NOW, 50.0))
+    [course] = told.campaigns
     assert (course.starts_at, course.finishes_at) == (NOW, None)
     assert told.looked_until == NOW + 365 * DAY
-    assert abs(sum(span.sent for span in course.spans) - 365 * 24 * 100) <= 100
+    assert abs(sum(span.sent for span in course.segments) - 365 * 24 * 100) <= 100
 
 
 @pytest.mark.parametrize(
@@ -162,8 +168,8 @@ def test_what_does_not_end_within_the_year_has_no_end() -> None:
     ],
 )
 def test_a_hundred_campaigns_of_a_million_take_a_few_thousand_steps(tenant: Limits) -> None:
-    line = [Queued(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", tenant)) for n in range(100)]
-    told = simulate(line, Conditions(NOW, 1_000.0))
+    line = [QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", tenant)) for n in range(100)]
+    told = simulate(line, SimulationConditions(NOW, 1_000.0))
     print(f"{told.steps} steps")
     assert told.steps < 8_000
 
@@ -171,22 +177,23 @@ def test_a_hundred_campaigns_of_a_million_take_a_few_thousand_steps(tenant: Limi
 def test_a_hundred_campaigns_with_limits_of_their_own_do_not_take_long_either() -> None:
     own = Limits(rate_per_hour=1_000)
     line = [
-        Queued(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", Limits()), Level(f"campaign-{n}", own)) for n in range(100)
+        QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", Limits()), Level(f"campaign-{n}", own))
+        for n in range(100)
     ]
-    told = simulate(line, Conditions(NOW, 1_000.0))
+    told = simulate(line, SimulationConditions(NOW, 1_000.0))
     assert told.steps < 8_000
-    assert all(course.finishes_at is not None for course in told.courses)
+    assert all(course.finishes_at is not None for course in told.campaigns)
 
 
 def test_portions_and_waits_that_go_on_are_told_in_short() -> None:
     pair = [(SECOND, 100, None), (HOUR - SECOND, 0, "rate_per_hour")]
     spans, begins = [], NOW
     for length, sent, reason in [*pair * 5, (SECOND, 20, None), (DAY, 0, "outside_hours")]:
-        spans.append(Span(begins, begins + length, sent, reason))
+        spans.append(ForecastSegment(begins, begins + length, sent, reason))
         begins += length
-    assert in_short(spans) == [
-        Span(NOW, NOW + 5 * HOUR + SECOND, 520, "rate_per_hour"),
-        Span(NOW + 5 * HOUR + SECOND, NOW + 5 * HOUR + SECOND + DAY, 0, "outside_hours"),
+    assert summarize_segments(spans) == [
+        ForecastSegment(NOW, NOW + 5 * HOUR + SECOND, 520, "rate_per_hour"),
+        ForecastSegment(NOW + 5 * HOUR + SECOND, NOW + 5 * HOUR + SECOND + DAY, 0, "outside_hours"),
     ]
-    assert in_short(spans[:4]) == spans[:4]
-    assert in_short([]) == []
+    assert summarize_segments(spans[:4]) == spans[:4]
+    assert summarize_segments([]) == []

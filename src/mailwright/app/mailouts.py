@@ -26,7 +26,7 @@ from mailwright.pipeline.compose import mailbox_of
 from mailwright.providers.http import Http, Resolve, addresses_of
 from mailwright.sources.campaigns import external, progress
 from mailwright.sources.campaigns.definition import CampaignLimits
-from mailwright.sources.campaigns.progress import Counts, Place
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.mailouts.audience import OurReaders, SupabaseReaders
 from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, SharedPace, notion_id
@@ -57,7 +57,7 @@ class CampaignQueue:
     """The queue of campaigns, as mailouts see it."""
 
     async def enter(self, tx: Transaction, entering: Entering, now: Instant) -> int:
-        guest = external.Guest(
+        guest = external.ExternalCampaign(
             campaign_id=entering.campaign_id,
             tenant_id=entering.tenant_id,
             name=entering.name,
@@ -67,14 +67,14 @@ class CampaignQueue:
             planned=entering.planned,
             limits=CampaignLimits(interval_ms=entering.interval_ms, one_at_a_time=True),
         )
-        return await external.enter(tx, guest, now)
+        return await external.enqueue_external(tx, guest, now)
 
     async def hand_over(self, tx: Transaction, campaign_key: int, batch: Sequence[Addressee], now: Instant) -> bool:
-        people = [external.Recipient(each.email, each.payload) for each in batch]
-        return await external.bring(tx, Source.MAILOUT, campaign_key, people, now)
+        people = [external.ExternalRecipient(each.email, each.payload) for each in batch]
+        return await external.add_recipients(tx, Source.MAILOUT, campaign_key, people, now)
 
     async def all_handed_over(self, tx: Transaction, campaign_key: int, now: Instant) -> None:
-        await external.all_brought(tx, campaign_key, now)
+        await external.close_recipients(tx, campaign_key, now)
 
     async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
         return (await _tallies(tx, [campaign_key], now))[campaign_key]
@@ -91,13 +91,13 @@ async def tallies_of(database: Database, clock: Clock, runs: Sequence[Run]) -> d
 async def _tallies(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, Tally]:
     """Of many at once; one that has no place in line is over."""
     found = dict.fromkeys(campaign_keys, Tally(0, 0, 0, 0, 0, 0, is_over=True))
-    places = await progress.places_of(tx, campaign_keys, now)
-    for place, counts in zip(places, await progress.counts_of(tx, places), strict=True):
+    places = await progress.find_positions(tx, campaign_keys, now)
+    for place, counts in zip(places, await progress.count_messages_of(tx, places), strict=True):
         found[place.campaign_key] = _tally(place, counts)
     return found
 
 
-def _tally(place: Place, counts: Counts) -> Tally:
+def _tally(place: QueuePosition, counts: CampaignMessageCounts) -> Tally:
     return Tally(
         sent=counts.sent,
         failed=counts.failed + counts.closed_unknown,

@@ -42,7 +42,7 @@ from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.articles.enqueue import ArticleScheduler
-from mailwright.sources.campaigns.scheduler import Conductor
+from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.notifications.settle import QueueSettling
 from mailwright.storage.database import Database, parse_url
 from mailwright.worker.destinations import Destinations
@@ -181,7 +181,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         ),
         route=route,
         keeper=Keeper(clock, duties, lock_ttl),
-        conductor=Conductors(Conductor(database, clock), ArticleScheduler(database, clock, engine.templates)),
+        conductor=Conductors(CampaignScheduler(database, clock), ArticleScheduler(database, clock, engine.templates)),
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),
     )

@@ -10,8 +10,8 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows, two_l
 from mailwright.content.template_store import TemplateStore
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.sources.campaigns.archive import Archive, Issue
-from mailwright.sources.campaigns.campaigns import Acting
+from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
+from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.web.api.archive import answer
 
 app = group("The archive: campaigns that everyone may read.")
@@ -23,8 +23,8 @@ CampaignId = Annotated[str, typer.Argument(metavar="ID", help="As `campaign crea
 def publish(campaign: CampaignId) -> None:
     """Open a campaign that has started to everyone, and print where it can be read."""
 
-    async def work(at: Installation) -> tuple[Issue, list[str], str]:
-        found = await _archive(at).publish(Acting(CONSOLE, None), campaign)
+    async def work(at: Installation) -> tuple[ArchivedCampaign, list[str], str]:
+        found = await _archive(at).publish(Actor(CONSOLE, None), campaign)
         return found, await _archive(at).places(found), at.settings.public_url
 
     for url in answer(*run(work))["urls"]:
@@ -34,7 +34,7 @@ def publish(campaign: CampaignId) -> None:
 @app.command()
 def withdraw(campaign: CampaignId) -> None:
     """Close it again: only its readers can read it."""
-    found = run(lambda at: _archive(at).withdraw(Acting(CONSOLE, None), campaign))
+    found = run(lambda at: _archive(at).withdraw(Actor(CONSOLE, None), campaign))
     out.print(f"{found.name} is in no archive any more.", markup=False)
 
 
@@ -48,7 +48,7 @@ def list_command(
 ) -> None:
     """List what is in the archive of a list."""
 
-    async def work(at: Installation) -> tuple[list[tuple[Issue, list[str]]], str]:
+    async def work(at: Installation) -> tuple[list[tuple[ArchivedCampaign, list[str]]], str]:
         owner, archive = await tenants.find(at.database, tenant), _archive(at)
         found = await archive.issues(owner.id, list_key, limit=limit)
         return [(each, await archive.places(each)) for each in found], at.settings.public_url

@@ -37,16 +37,16 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.campaign_requests import CampaignRequest
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Acting, Campaign, Campaigns
+from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
 from mailwright.sources.campaigns.definition import CampaignLimits
-from mailwright.sources.campaigns.enqueue import walk_on
+from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import CampaignExplanation, explain_campaign
-from mailwright.sources.campaigns.failed_recipients import FailedRecipient, failed
-from mailwright.sources.campaigns.snapshot import Examined, Problem, Refused, examine
+from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
+from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, CampaignProblem, check_campaign
 
 app = group("Campaigns: one piece of content for many people.")
 
-ME: Final = Acting(CONSOLE, None)
+ME: Final = Actor(CONSOLE, None)
 WATCH_SECONDS: Final = 1.0
 INTERRUPTED: Final = 130  # as shells count a command that Ctrl-C ended
 
@@ -174,7 +174,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
         found = await _campaigns(at).some(tenant_id=owner.id, limit=limit)
         now = at.clock.now()
         async with at.database.read() as tx:
-            places = {place.campaign_id: place for place in await progress.places(tx, now, tenant_id=owner.id)}
+            places = {place.campaign_id: place for place in await progress.list_positions(tx, now, tenant_id=owner.id)}
         return [View(each, places.get(each.campaign_id), None, now) for each in found]
 
     views = run(work)
@@ -193,7 +193,7 @@ def preflight(
 ) -> None:
     """Tell what starting would say, without starting. Exit code 1 if something must be put right first."""
 
-    async def work(at: Installation) -> tuple[Examined, list[Finding]]:
+    async def work(at: Installation) -> tuple[CampaignCheck, list[Finding]]:
         found = await _examined(at, await _found(at, campaign_id), await _objections(at))
         return found, await _dead_links(found) if check_links else []
 
@@ -444,7 +444,7 @@ def report_command(
     """Write what became of every recipient's mail: email, status, error_message, message_id, sent_at."""
 
     async def work(at: Installation) -> None:
-        rows = report.rows(at.database, (await _found(at, campaign_id)).key)
+        rows = report.report_rows(at.database, (await _found(at, campaign_id)).key)
         parts = answers.report_json(rows) if as_json else answers.report_csv(rows)
         if file is None or str(file) == "-":
             async for part in parts:
@@ -468,8 +468,8 @@ def failures(
     async def work(at: Installation) -> list[FailedRecipient]:
         campaign = await _found(at, campaign_id)
         async with at.database.read() as tx:
-            place = await progress.place_of_campaign(tx, campaign.key, at.clock.now())
-            return [] if place is None else await failed(tx, place.lane, limit=limit)
+            place = await progress.find_position(tx, campaign.key, at.clock.now())
+            return [] if place is None else await list_failed(tx, place.lane, limit=limit)
 
     found = _run(work)
     if as_json:
@@ -485,7 +485,7 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
     """A refusal is told line by line: each is a thing to put right."""
     try:
         return run(work)
-    except Refused as refused:
+    except CampaignNotStartable as refused:
         _print_problems(refused.problems)
         aside.print("The campaign cannot start.")
         raise typer.Exit(NEGATIVE) from refused
@@ -513,8 +513,8 @@ async def _found(at: Installation, campaign_id: str) -> Campaign:
 async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
     async with at.database.read() as tx:
-        place = await progress.place_of_campaign(tx, campaign.key, now)
-        return View(campaign, place, None if place is None else await progress.counts(tx, place), now)
+        place = await progress.find_position(tx, campaign.key, now)
+        return View(campaign, place, None if place is None else await progress.count_messages(tx, place), now)
 
 
 async def _watch(at: Installation, campaign_id: str) -> None:
@@ -538,12 +538,12 @@ async def _walk(at: Installation, campaign: Campaign) -> None:
     columns = (BarColumn(), TextColumn("{task.completed:,.0f} recipients"), TimeRemainingColumn())
     with Progress(*columns, console=aside, transient=True) as shown:
         task = shown.add_task("", total=view.place.planned)
-        while (entry := await walk_on(at.database, at.clock, campaign.key)) is not None:
+        while (entry := await enqueue_batch(at.database, at.clock, campaign.key)) is not None:
             shown.update(task, completed=entry.walked)
 
 
-async def _examined(at: Installation, campaign: Campaign, objections: tuple[str, ...] = ()) -> Examined:
-    return await examine(
+async def _examined(at: Installation, campaign: Campaign, objections: tuple[str, ...] = ()) -> CampaignCheck:
+    return await check_campaign(
         at.database,
         _templates(at),
         campaign.definition,
@@ -562,14 +562,14 @@ async def _objections(at: Installation) -> tuple[str, ...]:
     return tuple(f"{each.name.upper()}: {each.summary}" for each in found)
 
 
-async def _dead_links(examined: Examined) -> list[Finding]:
+async def _dead_links(examined: CampaignCheck) -> list[Finding]:
     from mailwright.app.link_checks import dead_links  # noqa: PLC0415 - as above
 
     bodies = [text.html for draft in examined.drafts for text in draft.texts.values()]
     return await dead_links(list(dict.fromkeys(link for html in bodies for link in links_of(html))))
 
 
-def _print_problems(problems: Iterable[Problem]) -> None:
+def _print_problems(problems: Iterable[CampaignProblem]) -> None:
     for each in problems:
         aside.print(Text(f"✗ {each.field}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
 

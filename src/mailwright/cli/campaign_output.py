@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.cli.output import clock_time
-from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason
 from mailwright.outbox.explain import RULES, moment
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
-from mailwright.sources.campaigns.progress import Counts, Place
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),
@@ -31,7 +31,7 @@ OTHER_WAITS: Final = {
     PAUSED: "paused",
     CANCELLED: "cancelled",
     SCHEDULED: "scheduled for {}",
-    WAITS_FOR_WINNER: "its versions are tried until {}",
+    AWAITING_WINNER: "its versions are tried until {}",
     QUOTA_EXHAUSTED: "the providers' quota is used up, at least until {}",
     PROVIDER_RATE: "the providers take only so many in a second; goes on at {}",
     RETRY_SCHEDULED: "what failed for now is tried again at {}",
@@ -46,8 +46,8 @@ class View:
     """A campaign as it stands at one moment. No place and no counts before it starts."""
 
     campaign: Campaign
-    place: Place | None
-    counts: Counts | None
+    place: QueuePosition | None
+    counts: CampaignMessageCounts | None
     now: Instant
 
     @property
@@ -61,7 +61,7 @@ def status(found: CampaignStatus) -> Text:
     return Text(f"{shape} {found}", style=colour)
 
 
-def waiting(place: Place | None, now: Instant) -> str | None:
+def waiting(place: QueuePosition | None, now: Instant) -> str | None:
     """`held by the hourly limit until 15:00:00 UTC (in 12 minutes)`; None where nothing holds it."""
     if place is None or place.defer_reason is None or place.deferred_until is None:
         return None
@@ -120,7 +120,7 @@ def _audience(campaign: Campaign) -> Iterable[str]:
         yield "a filter"
 
 
-def _figures(counts: Counts) -> str:
+def _figures(counts: CampaignMessageCounts) -> str:
     parts = [f"{counts.sent} of {max(counts.planned, counts.recipients)} sent", f"{counts.waiting} waiting"]
     if counts.sending:
         parts.append(f"{counts.sending} under way")
@@ -128,7 +128,7 @@ def _figures(counts: Counts) -> str:
     return ", ".join(parts)
 
 
-def _rare(counts: Counts) -> Iterable[tuple[str, int]]:
+def _rare(counts: CampaignMessageCounts) -> Iterable[tuple[str, int]]:
     yield "failed", counts.failed
     yield "left before their turn", counts.withdrawn
     yield "in doubt", counts.in_doubt

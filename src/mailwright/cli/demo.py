@@ -29,7 +29,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import Settings
 from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
-from mailwright.outbox.explain import Explanation, State
+from mailwright.outbox.explain import ExplanationState, MessageExplanation
 
 app = command()
 
@@ -96,7 +96,7 @@ def _settings(listener: socket.socket) -> Settings:
     )
 
 
-async def _print(engine: Engine, sample: Sample, stories: list[Explanation], address: str) -> None:
+async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanation], address: str) -> None:
     made = table("To!", "Status!", "Subject, and what happened to it")
     for story in stories:
         message = (await message_records.find(engine.database, story.outbox_id, tenant_id=None)).summary
@@ -128,7 +128,7 @@ def _print_campaigns(found: list[Shown], now: Instant) -> None:
     out.print(made)
 
 
-def _why(message: message_records.Summary, story: Explanation) -> str:
+def _why(message: message_records.Summary, story: MessageExplanation) -> str:
     match message.status:
         case Status.SENT:
             return ""
@@ -138,11 +138,11 @@ def _why(message: message_records.Summary, story: Explanation) -> str:
             return story.sentence
 
 
-def _places(engine: Engine, stories: list[Explanation], address: str) -> list[tuple[str, str]]:
+def _places(engine: Engine, stories: list[MessageExplanation], address: str) -> list[tuple[str, str]]:
     mailbox = engine.settings.mailbox / "new"
     program = f"MAILWRIGHT_DATABASE_URL={engine.settings.database_url} {_program()}"
-    sent = [story.outbox_id for story in stories if story.state is State.SENT]
-    held = [story.outbox_id for story in stories if story.state is State.HELD]
+    sent = [story.outbox_id for story in stories if story.state is ExplanationState.SENT]
+    held = [story.outbox_id for story in stories if story.state is ExplanationState.HELD]
     return [
         ("API", f"{address} (what it can do: {address}/openapi.json)"),
         ("Mails", f"{mailbox}, one file each; any mail client opens them"),

@@ -16,7 +16,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.explain import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as foresee
-from mailwright.sources.campaigns.simulation import IN_LINE, Course, Span, in_short
+from mailwright.sources.campaigns.simulation import IN_LINE, CampaignForecast, ForecastSegment, summarize_segments
 from mailwright.web.dashboard.labels import rule
 
 app = command()
@@ -61,7 +61,7 @@ def forecast(
     found = run(work)
     if as_json:
         print_json(found.as_dict())
-    elif found.courses:
+    elif found.campaigns:
         _draw(found)
     else:
         out.print("No campaign is in line.")
@@ -72,8 +72,8 @@ def _draw(found: Forecast) -> None:
     width = max(NARROWEST, min(out.width, 120) - 4)
     reasons: set[str | None] = set()
     paced: set[str] = set()
-    for course in found.courses:
-        spans = in_short(course.spans)
+    for course in found.campaigns:
+        spans = summarize_segments(course.segments)
         out.print(Text.assemble((course.name, "bold"), f"  {course.remaining:,} to send"))
         bar = Text("  ")
         for shape, colour in _cells(spans, begins, ends, width):
@@ -90,14 +90,14 @@ def _draw(found: Forecast) -> None:
 
 def _last_event(found: Forecast) -> Instant:
     """What has no end takes a tenth of the width more than what has."""
-    ends = [course.finishes_at for course in found.courses if course.finishes_at is not None]
-    changes = [span.begins_at for course in found.courses for span in in_short(course.spans)]
+    ends = [course.finishes_at for course in found.campaigns if course.finishes_at is not None]
+    changes = [span.begins_at for course in found.campaigns for span in summarize_segments(course.segments)]
     last = max([*ends, *changes])
-    is_open = len(ends) < len(found.courses)
+    is_open = len(ends) < len(found.campaigns)
     return max(found.computed_at + 1, last + (last - found.computed_at) // 10 if is_open else last)
 
 
-def _cells(spans: list[Span], begins: Instant, ends: Instant, width: int) -> list[tuple[str, str]]:
+def _cells(spans: list[ForecastSegment], begins: Instant, ends: Instant, width: int) -> list[tuple[str, str]]:
     """What happens for the most part of each column; a portion that is sent is shown however short it is."""
     cells = []
     for column in range(width):
@@ -108,7 +108,7 @@ def _cells(spans: list[Span], begins: Instant, ends: Instant, width: int) -> lis
     return cells
 
 
-def _cell(inside: list[Span], left: Instant, right: Instant) -> tuple[str, str]:
+def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple[str, str]:
     if not inside:
         return " ", ""
     for shown in inside:
@@ -118,7 +118,7 @@ def _cell(inside: list[Span], left: Instant, right: Instant) -> tuple[str, str]:
     return SHADES.get(longest.reason or "", OTHER)
 
 
-def _times(course: Course, found: Forecast) -> Text:
+def _times(course: CampaignForecast, found: Forecast) -> Text:
     if course.starts_at is None:
         line = Text("  does not begin within the time looked at")
     elif course.finishes_at is None:
@@ -126,7 +126,7 @@ def _times(course: Course, found: Forecast) -> Text:
     else:
         starts, finishes = (_moment(moment, found.computed_at) for moment in (course.starts_at, course.finishes_at))
         line = Text(f"  begins {starts}, ends {finishes}")
-    holding = in_short(course.spans)[0] if course.spans else None
+    holding = summarize_segments(course.segments)[0] if course.segments else None
     if holding is not None and holding.sent == 0 and holding.reason is not None:
         line.append(f"; waits now: {rule(holding.reason)}")
     return line

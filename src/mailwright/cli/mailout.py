@@ -147,7 +147,7 @@ def report_command(
 
     async def work(at: Installation) -> None:
         found = await _desk(at).runs.find(run_id, tenant_id=None)
-        parts = report_csv(report.rows(at.database, found.campaign_key or 0))
+        parts = report_csv(report.report_rows(at.database, found.campaign_key or 0))
         if file is None or str(file) == "-":
             async for part in parts:
                 sys.stdout.write(part)

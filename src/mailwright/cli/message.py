@@ -19,7 +19,7 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.permits import reason_told
 from mailwright.domain.states import Resolution, Status
 from mailwright.outbox import message_records, tenants
-from mailwright.outbox.explain import Explanation
+from mailwright.outbox.explain import MessageExplanation
 from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import Record, Search, Summary
 from mailwright.outbox.operations import Operations
@@ -59,7 +59,7 @@ _DETAILS = (
 def show(outbox_id: MessageId, as_json: Json = False) -> None:
     """Show a message's whole story. The JSON has the fields of GET /v1/email/{id}."""
 
-    async def work(at: Installation) -> tuple[Record, Explanation]:
+    async def work(at: Installation) -> tuple[Record, MessageExplanation]:
         record = await _found(at, outbox_id)
         if not as_json:
             owner = await tenants.find(at.database, record.tenant)
@@ -80,7 +80,7 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
 def explain(outbox_id: MessageId, as_json: Json = False) -> None:
     """Say why a message is not sent yet, which rule holds it, until when, and what would change that."""
 
-    async def work(at: Installation) -> Explanation:
+    async def work(at: Installation) -> MessageExplanation:
         await _found(at, outbox_id)
         return await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
 
@@ -228,7 +228,7 @@ def why(message: Summary) -> str:
     return f"{message.error_code}: {message.error_reason}" if message.error_reason else message.error_code
 
 
-def _print_explanation(explanation: Explanation) -> None:
+def _print_explanation(explanation: MessageExplanation) -> None:
     out.print()
     out.print(Text(explanation.sentence, style="bold"))
     if explanation.what_would_change:

@@ -12,9 +12,9 @@ from mailwright.audience import contacts, lists, segments
 from mailwright.audience.status import Standing
 from mailwright.domain.clock import DAY
 from mailwright.sources.campaigns import progress
-from mailwright.sources.campaigns.campaigns import Acting, Campaign, Campaigns
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.progress import Counts, Place
+from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 
 NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
@@ -61,8 +61,8 @@ class Shown:
     """A campaign of the demonstration, and where it stands."""
 
     campaign: Campaign
-    place: Place | None
-    counts: Counts | None
+    place: QueuePosition | None
+    counts: CampaignMessageCounts | None
 
     @property
     def is_settled(self) -> bool:
@@ -73,7 +73,7 @@ class Shown:
 async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None:
     """`moves`: with the one that is being sent; whoever compares two looks wants none."""
     await _readers(engine, tenant_id)
-    campaigns, acting = _campaigns(engine), Acting(ACTOR, tenant_id)
+    campaigns, acting = _campaigns(engine), Actor(ACTOR, tenant_id)
     for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
         campaign = await campaigns.create(acting, tenant_id, definition)
         await campaigns.start(acting, campaign.campaign_id)
@@ -86,8 +86,8 @@ async def campaigns_of(engine: Engine, tenant_id: int) -> list[Shown]:
     shown = []
     async with engine.database.read() as tx:
         for campaign in reversed(found):
-            place = await progress.place_of_campaign(tx, campaign.key, engine.clock.now())
-            shown.append(Shown(campaign, place, None if place is None else await progress.counts(tx, place)))
+            place = await progress.find_position(tx, campaign.key, engine.clock.now())
+            shown.append(Shown(campaign, place, None if place is None else await progress.count_messages(tx, place)))
     return shown
 
 
@@ -104,7 +104,7 @@ async def _readers(engine: Engine, tenant_id: int) -> None:
     await segments.create(database, clock, tenant_id, COLLECTORS, filter_=asked, name="Ten orders or more")
 
 
-def _definitions(engine: Engine) -> list[Definition]:
+def _definitions(engine: Engine) -> list[CampaignDefinition]:
     in_three_days = engine.clock.now() // DAY * DAY + 3 * DAY
     return [
         _definition(SENT, "For you first, {{ name }}", "The catalogue, a day early.", COLLECTORS),
@@ -113,19 +113,19 @@ def _definitions(engine: Engine) -> list[Definition]:
     ]
 
 
-def _moving() -> Definition:
+def _moving() -> CampaignDefinition:
     limits = {"intervalMs": PACE}
     return _definition("Letter of the month", "A letter for {{ city }}", "What we read in the workshop.", limits=limits)
 
 
-def _draft() -> Definition:
+def _draft() -> CampaignDefinition:
     experiment = {"variants": [{"name": "calm"}, {"name": "loud", "subject": "Brass! Brass!"}], "testPercent": 40}
     return _definition("Two subjects to try", "A letter about brass", "Which of both is opened?", experiment=experiment)
 
 
-def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> Definition:
+def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> CampaignDefinition:
     limits = {"ratePerHour": more.pop("ratePerHour")} if "ratePerHour" in more else more.pop("limits", {})
-    return Definition.model_validate(
+    return CampaignDefinition.model_validate(
         {
             "name": name,
             "content": {"subject": subject, "format": "markdown", "body": _BODY},

@@ -16,7 +16,7 @@ from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Source
 from mailwright.outbox import tenants
-from mailwright.outbox.explain import Explanation, State, explain
+from mailwright.outbox.explain import ExplanationState, MessageExplanation, explain
 from mailwright.outbox.message_records import Search, Summary, search
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tenants import TenantExists
@@ -27,7 +27,15 @@ BAKERY = "bakery"
 BAKERY_PER_HOUR = 3
 
 # What these wait for is not a worker's next look: the demonstration has settled.
-_UNSETTLED = frozenset({State.SENDING, State.CLAIMED, State.IN_LINE, State.NO_WORKER, State.SUSPECT})
+_UNSETTLED = frozenset(
+    {
+        ExplanationState.SENDING,
+        ExplanationState.CLAIMED,
+        ExplanationState.IN_LINE,
+        ExplanationState.NO_WORKER,
+        ExplanationState.SUSPECT,
+    }
+)
 _SETTLE_SECONDS = 20.0
 _MOST_SHOWN = 50
 
@@ -105,7 +113,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     return sample
 
 
-async def settle(engine: Engine, sample: Sample) -> list[Explanation]:
+async def settle(engine: Engine, sample: Sample) -> list[MessageExplanation]:
     """Waits until all mail was sent, refused, or waits for something that a demonstration cannot hurry."""
     deadline = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     while True:

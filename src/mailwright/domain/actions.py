@@ -1,14 +1,14 @@
-"""Deeds: what somebody can do about what waits or went wrong. Where each is done, every surface says for itself."""
+"""What a user can do next about a message or a campaign. Each interface renders an action its own way."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mailwright.domain.campaign import POSSIBLE, Action, CampaignStatus
+from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
 
 
-class Deed(StrEnum):
+class ActionKind(StrEnum):
     CANCEL = "cancel"
     RETRY = "retry"
     RESOLVE = "resolve"
@@ -28,30 +28,31 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """One deed, ready to be done."""
+class Action:
+    """An action with everything needed to perform it."""
 
-    deed: Deed
-    subject: str  # the id of the message or the campaign, or the address
-    given: Mapping[str, Any] | None = None  # what is said with it
+    kind: ActionKind
+    subject: str  # the ID of the message or campaign, or the email address
+    parameters: Mapping[str, Any] | None = None
 
 
-_ACTIONS: Mapping[Deed, Action] = {
-    Deed.START_CAMPAIGN: Action.START,
-    Deed.PAUSE_CAMPAIGN: Action.PAUSE,
-    Deed.RESUME_CAMPAIGN: Action.RESUME,
-    Deed.CANCEL_CAMPAIGN: Action.CANCEL,
-    Deed.EDIT_LIMITS: Action.EDIT_LIMITS,
-    Deed.CHOOSE_WINNER: Action.CHOOSE_WINNER,
-    Deed.RETRY_FAILED: Action.RETRY_FAILED,
-    Deed.ACCEPT_FAILURES: Action.ACCEPT_FAILURES,
+_CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
+    ActionKind.START_CAMPAIGN: CampaignAction.START,
+    ActionKind.PAUSE_CAMPAIGN: CampaignAction.PAUSE,
+    ActionKind.RESUME_CAMPAIGN: CampaignAction.RESUME,
+    ActionKind.CANCEL_CAMPAIGN: CampaignAction.CANCEL,
+    ActionKind.EDIT_LIMITS: CampaignAction.EDIT_LIMITS,
+    ActionKind.CHOOSE_WINNER: CampaignAction.CHOOSE_WINNER,
+    ActionKind.RETRY_FAILED: CampaignAction.RETRY_FAILED,
+    ActionKind.ACCEPT_FAILURES: CampaignAction.ACCEPT_FAILURES,
 }
 
 
-def on_campaign(campaign_id: str, status: str, *deeds: Deed) -> tuple[Act, ...]:
-    """Those of the deeds that are possible while the campaign stands so."""
-    return tuple(Act(deed, campaign_id) for deed in deeds if is_possible(deed, status))
+def campaign_actions(campaign_id: str, status: str, *kinds: ActionKind) -> tuple[Action, ...]:
+    """Return those of the actions that the campaign's status allows."""
+    return tuple(Action(kind, campaign_id) for kind in kinds if is_allowed(kind, status))
 
 
-def is_possible(deed: Deed, status: str) -> bool:
-    return deed not in _ACTIONS or CampaignStatus(status) in POSSIBLE[_ACTIONS[deed]]
+def is_allowed(kind: ActionKind, status: str) -> bool:
+    action = _CAMPAIGN_ACTIONS.get(kind)
+    return action is None or CampaignStatus(status) in ALLOWED_STATUSES[action]

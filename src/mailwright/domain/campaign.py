@@ -20,7 +20,7 @@ class QueueStatus(StrEnum):
     COMPLETED = "COMPLETED"
 
 
-class Action(StrEnum):
+class CampaignAction(StrEnum):
     """What an operator does to a campaign; the word stands in the audit log."""
 
     START = "start"
@@ -36,24 +36,24 @@ class Action(StrEnum):
     TEST = "test"
 
 
-POSSIBLE = {
-    Action.START: frozenset({CampaignStatus.DRAFT}),
-    Action.EDIT: frozenset({CampaignStatus.DRAFT}),
-    Action.PAUSE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
-    Action.RESUME: frozenset({CampaignStatus.PAUSED}),
-    Action.CANCEL: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
-    Action.RETRY_FAILED: frozenset({CampaignStatus.SENDING}),
-    Action.ACCEPT_FAILURES: frozenset({CampaignStatus.SENDING}),
-    Action.EDIT_LIMITS: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
-    Action.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
-    Action.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
-    Action.TEST: frozenset(CampaignStatus),
+ALLOWED_STATUSES = {
+    CampaignAction.START: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.EDIT: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.PAUSE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
+    CampaignAction.RESUME: frozenset({CampaignStatus.PAUSED}),
+    CampaignAction.CANCEL: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
+    CampaignAction.RETRY_FAILED: frozenset({CampaignStatus.SENDING}),
+    CampaignAction.ACCEPT_FAILURES: frozenset({CampaignStatus.SENDING}),
+    CampaignAction.EDIT_LIMITS: frozenset(set(CampaignStatus) - {CampaignStatus.SENT, CampaignStatus.CANCELLED}),
+    CampaignAction.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
+    CampaignAction.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
+    CampaignAction.TEST: frozenset(CampaignStatus),
 }
 
 # Why a lane waits, in the words that people and scripts see. Policies have theirs beside their rules.
 PAUSED = "paused"
 SCHEDULED = "scheduled"
 CANCELLED = "cancelled"
-WAITS_FOR_WINNER = "waits_for_winner"
+AWAITING_WINNER = "waits_for_winner"
 # The end of a wait that only a person ends.
-UNTIL_TOLD: int = 253_370_764_800_000
+INDEFINITELY: int = 253_370_764_800_000

@@ -1,7 +1,7 @@
 """Explaining: why a message is not sent yet, which rule holds it, until when, and what would change that.
 
 The same answer in two forms: one sentence for a person, and the fields that it was made of for a program. What a
-program can do about it is named as deeds, and only those that would be accepted now.
+program can do about it is named as kinds, and only those that would be accepted now.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mailwright.domain.actions import Act, Deed, on_campaign
+from mailwright.domain.actions import Action, ActionKind, campaign_actions
 from mailwright.domain.address import domain_of
-from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
@@ -35,7 +35,7 @@ BOUNCED = "bounced"
 FURTHEST_PLACE = 1_000
 
 
-class State(StrEnum):
+class ExplanationState(StrEnum):
     """Every answer that there is to "why is it not sent yet"."""
 
     SENT = "sent"
@@ -61,15 +61,15 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class MessageExplanation:
     outbox_id: str
     sentence: str
-    state: State
+    state: ExplanationState
     reason: str | None = None  # the rule's or the error's own name, for programs
     until: Instant | None = None
     what_would_change: str | None = None
     detail: str | None = None  # which of a reason's kinds it is, where it has several
-    acts: tuple[Act, ...] = ()  # what can be done about it now
+    actions: tuple[Action, ...] = ()  # what can be done about it now
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -84,7 +84,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MessageFacts:
     """All that an explanation is made from."""
 
     message: Any
@@ -99,7 +99,7 @@ class Facts:
         return moment(instant, self.now)
 
 
-async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> Explanation:
+async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> MessageExplanation:
     """Another tenant's message is not found, like one that never was. None is an operator, who sees all tenants'."""
     if not is_uuid(outbox_id):
         raise NotFound
@@ -109,7 +109,7 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         if not rows:
             raise NotFound
         ahead = await _ahead(tx, rows[0], now)
-    return explanation(Facts(rows[0], now, await present(database, now), ahead))
+    return explanation(MessageFacts(rows[0], now, await present(database, now), ahead))
 
 
 async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
@@ -125,7 +125,7 @@ async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
     return int(place[0].ahead)
 
 
-def explanation(facts: Facts) -> Explanation:
+def explanation(facts: MessageFacts) -> MessageExplanation:
     """The rules, apart from the database: the first that applies is the one that the message waits for."""
     match Status(facts.message.status):
         case Status.PENDING | Status.RETRY_SCHEDULED:
@@ -141,7 +141,7 @@ def explanation(facts: Facts) -> Explanation:
 # What waits no longer.
 
 
-def _final(facts: Facts, status: Status) -> Explanation:
+def _final(facts: MessageFacts, status: Status) -> MessageExplanation:
     message = facts.message
     match status:
         case Status.SENT:
@@ -149,23 +149,23 @@ def _final(facts: Facts, status: Status) -> Explanation:
             by = f" by {message.provider}" if message.provider else ""
             return _answer(
                 facts,
-                State.SENT,
+                ExplanationState.SENT,
                 f"It is not waiting: it was sent{by}{when}{_came_back(message)}.",
                 reason=message.came_back,
                 change=_take_back(message) if message.came_back and _is_suppressed(message) else None,
-                acts=_lift(message) if message.came_back else (),
+                actions=_lift(message) if message.came_back else (),
             )
         case Status.CANCELLED:
             return _answer(
                 facts,
-                State.CANCELLED,
+                ExplanationState.CANCELLED,
                 "It is not waiting: it was cancelled before it was sent.",
                 change="Nothing; send it again as a new message if it is still wanted.",
             )
         case Status.CLOSED_UNKNOWN:
             return _answer(
                 facts,
-                State.CLOSED_UNKNOWN,
+                ExplanationState.CLOSED_UNKNOWN,
                 "It is not waiting: nobody could tell whether the provider had it, so it was closed as unknown.",
                 reason=message.error_code,
                 change="Nothing; ask the recipient, and send it anew if it did not arrive.",
@@ -199,11 +199,15 @@ def _is_suppressed(message: Any) -> bool:
     return bool(message.stopped_by == ALL_MAIL)
 
 
-def _lift(message: Any) -> tuple[Act, ...]:
+def _lift(message: Any) -> tuple[Action, ...]:
     """Nobody is offered to undo that a reader left bulk mail or a list: that is the reader's own."""
     if not _is_suppressed(message):
         return ()
-    return (Act(Deed.ACTIVATE if message.contact_status == BOUNCED else Deed.LIFT_SUPPRESSION, message.to_email),)
+    return (
+        Action(
+            ActionKind.ACTIVATE if message.contact_status == BOUNCED else ActionKind.LIFT_SUPPRESSION, message.to_email
+        ),
+    )
 
 
 def _activate(message: Any) -> str:
@@ -213,16 +217,16 @@ def _activate(message: Any) -> str:
     return f"`mailwright {lift} {message.to_email}{tenant}`"
 
 
-def _failed(facts: Facts) -> Explanation:
+def _failed(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     when = f" {facts.at(message.failed_at)}" if message.failed_at else ""
     return _answer(
         facts,
-        State.FAILED,
+        ExplanationState.FAILED,
         f"It is not waiting: it failed{when} with {_error(message)}{_came_back(message)}.",
         reason=message.error_code,
         change=_way_back(message),
-        acts=_acts_of_failed(facts),
+        actions=_acts_of_failed(facts),
     )
 
 
@@ -248,63 +252,63 @@ def _way_back(message: Any) -> str:
     return f"Take the address off the suppression list if that is right{lift}, then {retry}."
 
 
-def _acts_of_failed(facts: Facts) -> tuple[Act, ...]:
+def _acts_of_failed(facts: MessageFacts) -> tuple[Action, ...]:
     """What is suppressed is lifted first: a retry before that would fail as before."""
     message = facts.message
     if message.error_code in _FOR_GOOD or not _may_go(facts):
         return ()
-    return _lift(message) if message.stopped_by is not None else (Act(Deed.RETRY, message.outbox_id),)
+    return _lift(message) if message.stopped_by is not None else (Action(ActionKind.RETRY, message.outbox_id),)
 
 
 # What is with a provider, or was.
 
 
-def _being_sent(facts: Facts) -> Explanation:
+def _being_sent(facts: MessageFacts) -> MessageExplanation:
     message, worker = facts.message, facts.message.locked_by
     if message.claimable_at <= facts.now:
         return _answer(
             facts,
-            State.WORKER_LOST,
+            ExplanationState.WORKER_LOST,
             f"The worker {worker} ended while it was sending this; the next worker records it as in doubt.",
             reason="WORKER_LOST",
             change=_start_worker(facts) or "Nothing is needed: a running worker does it within a second.",
         )
     return _answer(
         facts,
-        State.SENDING,
+        ExplanationState.SENDING,
         f"It is being sent right now: the worker {worker} handed it to the provider {facts.at(message.attempted_at)}.",
         until=message.claimable_at,
         change="The provider's answer.",
     )
 
 
-def _in_doubt(facts: Facts) -> Explanation:
+def _in_doubt(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     will_resend = message.on_doubt == OnDoubt.RESEND and message.resends == 0 and not _is_expired(facts)
     decided_at = message.claimable_at if will_resend else message.doubted_at + HOLD
     next_step = "sent once more, with the same Message-ID," if will_resend else "closed as unknown"
     return _answer(
         facts,
-        State.IN_DOUBT,
+        ExplanationState.IN_DOUBT,
         f"It is in doubt whether the provider has it ({_error(message)}); "
         f"if no report comes, it is {next_step} {facts.at(decided_at)}.",
         reason=message.error_code,
         until=decided_at,
         change=f"A report from the provider, or your own word: "
         f"`mailwright message resolve {message.outbox_id} --as sent|resend|close`.",
-        acts=_resolve(facts),
+        actions=_resolve(facts),
     )
 
 
-def _resolve(facts: Facts) -> tuple[Act, ...]:
+def _resolve(facts: MessageFacts) -> tuple[Action, ...]:
     words = [each for each in Resolution if _may_go(facts) or each is not Resolution.RESEND]
-    return tuple(Act(Deed.RESOLVE, facts.message.outbox_id, {"as": each}) for each in words)
+    return tuple(Action(ActionKind.RESOLVE, facts.message.outbox_id, {"as": each}) for each in words)
 
 
 # What waits for a moment.
 
 
-def _not_yet_due(facts: Facts) -> Explanation:
+def _not_yet_due(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     if message.locked_by is not None:
         return _claimed(facts)
@@ -313,7 +317,7 @@ def _not_yet_due(facts: Facts) -> Explanation:
     if message.scheduled_at is not None and message.scheduled_at > facts.now:
         return _answer(
             facts,
-            State.SCHEDULED,
+            ExplanationState.SCHEDULED,
             f"It is scheduled: it goes {facts.at(message.scheduled_at)}, as its sender asked.",
             reason="scheduled_at",
             until=message.scheduled_at,
@@ -324,11 +328,11 @@ def _not_yet_due(facts: Facts) -> Explanation:
     return _tenant_busy(facts)
 
 
-def _claimed(facts: Facts) -> Explanation:
+def _claimed(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.CLAIMED,
+        ExplanationState.CLAIMED,
         f"The worker {message.locked_by} has it and sends it next; should that worker be gone, "
         f"another takes it {facts.at(message.claimable_at)}.",
         reason=message.locked_by,
@@ -337,7 +341,7 @@ def _claimed(facts: Facts) -> Explanation:
     )
 
 
-def _provider_deferred(facts: Facts, state: State, what: str) -> Explanation:
+def _provider_deferred(facts: MessageFacts, state: ExplanationState, what: str) -> MessageExplanation:
     message = facts.message
     provider = f"The provider {message.provider}" if message.provider else "The provider"
     return _answer(
@@ -351,11 +355,11 @@ def _provider_deferred(facts: Facts, state: State, what: str) -> Explanation:
     )
 
 
-def _provider_missing(facts: Facts) -> Explanation:
+def _provider_missing(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.PROVIDER_MISSING,
+        ExplanationState.PROVIDER_MISSING,
         f"The provider {message.provider} may already have it, so no other is handed it, and no worker has that "
         f"provider any more; it is looked at again {facts.at(message.claimable_at)}.",
         reason=message.defer_reason,
@@ -370,12 +374,12 @@ _DOMAIN_RULES = {
 }
 
 
-def _domain_limit(facts: Facts) -> Explanation:
+def _domain_limit(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     rule = _DOMAIN_RULES[DeferReason(message.defer_reason)]
     return _answer(
         facts,
-        State.DOMAIN_LIMIT,
+        ExplanationState.DOMAIN_LIMIT,
         f"The domain {domain_of(message.to_email)} {rule}; its place in that line comes "
         f"{facts.at(message.claimable_at)}, and this does not count as an attempt.",
         reason=message.defer_reason,
@@ -384,10 +388,10 @@ def _domain_limit(facts: Facts) -> Explanation:
     )
 
 
-def _resend_turn(facts: Facts) -> Explanation:
+def _resend_turn(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.IN_LINE,
+        ExplanationState.IN_LINE,
         f"It was in doubt and is sent once more; such mails go one at a time, and its turn is looked for "
         f"{facts.at(facts.message.claimable_at)}.",
         reason=facts.message.defer_reason,
@@ -396,10 +400,10 @@ def _resend_turn(facts: Facts) -> Explanation:
     )
 
 
-def _one_at_a_time(facts: Facts) -> Explanation:
+def _one_at_a_time(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.IN_LINE,
+        ExplanationState.IN_LINE,
         f"Its mails go one at a time, and another of them is under way; it is looked at again "
         f"{facts.at(facts.message.claimable_at)}.",
         reason=facts.message.defer_reason,
@@ -408,11 +412,11 @@ def _one_at_a_time(facts: Facts) -> Explanation:
     )
 
 
-def _readers_hours(facts: Facts) -> Explanation:
+def _readers_hours(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"It is outside working hours by its reader's own clock; it goes {facts.at(message.claimable_at)}.",
         reason=message.defer_reason,
         until=message.claimable_at,
@@ -420,12 +424,12 @@ def _readers_hours(facts: Facts) -> Explanation:
     )
 
 
-def _retrying(facts: Facts) -> Explanation:
+def _retrying(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     policy = POLICIES.get(message.retry_policy, STANDARD)
     return _answer(
         facts,
-        State.RETRYING,
+        ExplanationState.RETRYING,
         f"Attempt {message.attempts} failed with {_error(message)}; "
         f"attempt {message.attempts + 1} of {policy.max_attempts} follows {facts.at(message.next_attempt_at)}.",
         reason=message.error_code,
@@ -434,11 +438,11 @@ def _retrying(facts: Facts) -> Explanation:
     )
 
 
-def _tenant_busy(facts: Facts) -> Explanation:
+def _tenant_busy(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.TENANT_BUSY,
+        ExplanationState.TENANT_BUSY,
         f"The tenant {message.tenant} has as many mails under way as its limit allows; "
         f"it is looked at again {facts.at(message.claimable_at)}.",
         reason="max_in_flight",
@@ -447,11 +451,13 @@ def _tenant_busy(facts: Facts) -> Explanation:
     )
 
 
-_DEFERRED: Mapping[str, Callable[[Facts], Explanation]] = {
+_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     DeferReason.PROVIDER_UNAVAILABLE: lambda facts: _provider_deferred(
-        facts, State.PROVIDER_UNAVAILABLE, "does not take our mail"
+        facts, ExplanationState.PROVIDER_UNAVAILABLE, "does not take our mail"
     ),
-    DeferReason.PROVIDER_THROTTLED: lambda facts: _provider_deferred(facts, State.THROTTLED, "asked us to slow down"),
+    DeferReason.PROVIDER_THROTTLED: lambda facts: _provider_deferred(
+        facts, ExplanationState.THROTTLED, "asked us to slow down"
+    ),
     DeferReason.PROVIDER_MISSING: _provider_missing,
     DeferReason.DOMAIN_RATE: _domain_limit,
     DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
@@ -464,23 +470,23 @@ _DEFERRED: Mapping[str, Callable[[Facts], Explanation]] = {
 # What is due.
 
 
-def _due(facts: Facts) -> Explanation:
+def _due(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     if _is_expired(facts):
         return _answer(
             facts,
-            State.EXPIRED,
+            ExplanationState.EXPIRED,
             f"It was of use until {facts.until(message.expires_at)} only; the next worker to look at it lets it fail.",
             reason="EXPIRED",
             change=_start_worker(facts) or "Nothing; send it again as a new message if it is still wanted.",
-            acts=(),
+            actions=(),
         )
     if message.held_until is not None:
         return _held(facts)
     if not facts.workers:
         return _answer(
             facts,
-            State.NO_WORKER,
+            ExplanationState.NO_WORKER,
             "It is due, but no worker is running; start `mailwright worker`.",
             reason="no_worker",
             change=_start_worker(facts),
@@ -515,42 +521,42 @@ OPTIONS: Mapping[str, str] = {
 }
 
 
-def _held(facts: Facts) -> Explanation:
+def _held(facts: MessageFacts) -> MessageExplanation:
     message, reason = facts.message, facts.message.hold_reason
     if reason in _HELD_BY_OTHERS:
         return _HELD_BY_OTHERS[reason](facts)
     option = OPTIONS.get(reason, f"--{reason.replace('_', '-')} …")
     whose = f"the tenant {message.tenant}"
     change = f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option}`."
-    acts = _withdraw(message)
+    actions = _withdraw(message)
     if message.campaign is not None:
         whose = f"its campaign {message.campaign} or of {whose}"
         change = f"That moment, or another limit; `mailwright campaign explain {message.campaign_id}` tells which."
-        acts = _ask_campaign(message)
+        actions = _ask_campaign(message)
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"It is held by {RULES.get(reason, reason)} of {whose} until {facts.until(message.held_until)}.",
         reason=reason,
         until=message.held_until,
         change=_start_worker(facts) or change,
-        acts=acts,
+        actions=actions,
     )
 
 
-def _ask_campaign(message: Any) -> tuple[Act, ...]:
+def _ask_campaign(message: Any) -> tuple[Action, ...]:
     """Whose limit it is, or which versions there are, the campaign's own explanation tells."""
-    return (Act(Deed.EXPLAIN_CAMPAIGN, message.campaign_id), *_withdraw(message))
+    return (Action(ActionKind.EXPLAIN_CAMPAIGN, message.campaign_id), *_withdraw(message))
 
 
-def _with_campaign(message: Any, deed: Deed) -> tuple[Act, ...]:
-    return (*on_campaign(message.campaign_id, message.campaign_status, deed), *_withdraw(message))
+def _with_campaign(message: Any, kind: ActionKind) -> tuple[Action, ...]:
+    return (*campaign_actions(message.campaign_id, message.campaign_status, kind), *_withdraw(message))
 
 
-def _quota_used_up(facts: Facts) -> Explanation:
+def _quota_used_up(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"The providers have no quota left for it; they are asked again {facts.at(facts.message.held_until)}.",
         reason=facts.message.hold_reason,
         until=facts.message.held_until,
@@ -558,10 +564,10 @@ def _quota_used_up(facts: Facts) -> Explanation:
     )
 
 
-def _provider_rate(facts: Facts) -> Explanation:
+def _provider_rate(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"The providers take only so many in a second; it is looked at again {facts.at(facts.message.held_until)}.",
         reason=facts.message.hold_reason,
         until=facts.message.held_until,
@@ -569,66 +575,66 @@ def _provider_rate(facts: Facts) -> Explanation:
     )
 
 
-def _campaign_paused(facts: Facts) -> Explanation:
+def _campaign_paused(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"Its campaign {facts.message.campaign} is paused, until somebody resumes it.",
         reason=facts.message.hold_reason,
         change=f"`mailwright campaign resume {facts.message.campaign_id}`.",
-        acts=_with_campaign(facts.message, Deed.RESUME_CAMPAIGN),
+        actions=_with_campaign(facts.message, ActionKind.RESUME_CAMPAIGN),
     )
 
 
-def _campaign_cancelled(facts: Facts) -> Explanation:
+def _campaign_cancelled(facts: MessageFacts) -> MessageExplanation:
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"Its campaign {facts.message.campaign} was cancelled; a worker cancels it in a moment.",
         reason=facts.message.hold_reason,
         change=_start_worker(facts) or "Nothing; it is not sent any more.",
-        acts=(),
+        actions=(),
     )
 
 
-def _campaign_scheduled(facts: Facts) -> Explanation:
+def _campaign_scheduled(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.SCHEDULED,
+        ExplanationState.SCHEDULED,
         f"Its campaign {message.campaign} is scheduled: it begins {facts.at(message.held_until)}.",
         reason=message.hold_reason,
         until=message.held_until,
         change=f"`mailwright campaign cancel {message.campaign_id}` withdraws it; nothing sends it earlier.",
-        acts=_with_campaign(message, Deed.CANCEL_CAMPAIGN),
+        actions=_with_campaign(message, ActionKind.CANCEL_CAMPAIGN),
     )
 
 
-def _waits_for_winner(facts: Facts) -> Explanation:
+def _waits_for_winner(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _answer(
         facts,
-        State.HELD,
+        ExplanationState.HELD,
         f"Its campaign {message.campaign} tries its versions on some readers first; the better one is chosen "
         f"{facts.at(message.held_until)}.",
         reason=message.hold_reason,
         until=message.held_until,
         change="That moment, or your own choice of the winner.",
-        acts=_ask_campaign(message),
+        actions=_ask_campaign(message),
     )
 
 
-_HELD_BY_OTHERS: Mapping[str, Callable[[Facts], Explanation]] = {
+_HELD_BY_OTHERS: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     QUOTA_EXHAUSTED: _quota_used_up,
     PROVIDER_RATE: _provider_rate,
     PAUSED: _campaign_paused,
     CANCELLED: _campaign_cancelled,
     SCHEDULED: _campaign_scheduled,
-    WAITS_FOR_WINNER: _waits_for_winner,
+    AWAITING_WINNER: _waits_for_winner,
 }
 
 
-def _carriers(facts: Facts) -> list[Presence]:
+def _carriers(facts: MessageFacts) -> list[Presence]:
     """Who may be handed it: every provider of every worker, or the one that may have it already."""
     message = facts.message
     if (message.resends == 0 and message.doubted_at is None) or message.provider is None:
@@ -636,13 +642,13 @@ def _carriers(facts: Facts) -> list[Presence]:
     return [presence for presence in facts.workers if presence.provider == message.provider]
 
 
-def _provider_unavailable(facts: Facts, carriers: list[Presence]) -> Explanation:
+def _provider_unavailable(facts: MessageFacts, carriers: list[Presence]) -> MessageExplanation:
     first = min(carriers, key=lambda worker: worker.unavailable_until or 0)
     until = first.unavailable_until or facts.now
     why = f" because {first.unavailable_reason.rstrip('.')}" if first.unavailable_reason else ""
     return _answer(
         facts,
-        State.PROVIDER_UNAVAILABLE,
+        ExplanationState.PROVIDER_UNAVAILABLE,
         f"It is due, but the provider {first.provider} is left alone until {facts.until(until)}{why}.",
         reason="provider_unavailable",
         until=until,
@@ -650,18 +656,18 @@ def _provider_unavailable(facts: Facts, carriers: list[Presence]) -> Explanation
     )
 
 
-def _suspect(facts: Facts) -> Explanation:
+def _suspect(facts: MessageFacts) -> MessageExplanation:
     times = "once" if facts.message.claims == 1 else f"{facts.message.claims} times"
     return _answer(
         facts,
-        State.SUSPECT,
+        ExplanationState.SUSPECT,
         f"It was taken by a worker {times} and no result came back, so the next worker handles it apart from others.",
         reason="claimed_without_result",
         change="Nothing is needed: a running worker does it within seconds.",
     )
 
 
-def _in_line(facts: Facts) -> Explanation:
+def _in_line(facts: MessageFacts) -> MessageExplanation:
     if facts.ahead > FURTHEST_PLACE:
         place = f"more than {FURTHEST_PLACE:,} messages of its lane are due before it"
     elif facts.ahead:
@@ -672,7 +678,7 @@ def _in_line(facts: Facts) -> Explanation:
         place += f", and the campaign {facts.message.goes_after} goes before its own"
     return _answer(
         facts,
-        State.IN_LINE,
+        ExplanationState.IN_LINE,
         f"It is due and in line: {place}.",
         reason="in_line",
         change="Its turn; more workers (`mailwright worker`) or a larger weight of its tenant bring it forward.",
@@ -683,19 +689,19 @@ def _in_line(facts: Facts) -> Explanation:
 
 
 def _answer(
-    facts: Facts,
-    state: State,
+    facts: MessageFacts,
+    state: ExplanationState,
     sentence: str,
     *,
     reason: str | None = None,
     until: Instant | None = None,
     change: str | None = None,
-    acts: tuple[Act, ...] | None = None,
-) -> Explanation:
+    actions: tuple[Action, ...] | None = None,
+) -> MessageExplanation:
     """What waits can be withdrawn, where nothing else is said."""
     name, detail = reason_told(reason)
-    acts = _withdraw(facts.message) if acts is None else acts
-    return Explanation(facts.message.outbox_id, sentence, state, name, until, change, detail, acts)
+    actions = _withdraw(facts.message) if actions is None else actions
+    return MessageExplanation(facts.message.outbox_id, sentence, state, name, until, change, detail, actions)
 
 
 def _error(message: Any) -> str:
@@ -708,19 +714,19 @@ def _cancel(message: Any) -> str:
     return f"Nothing sends it earlier; `mailwright message cancel {message.outbox_id}` withdraws it."
 
 
-def _withdraw(message: Any) -> tuple[Act, ...]:
-    return (Act(Deed.CANCEL, message.outbox_id),) if message.status in CLAIMABLE else ()
+def _withdraw(message: Any) -> tuple[Action, ...]:
+    return (Action(ActionKind.CANCEL, message.outbox_id),) if message.status in CLAIMABLE else ()
 
 
-def _start_worker(facts: Facts) -> str | None:
+def _start_worker(facts: MessageFacts) -> str | None:
     return None if facts.workers else "Start a worker: `mailwright worker`, or `mailwright serve`, which has one."
 
 
-def _is_expired(facts: Facts) -> bool:
+def _is_expired(facts: MessageFacts) -> bool:
     return facts.message.expires_at is not None and facts.message.expires_at <= facts.now
 
 
-def _may_go(facts: Facts) -> bool:
+def _may_go(facts: MessageFacts) -> bool:
     """Whether it is still of use to anybody."""
     return not _is_expired(facts) and facts.message.campaign_status != CampaignStatus.CANCELLED
 

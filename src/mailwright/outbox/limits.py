@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import ColumnElement, select
 
-from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, WAITS_FOR_WINNER
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import place_of
 from mailwright.domain.permits import Allowance, Level, Limits
@@ -28,7 +28,7 @@ LIMITED = (
     "one_at_a_time",
 )
 # Why a lane is held where no limit holds it: these outlast whatever becomes of a limit.
-NO_LIMITS = (PAUSED, SCHEDULED, CANCELLED, WAITS_FOR_WINNER)
+NO_LIMITS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER)
 
 
 @dataclass(frozen=True, slots=True)

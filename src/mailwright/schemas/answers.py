@@ -13,7 +13,7 @@ from mailwright.audience.importing.rows import Person
 from mailwright.audience.lists import List
 from mailwright.audience.segments import Segment
 from mailwright.audience.suppressions import Suppression
-from mailwright.domain.actions import Deed
+from mailwright.domain.actions import ActionKind
 from mailwright.domain.clock import isoformat
 from mailwright.domain.message import Accepted
 from mailwright.domain.permits import reason_told
@@ -67,7 +67,7 @@ class StatusAnswer(Answer):
 class ActionAnswer(Answer):
     """What this caller can do now: the request that does it, as it is to be sent."""
 
-    do: Deed
+    do: ActionKind
     method: str
     path: Annotated[str, Field(description="With its query, where it has one.")]
     body: Annotated[dict[str, Any] | None, Field(description="Null where there is nothing to say.")]

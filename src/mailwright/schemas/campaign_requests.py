@@ -15,9 +15,9 @@ from mailwright.sources.api.requests import (
     Wire,
     field_errors,
 )
-from mailwright.sources.campaigns.definition import Content, Definition, Line, ListKey
-from mailwright.sources.campaigns.snapshot import Refused
-from mailwright.sources.campaigns.test_send import MOST_ADDRESSES
+from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable
+from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
 
 MOST_LISTS = 100
 
@@ -32,7 +32,7 @@ def _storable(text: str) -> str:
 Body = Annotated[str, Field(min_length=1, max_length=512 * 1024), AfterValidator(_storable)]
 
 
-class CampaignContent(Content):
+class CampaignContent(ContentDefinition):
     """Written here (`subject`, `body`), or a template by its id, whose subject may be replaced."""
 
     body: Body | None = None
@@ -40,7 +40,7 @@ class CampaignContent(Content):
     template_id: Identifier | None = None
 
 
-class CampaignRequest(Definition):
+class CampaignRequest(CampaignDefinition):
     """What a campaign says, to whom, and when."""
 
     content: CampaignContent
@@ -51,13 +51,13 @@ class CampaignRequest(Definition):
 
 
 class DuplicateRequest(Wire):
-    name: Line | None = None
+    name: SingleLine | None = None
 
 
 class CampaignTestRequest(Wire):
     """Where the mails go, and whose name and attributes fill them."""
 
-    addresses: Annotated[list[Address], Field(min_length=1, max_length=MOST_ADDRESSES)]
+    addresses: Annotated[list[Address], Field(min_length=1, max_length=MAX_ADDRESSES)]
     as_contact: Address | None = None
 
 
@@ -66,15 +66,15 @@ class ExtendRequest(Wire):
 
 
 class WinnerRequest(Wire):
-    version: Line
+    version: SingleLine
 
 
 class CampaignRefused(RequestInvalid):
     """The campaign cannot start."""
 
-    code = Refused.code
+    code = CampaignNotStartable.code
 
-    def __init__(self, refused: Refused) -> None:
+    def __init__(self, refused: CampaignNotStartable) -> None:
         super().__init__([FieldError(each.field, each.code, each.message) for each in refused.problems])
 
 

@@ -9,15 +9,15 @@ import orjson
 
 from mailwright.audience.csv_cells import harmless
 from mailwright.content.presend_checks import Finding
-from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
+from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.audit_log import Deed
 from mailwright.schemas.answers import Answer, Time
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
-from mailwright.sources.campaigns.progress import Counts, Place, Poll
-from mailwright.sources.campaigns.report import Row
-from mailwright.sources.campaigns.snapshot import Examined
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
+from mailwright.sources.campaigns.report import ReportRow
+from mailwright.sources.campaigns.snapshot import CampaignCheck
 
 REPORT_COLUMNS = ("email", "status", "error_message", "message_id", "sent_at")
 # So many rows are handed on together: fewer would cost a write each, more would wait for each other.
@@ -142,7 +142,7 @@ class JournalAnswer(Answer):
     next_cursor: str | None
 
 
-def line(found: Campaign, place: Place | None) -> dict[str, Any]:
+def line(found: Campaign, place: QueuePosition | None) -> dict[str, Any]:
     return {
         "campaignId": found.campaign_id,
         "name": found.name,
@@ -157,7 +157,7 @@ def line(found: Campaign, place: Place | None) -> dict[str, Any]:
     }
 
 
-def campaign(found: Campaign, place: Place | None, counted: Counts | None) -> dict[str, Any]:
+def campaign(found: Campaign, place: QueuePosition | None, counted: CampaignMessageCounts | None) -> dict[str, Any]:
     return {
         **line(found, place),
         "definition": definition(found),
@@ -175,7 +175,7 @@ def definition(found: Campaign) -> dict[str, Any]:
     return written
 
 
-def counts(counted: Counts) -> dict[str, int]:
+def counts(counted: CampaignMessageCounts) -> dict[str, int]:
     return {
         "planned": counted.planned,
         "recipients": counted.recipients,
@@ -192,10 +192,10 @@ def counts(counted: Counts) -> dict[str, int]:
 
 def end_of_wait(until: Instant | None) -> str | None:
     """A wait that only a person ends has no end that could be told."""
-    return None if until is None or until >= UNTIL_TOLD else isoformat(until)
+    return None if until is None or until >= INDEFINITELY else isoformat(until)
 
 
-def preflight(examined: Examined) -> dict[str, Any]:
+def preflight(examined: CampaignCheck) -> dict[str, Any]:
     return {
         "mayStart": not examined.problems,
         "planned": examined.planned,
@@ -229,7 +229,7 @@ def deed(done: Deed) -> dict[str, Any]:
     }
 
 
-def progress(found: Poll) -> dict[str, Any]:
+def progress(found: QueueProgress) -> dict[str, Any]:
     """In the names that pages which watch the queue rely on."""
     return {
         "active_campaign": _active(found),
@@ -240,7 +240,7 @@ def progress(found: Poll) -> dict[str, Any]:
     }
 
 
-async def report_csv(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
+async def report_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
     """Portion by portion. No cell of it is a formula to a spreadsheet."""
     waiting: list[Iterable[str]] = [REPORT_COLUMNS]
     async for row in rows:
@@ -252,7 +252,7 @@ async def report_csv(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
         yield _lines(waiting)
 
 
-async def report_json(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
+async def report_json(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
     """A row a line."""
     async for row in rows:
         yield orjson.dumps(
@@ -260,7 +260,7 @@ async def report_json(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
         ).decode()
 
 
-def _active(found: Poll) -> Mapping[str, Any] | None:
+def _active(found: QueueProgress) -> Mapping[str, Any] | None:
     if found.active is None or found.counts is None:
         return None
     return {
@@ -273,11 +273,11 @@ def _active(found: Poll) -> Mapping[str, Any] | None:
     }
 
 
-def _snake(counted: Counts) -> dict[str, int]:
-    return {name: getattr(counted, name) for name in Counts.__slots__}
+def _snake(counted: CampaignMessageCounts) -> dict[str, int]:
+    return {name: getattr(counted, name) for name in CampaignMessageCounts.__slots__}
 
 
-def _cells(row: Row) -> tuple[str | None, ...]:
+def _cells(row: ReportRow) -> tuple[str | None, ...]:
     return row.email, row.status, row.error_message, row.message_id, isoformat(row.sent_at)
 
 

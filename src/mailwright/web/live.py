@@ -15,7 +15,7 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.schemas.campaigns import progress
-from mailwright.sources.campaigns.progress import poll
+from mailwright.sources.campaigns.progress import queue_progress
 from mailwright.storage.database import Database
 
 LOOK_SECONDS: Final = 1.0
@@ -70,7 +70,7 @@ class Live:
         """The progress of a tenant's campaigns."""
 
         async def look() -> bytes:
-            return orjson.dumps(progress(await poll(self._database, self._clock, tenant_id=tenant_id)))
+            return orjson.dumps(progress(await queue_progress(self._database, self._clock, tenant_id=tenant_id)))
 
         return self.told(("progress", tenant_id), look, is_welcome, event="progress")
 

@@ -418,7 +418,7 @@ async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
 def counted(monkeypatch: pytest.MonkeyPatch, fails_after: int = 2**31) -> list[int]:
     """Every look at the database is noted, and fails after so many."""
     looks: list[int] = []
-    really: Callable[..., Awaitable[Any]] = live.poll
+    really: Callable[..., Awaitable[Any]] = live.queue_progress
 
     async def poll(*arguments: Any, **options: Any) -> Any:
         looks.append(len(looks))
@@ -426,7 +426,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, fails_after: int = 2**31) -> list[i
             raise NotDurable
         return await really(*arguments, **options)
 
-    monkeypatch.setattr(live, "poll", poll)
+    monkeypatch.setattr(live, "queue_progress", poll)
     return looks
 
 

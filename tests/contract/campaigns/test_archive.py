@@ -17,7 +17,7 @@ from mailwright.domain.ids import uuid7
 from mailwright.domain.outgoing import Outgoing
 from mailwright.domain.unsubscribe_tokens import InvalidToken
 from mailwright.domain.web_view_tokens import ViewTokens
-from mailwright.sources.campaigns.archive import Archive, NotForEveryone
+from mailwright.sources.campaigns.archive import Archive, NotPublishable
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
 from tests.api import client_of
@@ -236,5 +236,5 @@ async def test_a_draft_and_what_needs_a_reader_are_refused_with_the_reason(place
     attributes = {"attributes": {"company": {"name": "Acme"}}}
     await join(place.desk.database, ["bob@example.com"], "firms", **attributes)
     needs = await place.campaign(BODY.replace("{{ plan }}", "{{ company.name }}"), lists=["firms"])
-    with pytest.raises(NotForEveryone, match="without a reader"):
+    with pytest.raises(NotPublishable, match="without a reader"):
         await place.archive.publish(OPERATOR, needs)

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select, update
 
 from mailwright.app.wiring import default_limits
-from mailwright.domain.campaign import PAUSED, SCHEDULED, UNTIL_TOLD, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
@@ -78,10 +78,10 @@ async def test_every_way_to_wait_has_its_own_words(bench: Bench) -> None:
     await change_tenant(bench.database, working_hours="09:00-18:00")  # it is eight
     for reason, until, state, words in (
         (SCHEDULED, now + DAY, "scheduled", "it begins on 2027-01-16 at 08:00:00 UTC (in 24 hours)"),
-        (WAITS_FOR_WINNER, now + HOUR, "held", "the better version is chosen at 09:00:00 UTC"),
+        (AWAITING_WINNER, now + HOUR, "held", "the better version is chosen at 09:00:00 UTC"),
         ("quota_exhausted", now + HOUR, "held", "they are asked again at 09:00:00 UTC"),
         ("outside_hours", now + HOUR, "held", "working hours until 09:00:00 UTC"),
-        (PAUSED, UNTIL_TOLD, "paused", "It is paused, and keeps its place in line."),
+        (PAUSED, INDEFINITELY, "paused", "It is paused, and keeps its place in line."),
     ):
         await hold_lane(bench.database, campaign.lane, reason, until)
         found = await explained(bench, campaign)
@@ -104,11 +104,11 @@ async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(be
     found = await explained(bench, campaign)
     assert (found.state, found.reason, found.until) == ("held", reason, until)
     assert found.sentence.startswith("The provider takes no more mail for now: 3 mails left, the first of them goes ")
-    seen = await progress.poll(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
+    seen = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
     assert (seen.reason, seen.next_run_at, seen.eta) == (reason, until, None)
     defaults = Defaults(default_limits(bench.engine.settings))
-    [course] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).courses
-    assert (course.starts_at, course.spans[0].reason) == (until, reason)
+    [course] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).campaigns
+    assert (course.starts_at, course.segments[0].reason) == (until, reason)
 
     behind = await in_line(bench, 2)
     assert (await explained(bench, behind)).state == "sending"  # the first does not keep it waiting
@@ -123,7 +123,7 @@ async def test_the_second_in_line_names_the_first(bench: Bench) -> None:
     found = await explained(bench, second)
     assert (found.state, found.reason) == ("in_line", "in_line")
     assert "the campaign To 5 of the same tenant goes first" in found.sentence
-    await hold_lane(bench.database, first.lane, PAUSED, UNTIL_TOLD)
+    await hold_lane(bench.database, first.lane, PAUSED, INDEFINITELY)
     assert (await explained(bench, second)).state == "sending"
 
 
@@ -172,7 +172,7 @@ async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench
             )
             await tx.execute(update(messages).where(messages.c.id == row.id).values(campaign_key=key.scalar_subquery()))
 
-    async def why(number: int) -> messages_explained.Explanation:
+    async def why(number: int) -> messages_explained.MessageExplanation:
         return await messages_explained.explain(bench.database, bench.clock, rows[number].outbox_id, tenant_id=None)
 
     assert "the campaign To 1 goes before its own" in (await why(1)).sentence
@@ -181,7 +181,7 @@ async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench
         ("rate_per_hour", "It is held by the hourly limit of its campaign To 1 or of the tenant default until 09:00"),
         ("warmup", "It is held by the warm-up of its campaign"),
         ("quota_exhausted", "The providers have no quota left for it; they are asked again at 09:00:00"),
-        (WAITS_FOR_WINNER, "Its campaign To 1 tries its versions on some readers first"),
+        (AWAITING_WINNER, "Its campaign To 1 tries its versions on some readers first"),
         (PAUSED, "Its campaign To 1 is paused"),
     ):
         await hold_lane(bench.database, campaign.lane, reason, now + HOUR)

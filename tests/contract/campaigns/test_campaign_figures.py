@@ -6,9 +6,9 @@ from sqlalchemy import insert, select, update
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.failed_recipients import failed, in_doubt
-from mailwright.sources.campaigns.figures import MOST_STEPS, figures
-from mailwright.sources.campaigns.test_send import Trial, looked_at, trial_mails
+from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
+from mailwright.sources.campaigns.figures import MAX_INTERVALS, campaign_statistics
+from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages, render_variants
 from mailwright.storage.tables import deliveries, events, messages
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import Desk, a_definition, address_of, join
@@ -23,18 +23,18 @@ async def test_a_reader_counts_once_however_often_they_open(bench: Bench) -> Non
         moments = [(key, bench.clock.now() + number * 2 * HOUR) for key in keys[:2] for number in range(3)]
         rows = [{**plain, "message_key": key, "created_at": moment} for key, moment in moments]
         await tx.execute(insert(events), rows)
-    found = await figures(bench.database, campaign)
+    found = await campaign_statistics(bench.database, campaign)
     assert found.readers["open"] == 2
     assert sum(step.counts.get("open", 0) for step in found.steps) == 6
     assert sum(step.counts.get("SENT", 0) for step in found.steps) == 3
-    assert len(found.steps) <= MOST_STEPS
+    assert len(found.steps) <= MAX_INTERVALS
     assert found.length > MINUTE
 
 
 async def test_recipients_come_page_by_page_and_each_once(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=5)
-    first = await report.some(bench.database, campaign, limit=3)
-    second = await report.some(bench.database, campaign, limit=3, after=first[-1].email)
+    first = await report.report_page(bench.database, campaign, limit=3)
+    second = await report.report_page(bench.database, campaign, limit=3, after=first[-1].email)
     assert [row.email for row in first + second] == [address_of(number) for number in range(5)]
 
 
@@ -47,9 +47,9 @@ async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
             changed = update(deliveries).where(deliveries.c.message_key == key)
             await tx.execute(changed.values(status=status, error_code=code))
     async with bench.database.read() as tx:
-        [place] = await progress.places_of(tx, [campaign], bench.clock.now())
-        doubtful = await in_doubt(tx, place.lane, limit=10)
-        refused = await failed(tx, place.lane, limit=10)
+        [place] = await progress.find_positions(tx, [campaign], bench.clock.now())
+        doubtful = await list_in_doubt(tx, place.lane, limit=10)
+        refused = await list_failed(tx, place.lane, limit=10)
     assert [each.message_key for each in doubtful] == [keys[0]]
     assert [each.message_key for each in refused] == [keys[1]]
 
@@ -57,8 +57,8 @@ async def test_doubts_and_failures_are_told_apart(bench: Bench) -> None:
 async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench) -> None:
     await join(bench.database, ["ann@example.com"])
     content = {"subject": "For {{ name }}", "preheader": "On {{ plan }}", "body": "<p>News</p>"}
-    trial = Trial("", DEFAULT_TENANT, a_definition(content=content), (), "ann@example.com")
-    shown = await looked_at(bench.database, bench.engine.templates, trial)
+    trial = CampaignTestSend("", DEFAULT_TENANT, a_definition(content=content), (), "ann@example.com")
+    shown = await render_variants(bench.database, bench.engine.templates, trial)
     assert shown[""].subject == "For Ann"
     html = shown[""].html or ""
     assert html.index("On pro") < html.index("News") < html.index("Unsubscribe")
@@ -72,8 +72,8 @@ async def test_a_draft_is_looked_at_as_a_reader_with_its_preheader(bench: Bench)
 async def test_a_draft_that_is_tried_out_has_our_own_address(bench: Bench, setting: str | None, shown: str) -> None:
     store = TemplateStore(bench.database, bench.clock, postal_address=setting)
     content = {"subject": "News", "body": "<p>News</p><p>{{ postal_address }}</p>"}
-    trial = Trial("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
-    [mail] = await trial_mails(bench.database, store, trial, bench.clock.now())
+    trial = CampaignTestSend("", DEFAULT_TENANT, a_definition(content=content), ("ann@example.com",))
+    [mail] = await build_test_messages(bench.database, store, trial, bench.clock.now())
     assert shown in mail.payload["html"]
     assert shown in mail.payload["text"]
 

@@ -16,7 +16,7 @@ from mailwright.outbox.limits import Defaults, rules_in_force
 from mailwright.outbox.quotas import Standing, Told
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue
-from mailwright.sources.campaigns.entries import Entry as QueueEntry
+from mailwright.sources.campaigns.entries import QueueEntry
 from mailwright.worker import gate
 from mailwright.worker.loop import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
@@ -109,7 +109,7 @@ async def test_a_quota_of_zero_holds_the_campaign_until_the_providers_are_asked_
 async def test_any_number_of_workers_on_one_campaign_send_each_mail_once(
     desk: Desk, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue, "PORTION", 40)
+    monkeypatch.setattr(enqueue, "BATCH_SIZE", 40)
     campaign_id = await desk.start(200)
     provider = ScriptedProvider()
     await drain(desk.bench, provider, workers)

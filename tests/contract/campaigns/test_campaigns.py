@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, update
 from mailwright.audience import segments
 from mailwright.audience.status import Standing
 from mailwright.content.template_store import Draft
-from mailwright.domain.campaign import WAITS_FOR_WINNER
+from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
 from mailwright.domain.outgoing import Outgoing
@@ -27,10 +27,10 @@ from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operations import Operations
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
-from mailwright.sources.campaigns.campaigns import Acting
+from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.scheduler import Conductor
-from mailwright.sources.campaigns.snapshot import Refused, Startable
+from mailwright.sources.campaigns.scheduler import CampaignScheduler
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable, FrozenCampaign
 from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
@@ -63,7 +63,7 @@ async def desk(bench: Bench) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue, "PORTION", 7)
+    monkeypatch.setattr(enqueue, "BATCH_SIZE", 7)
 
 
 def read(mail: Outgoing) -> EmailMessage:
@@ -114,7 +114,7 @@ async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk:
     content = {"subject": "Hello", "body": "<p>{{ nobody_has_this }}</p>"}
     await join(desk.database, ["ann@example.com"])
     campaign_id = await desk.create(content=content, lists=[NEWS, "nowhere"], segment="no-such")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     codes = {problem.code for problem in refused.value.problems}
     assert {"UNKNOWN_LIST", "UNKNOWN_SEGMENT", "MISSING_VARIABLE"} <= codes
@@ -126,7 +126,7 @@ async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
     await join(desk.database, ["gone@example.com"])
     await Standing(desk.database, desk.clock).leave(DEFAULT_TENANT, "gone@example.com", NEWS, source="test")
     campaign_id = await desk.create()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert [problem.code for problem in refused.value.problems] == ["NO_RECIPIENTS"]
 
@@ -134,7 +134,7 @@ async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
 async def test_an_audience_of_nobody_is_told_together_with_what_is_wrong_with_the_content(desk: Desk) -> None:
     await a_list(desk.database)
     campaign_id = await desk.create(content={"templateId": "no-such"})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert {problem.code for problem in refused.value.problems} == {"UNKNOWN_TEMPLATE", "NO_RECIPIENTS"}
 
@@ -146,7 +146,7 @@ async def test_a_campaign_that_is_edited_while_it_starts_is_not_started(
     campaign_id = await desk.create()
     freeze = handled.freeze
 
-    async def edited_meanwhile(*args: Any, **named: Any) -> Startable:
+    async def edited_meanwhile(*args: Any, **named: Any) -> FrozenCampaign:
         frozen = await freeze(*args, **named)
         await desk.campaigns.edit(OPERATOR, campaign_id, a_definition(name="Other news"))
         return frozen
@@ -164,7 +164,7 @@ async def test_a_campaign_is_of_its_tenant_alone(desk: Desk) -> None:
     other = await a_tenant(desk.database, "other")
     await join(desk.database, ["theirs@example.com"], tenant_id=other)
     campaign_id = await desk.start(3)
-    stranger = Acting("stranger", other)
+    stranger = Actor("stranger", other)
     for act in (desk.campaigns.pause, desk.campaigns.cancel, desk.campaigns.start, desk.campaigns.accept_failures):
         with pytest.raises(NotFound):
             await act(stranger, campaign_id)
@@ -211,7 +211,7 @@ async def test_a_walk_that_breaks_off_in_the_middle_goes_on_and_meets_everyone_o
     monkeypatch.setattr(enqueue, "_store", breaks)
     for _ in range(20):
         with suppress(NotDurable):
-            await Conductor(desk.database, desk.clock).tick()
+            await CampaignScheduler(desk.database, desk.clock).tick()
     assert calls > 50 // 7 + 2
     assert await desk.addresses(campaign_id) == [address_of(number) for number in range(50)]
 
@@ -230,7 +230,7 @@ async def test_whoever_joins_while_it_walks_is_met_if_their_place_is_still_to_co
     desk: Desk, small_portions: None
 ) -> None:
     campaign_id = await desk.start(20)
-    await Conductor(desk.database, desk.clock).tick()
+    await CampaignScheduler(desk.database, desk.clock).tick()
     await join(desk.database, ["aaa@example.com", "zzz@example.com"])
     await desk.walk()
     met = await desk.addresses(campaign_id)
@@ -382,7 +382,7 @@ async def test_a_campaign_that_is_cancelled_before_its_walk_ends_meets_nobody_el
     desk: Desk, small_portions: None
 ) -> None:
     campaign_id = await desk.start(30)
-    await Conductor(desk.database, desk.clock).tick()
+    await CampaignScheduler(desk.database, desk.clock).tick()
     await desk.campaigns.cancel(OPERATOR, campaign_id)
     await desk.walk()
     assert len(await desk.addresses(campaign_id)) == 7
@@ -409,7 +409,7 @@ async def test_a_campaign_with_failures_stays_sending_until_they_are_retried(des
 async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_letters(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_actions, "PORTION", 2)
+    monkeypatch.setattr(failure_actions, "BATCH_SIZE", 2)
     campaign_id = await desk.start(7)
     await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
     _, count = await desk.campaigns.retry_failed(OPERATOR, campaign_id)
@@ -443,8 +443,8 @@ async def test_nothing_is_counted_while_a_campaign_moves(desk: Desk, monkeypatch
         raise AssertionError
 
     monkeypatch.setattr(scheduler, "_counts", counted)
-    [entry] = await Conductor(desk.database, desk.clock)._unfinished()
-    assert await Conductor(desk.database, desk.clock)._complete(entry) is False
+    [entry] = await CampaignScheduler(desk.database, desk.clock)._unfinished()
+    assert await CampaignScheduler(desk.database, desk.clock)._complete(entry) is False
     monkeypatch.undo()
     await desk.bench.drain(ScriptedProvider())
     assert await desk.status(campaign_id) == "SENT"
@@ -635,7 +635,7 @@ async def test_versions_take_turns_among_the_few_who_are_tried(desk: Desk, small
 async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk: Desk) -> None:
     await join(desk.database, [address_of(number) for number in range(5)])
     campaign_id = await desk.create(experiment=TEST)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert [problem.code for problem in refused.value.problems] == ["TOO_FEW_FOR_TEST"]
     await join(desk.database, [address_of(5)])
@@ -649,11 +649,11 @@ async def test_an_experiment_that_would_give_a_version_to_nobody_is_refused(desk
 async def test_a_variable_that_nobody_has_is_told_beside_an_empty_audience(desk: Desk) -> None:
     await a_list(desk.database)
     campaign_id = await desk.create()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS", "MISSING_VARIABLE"}
     await join(desk.database, [address_of(1)], "others")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
     assert {each.code for each in refused.value.problems} == {"NO_RECIPIENTS"}  # somebody has a plan, on another list
 
@@ -679,7 +679,7 @@ async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_l
     operations = Operations(desk.database, desk.clock)
     await operations.resolve(rows[0].message_id, Resolution.SENT, tenant_id=None)
     await operations.resolve(rows[1].message_id, Resolution.RESEND, tenant_id=None)
-    await Conductor(desk.database, desk.clock).tick()
+    await CampaignScheduler(desk.database, desk.clock).tick()
     counts = await desk.counts(campaign_id)
     assert (counts.sent, counts.cancelled, counts.waiting) == (1, 1, 0)
 
@@ -690,14 +690,14 @@ async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: De
 
     async def foreseen() -> tuple[list[tuple[int, str | None]], int | None]:
         told = await forecast(desk.database, desk.clock, defaults, tenant_id=None, measured_rate=1_000.0)
-        [course] = [each for each in told.courses if each.campaign_id == campaign_id]
-        spans = [(span.sent, span.reason) for span in course.spans if span.sent or span.reason == WAITS_FOR_WINNER]
+        [course] = [each for each in told.campaigns if each.campaign_id == campaign_id]
+        spans = [(span.sent, span.reason) for span in course.segments if span.sent or span.reason == AWAITING_WINNER]
         ends = None if course.finishes_at is None else course.finishes_at - desk.clock.now()
         return spans, ends
 
     wait = TEST["waitMinutes"] * MINUTE
     tries = TEST["testPercent"]
-    expected = [(tries, None), (0, WAITS_FOR_WINNER), (100 - tries, None)]
+    expected = [(tries, None), (0, AWAITING_WINNER), (100 - tries, None)]
     spans, ends = await foreseen()
     assert spans == expected
     assert ends is not None

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from mailwright.app.wiring import default_limits
-from mailwright.domain.campaign import PAUSED, SCHEDULED, UNTIL_TOLD, CampaignStatus
+from mailwright.domain.campaign import INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
@@ -19,9 +19,9 @@ from mailwright.outbox import quotas
 from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.quotas import Told
-from mailwright.sources.campaigns.entries import Frozen
+from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import ASSUMED_RATE, Forecast, forecast
-from mailwright.sources.campaigns.simulation import Course
+from mailwright.sources.campaigns.simulation import CampaignForecast
 from mailwright.storage.tables import campaigns, deliveries, holds, messages, queue_entries
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
 from tests.conftest import Engine
@@ -50,7 +50,7 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
             "campaign_key": campaign.id,
             "tenant_id": tenant_id,
             "lane": 0,
-            "content": Frozen((), {}, (), None).as_text(),
+            "content": CampaignSnapshot((), {}, (), None).as_text(),
             "limits": orjson.dumps(limits).decode(),
             "planned": readers,
             "walked": readers,
@@ -92,14 +92,14 @@ async def really(bench: Bench, line: Sequence[InLine], within: Instant) -> dict[
         bench.clock.advance(min(coming) - bench.clock.now())
 
 
-def sent_by(course: Course, moment: Instant) -> int:
+def sent_by(course: CampaignForecast, moment: Instant) -> int:
     """How many the forecast says are sent shortly after this moment."""
-    return sum(span.sent for span in course.spans if span.begins_at <= moment)
+    return sum(span.sent for span in course.segments if span.begins_at <= moment)
 
 
 async def compared(bench: Bench, line: Sequence[InLine], within: Instant, **how: Any) -> None:
     told = await foreseen(bench, **how)
-    courses = {course.campaign_id: course for course in told.courses}
+    courses = {course.campaign_id: course for course in told.campaigns}
     stories = await really(bench, line, within)
     worst = 0
     for each in line:
@@ -112,7 +112,7 @@ async def compared(bench: Bench, line: Sequence[InLine], within: Instant, **how:
         if began_at is not None:
             assert course.starts_at is not None
             assert abs(course.starts_at - began_at) <= MINUTE, (course, story)
-        if all(span.sent == 0 or span.reason is None for span in course.spans):  # no day was told with others
+        if all(span.sent == 0 or span.reason is None for span in course.segments):  # no day was told with others
             worst = max(worst, *(abs(sent_by(course, moment + SECOND) - sent) for moment, sent in story))
     print(f"the forecast and the workers differ by at most {worst} mails at any moment")
     assert worst <= ONE_BATCH
@@ -122,10 +122,10 @@ async def compared(bench: Bench, line: Sequence[InLine], within: Instant, **how:
 async def test_a_hundred_and_fifty_at_a_hundred_an_hour(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     line = [await in_line(bench, 150), await in_line(bench, 30)]
-    [first, second] = (await foreseen(bench)).courses
+    [first, second] = (await foreseen(bench)).campaigns
     now = bench.clock.now()
-    assert [(span.sent, span.reason) for span in first.spans] == [(100, None), (0, "rate_per_hour"), (50, None)]
-    assert (first.spans[1].ends_at, second.spans[0].reason) == (now + HOUR, "in_line")
+    assert [(span.sent, span.reason) for span in first.segments] == [(100, None), (0, "rate_per_hour"), (50, None)]
+    assert (first.segments[1].ends_at, second.segments[0].reason) == (now + HOUR, "in_line")
     await compared(bench, line, DAY)
 
 
@@ -155,9 +155,9 @@ async def test_whatever_the_limits_workers_do_what_was_foretold(bench: Bench, nu
 @pytest.mark.promise("forecast-comes-true")
 async def test_a_warm_up_is_foretold(bench: Bench) -> None:
     line = [await in_line(bench, 180, warmup=True)]
-    [course] = (await foreseen(bench)).courses
-    assert [span.sent for span in course.spans if span.sent] == [50, 100, 30]
-    assert {span.reason for span in course.spans if not span.sent} == {"warmup"}
+    [course] = (await foreseen(bench)).campaigns
+    assert [span.sent for span in course.segments if span.sent] == [50, 100, 30]
+    assert {span.reason for span in course.segments if not span.sent} == {"warmup"}
     await compared(bench, line, 10 * DAY)
 
 
@@ -175,19 +175,19 @@ async def test_the_forecast_begins_with_what_the_counters_stand_at(bench: Bench)
     await bench.accept(*(a_newsletter() for _ in range(70)))
     await bench.drain(ScriptedProvider())
     line = [await in_line(bench, 50)]
-    [course] = (await foreseen(bench)).courses
-    assert [span.sent for span in course.spans] == [30, 0, 20]
+    [course] = (await foreseen(bench)).campaigns
+    assert [span.sent for span in course.segments] == [30, 0, 20]
     await compared(bench, line, DAY)
 
 
 async def test_what_waits_for_a_person_or_for_its_hour_is_told_with_its_reason(bench: Bench) -> None:
     now = bench.clock.now()
     paused, scheduled = await in_line(bench, 10), await in_line(bench, 10)
-    await hold_lane(bench.database, paused.lane, PAUSED, UNTIL_TOLD)
+    await hold_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
     await hold_lane(bench.database, scheduled.lane, SCHEDULED, now + 3 * DAY)
-    [first, second] = (await foreseen(bench)).courses
-    assert (first.starts_at, first.finishes_at, first.spans[0].reason) == (None, None, "paused")
-    assert (second.starts_at, second.spans[0].reason) == (now + 3 * DAY, "scheduled")
+    [first, second] = (await foreseen(bench)).campaigns
+    assert (first.starts_at, first.finishes_at, first.segments[0].reason) == (None, None, "paused")
+    assert (second.starts_at, second.segments[0].reason) == (now + 3 * DAY, "scheduled")
     assert second.finishes_at is not None
 
 
@@ -197,8 +197,8 @@ async def test_a_daily_quota_is_taken_to_open_again_a_day_later(bench: Bench) ->
     assert await quotas.record(bench.database, bench.clock, told, before)
     await in_line(bench, 200)
     found = await foreseen(bench, providers=["scripted"])
-    [course] = found.courses
-    assert [(span.sent, span.reason) for span in course.spans] == [
+    [course] = found.campaigns
+    assert [(span.sent, span.reason) for span in course.segments] == [
         (40, None),
         (0, "quota_exhausted"),
         (100, None),
@@ -212,9 +212,9 @@ async def test_a_quota_that_nobody_knows_the_end_of_is_not_guessed(bench: Bench)
     before = await quotas.standing(bench.database, ["scripted"])
     assert await quotas.record(bench.database, bench.clock, [Told("scripted", remaining=40)], before)
     await in_line(bench, 200)
-    [course] = (await foreseen(bench, providers=["scripted"])).courses
+    [course] = (await foreseen(bench, providers=["scripted"])).campaigns
     assert course.finishes_at is None
-    assert [(span.sent, span.reason) for span in course.spans] == [(40, None), (0, "quota_exhausted")]
+    assert [(span.sent, span.reason) for span in course.segments] == [(40, None), (0, "quota_exhausted")]
 
 
 async def test_a_tenant_sees_its_own_campaigns_only_though_others_share_the_workers(bench: Bench) -> None:
@@ -222,11 +222,11 @@ async def test_a_tenant_sees_its_own_campaigns_only_though_others_share_the_work
     mine = await in_line(bench, 10)
     await in_line(bench, 10, tenant_id=other)
     found = await foreseen(bench, tenant_id=DEFAULT_TENANT)
-    assert [course.campaign_id for course in found.courses] == [mine.campaign_id]
+    assert [course.campaign_id for course in found.campaigns] == [mine.campaign_id]
 
 
 async def test_an_empty_line_and_an_unknown_rate_are_told_as_such(bench: Bench) -> None:
     defaults = Defaults(default_limits(bench.engine.settings))
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
-    assert (found.courses, found.rate, found.is_rate_measured) == ((), ASSUMED_RATE, False)
+    assert (found.campaigns, found.rate, found.is_rate_measured) == ((), ASSUMED_RATE, False)
     assert any("assumed" in assumption for assumption in found.assumptions)

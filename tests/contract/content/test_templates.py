@@ -19,8 +19,8 @@ from mailwright.domain import locales
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.ops.settings import load
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.snapshot import Refused, examine, freeze
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable, check_campaign, freeze
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.builders import DEFAULT_TENANT, a_contact, a_message, claims_of
@@ -345,9 +345,9 @@ async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: Pla
 # Campaigns.
 
 
-def a_definition(content: dict[str, Any], **changes: Any) -> Definition:
+def a_definition(content: dict[str, Any], **changes: Any) -> CampaignDefinition:
     everyone = {"filter": {"status": "active"}}
-    return Definition.model_validate({"name": "News", "content": content, **everyone, **changes})
+    return CampaignDefinition.model_validate({"name": "News", "content": content, **everyone, **changes})
 
 
 async def test_a_campaign_is_refused_with_every_reason_at_once(
@@ -356,7 +356,7 @@ async def test_a_campaign_is_refused_with_every_reason_at_once(
     await a_contact(database, "ana@example.com")
     body = '<p>{{ city }}</p><a href="/x">x</a><img src="none.png">'
     definition = a_definition({"subject": "READ THIS NOW", "body": body}, lists=["missing"], filter={"nonsense": 1})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CampaignNotStartable) as refused:
         await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now())
     reasons = {(each.field, each.code) for each in refused.value.problems}
     assert {field for field, _ in reasons} == {"lists", "filter", "content.body", "variables"}
@@ -401,7 +401,7 @@ async def test_a_campaign_notes_the_versions_of_its_template_by_locale(
     async def frozen(campaign_id: str, **content: Any) -> Any:
         definition = a_definition({"templateId": "news", **content})
         started = await freeze(database, store, definition, tenant_id=1, campaign_id=campaign_id, now=clock.now())
-        return started.content.versions[0]
+        return started.content.variants[0]
 
     version = await frozen("c1")
     assert list(version.templates.items()) == [("pt-BR", 3), ("pt", 2), ("", 1)]
@@ -421,8 +421,8 @@ async def test_a_variable_of_one_locale_is_asked_of_its_readers_only(
     await store.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
     await store.write(1, "news", a_draft(f"<p>{{{{ cidade }}}}</p>{FOOTER}", locale="pt"))
     definition = a_definition({"templateId": "news"})
-    examined = await examine(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
+    examined = await check_campaign(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
     assert examined.problems == ()
     await a_contact(database, "rui@example.com", locale="pt-BR")
-    examined = await examine(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
+    examined = await check_campaign(database, store, definition, tenant_id=DEFAULT_TENANT, now=clock.now())
     assert [each.code for each in examined.problems] == ["MISSING_VARIABLE"]

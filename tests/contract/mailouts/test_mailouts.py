@@ -24,7 +24,7 @@ from mailwright.outbox.audit import audit
 from mailwright.outbox.claim import Claims
 from mailwright.schemas.campaigns import report_csv
 from mailwright.sources.campaigns import report
-from mailwright.sources.campaigns.campaigns import Acting, Campaigns
+from mailwright.sources.campaigns.campaigns import Actor, Campaigns
 from mailwright.sources.mailouts.prepare import unsupported_error
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.rendering import Unsupported
@@ -120,7 +120,7 @@ async def test_an_address_of_other_letters_is_reached_or_told_of(bench: MailoutB
     run = await bench.finish(await bench.send(page))
     assert bench.reached == ["ada@xn--bcher-kva.example", "zoe@example.com"]
     lines = "".join(
-        [part async for part in report_csv(report.rows(bench.database, run.campaign_key or 0))]
+        [part async for part in report_csv(report.report_rows(bench.database, run.campaign_key or 0))]
     ).splitlines()
     assert [line.split(",")[1] for line in lines if line.startswith("éva@")] == ["FAILED"]
     assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("éva@example.com", "INVALID_EMAIL")]
@@ -799,7 +799,7 @@ async def test_a_cancelled_campaign_ends_its_mailout_and_notion_says_so(bench: M
     page = bench.page()
     run = await bench.send(page)
     await bench.work()
-    await _campaigns(bench).cancel(Acting("tester", None), run.mailout_id)
+    await _campaigns(bench).cancel(Actor("tester", None), run.mailout_id)
     run = await bench.finish(run)
     assert (bench.reached, run.status) == ([], "sent")
     assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 0)
@@ -810,7 +810,7 @@ async def test_nobody_is_found_when_such_a_campaign_is_extended(bench: MailoutBe
     bench.subscribe("ada@example.com")
     run = await bench.finish(await bench.send(bench.page()))
     with pytest.raises(Exception, match="Everyone in its audience"):
-        await _campaigns(bench).extend(Acting("tester", None), run.mailout_id)
+        await _campaigns(bench).extend(Actor("tester", None), run.mailout_id)
 
 
 # Figures that come later.

@@ -12,7 +12,7 @@ from mailwright.domain.clock import HOUR, SECOND, ManualClock
 from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.explain import State, explain
+from mailwright.outbox.explain import ExplanationState, explain
 from mailwright.outbox.workers import Presence, Roster
 from mailwright.storage.tables import counters, holds
 from mailwright.worker import loop
@@ -263,7 +263,7 @@ async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
         await drained(bench, provider)
         await Roster(bench.database, bench.clock, "worker-1").report(Presence("scripted"))
         answer = await explain(bench.database, bench.clock, last, tenant_id=None)
-        assert (answer.state, answer.reason, answer.detail) == (State.DOMAIN_LIMIT, "domain_limit", detail)
+        assert (answer.state, answer.reason, answer.detail) == (ExplanationState.DOMAIN_LIMIT, "domain_limit", detail)
         assert f"The domain gmail.com {words}" in answer.sentence
         [due] = [row.claimable_at for row in await deliveries_of(bench.database) if row.message_key == 6]
         assert answer.until == due > bench.clock.now()

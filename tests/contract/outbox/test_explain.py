@@ -17,7 +17,7 @@ from mailwright.domain.states import EventType, OnDoubt, Priority, Resolution, S
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, hold_lane
 from mailwright.outbox.doubt import Doubts
-from mailwright.outbox.explain import FURTHEST_PLACE, Explanation, State, duration, explain
+from mailwright.outbox.explain import FURTHEST_PLACE, ExplanationState, MessageExplanation, duration, explain
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import SILENCE, Presence, Roster
 from mailwright.storage.database import Database
@@ -57,7 +57,7 @@ class Asked:
     async def worker(self, **changes: Any) -> None:
         await Roster(self.database, self.clock, "worker-9").report(Presence("smtp", **changes))
 
-    async def answer(self, tenant_id: int | None = None) -> Explanation:
+    async def answer(self, tenant_id: int | None = None) -> MessageExplanation:
         return await explain(self.database, self.clock, self.outbox_id, tenant_id=tenant_id)
 
 
@@ -74,7 +74,7 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
     await asked.deliver()
     asked.clock.advance(3 * MINUTE)
     answer = await asked.answer()
-    assert answer.state is State.SENT
+    assert answer.state is ExplanationState.SENT
     assert answer.sentence == "It is not waiting: it was sent by smtp at 08:00:00 UTC (3 minutes ago)."
 
 
@@ -95,7 +95,7 @@ async def test_a_sent_message_that_came_back_says_so_and_what_follows(
     report = Report("1", "ses", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
     await Reports(asked.database, asked.clock).receive([replace(report, verdict=verdict)])
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.SENT, "bounce" if verdict is Verdict.NOTHING else verdict)
+    assert (answer.state, answer.reason) == (ExplanationState.SENT, "bounce" if verdict is Verdict.NOTHING else verdict)
     assert answer.sentence.endswith(told)
     assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
 
@@ -104,7 +104,7 @@ async def test_a_failed_message_names_its_error_and_the_way_back(asked: Asked) -
     await asked.accept()
     await asked.settle(Status.FAILED, error_code="SMTP_REFUSED", error_reason="No such user.")
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.FAILED, "SMTP_REFUSED")
+    assert (answer.state, answer.reason) == (ExplanationState.FAILED, "SMTP_REFUSED")
     assert answer.sentence == "It is not waiting: it failed at 08:00:00 UTC (now) with SMTP_REFUSED: No such user."
     assert f"mailwright message retry {asked.outbox_id}" in (answer.what_would_change or "")
 
@@ -115,7 +115,7 @@ async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(a
     report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
     await Reports(asked.database, asked.clock).receive([replace(report, verdict=Verdict.HARD_BOUNCE)])
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.FAILED, "SMTP_RECIPIENT_REJECTED")
+    assert (answer.state, answer.reason) == (ExplanationState.FAILED, "SMTP_RECIPIENT_REJECTED")
     assert answer.sentence.endswith("and bounced for good; no more mail goes to ada@example.com.")
     assert answer.what_would_change == (
         "Another address, in a new message. If ada@example.com is right after all, "
@@ -158,7 +158,7 @@ async def test_a_cancelled_message_is_not_waiting(asked: Asked) -> None:
     await asked.accept()
     await Operations(asked.database, asked.clock).cancel(asked.outbox_id, tenant_id=None)
     answer = await asked.answer()
-    assert answer.state is State.CANCELLED
+    assert answer.state is ExplanationState.CANCELLED
     assert answer.sentence.startswith("It is not waiting: ")
 
 
@@ -167,7 +167,7 @@ async def test_a_doubt_that_was_closed_is_not_waiting(asked: Asked) -> None:
     await asked.settle(Status.IN_DOUBT, error_code="SMTP_CUT", error_reason="The line went dead.")
     await Operations(asked.database, asked.clock).resolve(asked.outbox_id, Resolution.CLOSE, tenant_id=None)
     answer = await asked.answer()
-    assert answer.state is State.CLOSED_UNKNOWN
+    assert answer.state is ExplanationState.CLOSED_UNKNOWN
     assert answer.sentence.startswith("It is not waiting: ")
 
 
@@ -175,7 +175,7 @@ async def test_a_scheduled_message_tells_its_time(asked: Asked) -> None:
     later = asked.clock.now() + 2 * DAY
     await asked.accept(scheduled_at=later)
     answer = await asked.answer()
-    assert (answer.state, answer.until) == (State.SCHEDULED, later)
+    assert (answer.state, answer.until) == (ExplanationState.SCHEDULED, later)
     assert "on 2027-01-17 at 08:00:00 UTC (in 2 days)" in answer.sentence
 
 
@@ -185,7 +185,7 @@ async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
     until = asked.clock.now() + HOUR
     await hold_lane(asked.database, lane_number(Priority.TRANSACTIONAL, 1), "rate_per_hour", until)
     answer = await asked.answer()
-    assert (answer.state, answer.reason, answer.until) == (State.HELD, "rate_per_hour", until)
+    assert (answer.state, answer.reason, answer.until) == (ExplanationState.HELD, "rate_per_hour", until)
     assert answer.sentence == (
         "It is held by the hourly limit of the tenant default until 09:00:00 UTC (in 60 minutes)."
     )
@@ -198,7 +198,7 @@ async def test_a_hold_that_has_ended_holds_nothing(asked: Asked) -> None:
     await hold_lane(asked.database, lane, "daily_limit", asked.clock.now() + MINUTE)
     asked.clock.advance(MINUTE)
     await asked.worker()
-    assert (await asked.answer()).state is State.IN_LINE
+    assert (await asked.answer()).state is ExplanationState.IN_LINE
 
 
 async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> None:
@@ -208,7 +208,7 @@ async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> Non
         Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR", error_reason="Connection refused."
     )
     answer = await asked.answer()
-    assert (answer.state, answer.reason, answer.until) == (State.RETRYING, "NETWORK_ERROR", due_at)
+    assert (answer.state, answer.reason, answer.until) == (ExplanationState.RETRYING, "NETWORK_ERROR", due_at)
     assert answer.sentence == (
         "Attempt 1 failed with NETWORK_ERROR: Connection refused; "
         "attempt 2 of 5 follows at 08:00:05 UTC (in 5 seconds)."
@@ -217,10 +217,13 @@ async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> Non
 
 @pytest.mark.parametrize(
     ("defer_reason", "state"),
-    [("provider_throttled", State.THROTTLED), ("provider_unavailable", State.PROVIDER_UNAVAILABLE)],
+    [
+        ("provider_throttled", ExplanationState.THROTTLED),
+        ("provider_unavailable", ExplanationState.PROVIDER_UNAVAILABLE),
+    ],
 )
 async def test_a_deferral_blames_the_provider_and_burns_no_attempt(
-    asked: Asked, defer_reason: str, state: State
+    asked: Asked, defer_reason: str, state: ExplanationState
 ) -> None:
     await asked.accept()
     due_at = asked.clock.now() + 30 * SECOND
@@ -237,7 +240,7 @@ async def test_a_message_with_the_provider_is_being_sent_right_now(asked: Asked)
     await asked.accept()
     await asked.attempt()
     answer = await asked.answer()
-    assert answer.state is State.SENDING
+    assert answer.state is ExplanationState.SENDING
     assert "is being sent right now: the worker worker-1" in answer.sentence
 
 
@@ -246,7 +249,7 @@ async def test_an_attempt_whose_worker_is_gone_becomes_a_doubt_next(asked: Asked
     await asked.attempt()
     asked.clock.advance(LOCK_TTL)
     answer = await asked.answer()
-    assert answer.state is State.WORKER_LOST
+    assert answer.state is ExplanationState.WORKER_LOST
     assert "in doubt" in answer.sentence
     assert "mailwright worker" in (answer.what_would_change or "")
 
@@ -255,7 +258,7 @@ async def test_a_claimed_message_tells_who_has_it_and_for_how_long(asked: Asked)
     await asked.accept()
     await asked.claim()
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.CLAIMED, "worker-1")
+    assert (answer.state, answer.reason) == (ExplanationState.CLAIMED, "worker-1")
     assert answer.until == asked.clock.now() + LOCK_TTL
 
 
@@ -265,7 +268,7 @@ async def test_a_message_whose_worker_died_is_handled_apart(asked: Asked) -> Non
     asked.clock.advance(LOCK_TTL)
     await asked.worker()
     answer = await asked.answer()
-    assert answer.state is State.SUSPECT
+    assert answer.state is ExplanationState.SUSPECT
     assert "once" in answer.sentence
 
 
@@ -275,7 +278,7 @@ async def test_a_doubt_that_will_be_resent_tells_when(asked: Asked) -> None:
     asked.clock.advance(LOCK_TTL)
     await Doubts(asked.database, asked.clock, grace=10 * MINUTE).take_over()
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.IN_DOUBT, "WORKER_LOST")
+    assert (answer.state, answer.reason) == (ExplanationState.IN_DOUBT, "WORKER_LOST")
     assert answer.until == asked.clock.now() + 10 * MINUTE
     assert "sent once more, with the same Message-ID" in answer.sentence
     assert "message resolve" in (answer.what_would_change or "")
@@ -293,12 +296,12 @@ async def test_a_doubt_that_is_held_tells_when_it_is_closed(asked: Asked) -> Non
 
 async def test_a_due_message_without_a_worker_says_how_to_start_one(asked: Asked) -> None:
     await asked.accept()
-    assert (await asked.answer()).state is State.NO_WORKER
+    assert (await asked.answer()).state is ExplanationState.NO_WORKER
     assert (await asked.answer()).sentence == "It is due, but no worker is running; start `mailwright worker`."
     await asked.worker()
-    assert (await asked.answer()).state is State.IN_LINE
+    assert (await asked.answer()).state is ExplanationState.IN_LINE
     asked.clock.advance(SILENCE + 1)
-    assert (await asked.answer()).state is State.NO_WORKER
+    assert (await asked.answer()).state is ExplanationState.NO_WORKER
 
 
 async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(asked: Asked) -> None:
@@ -306,7 +309,7 @@ async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(as
     until = asked.clock.now() + 20 * SECOND
     await asked.worker(unavailable_until=until, unavailable_reason="SMTP_AUTH: the password is wrong.")
     answer = await asked.answer()
-    assert (answer.state, answer.until) == (State.PROVIDER_UNAVAILABLE, until)
+    assert (answer.state, answer.until) == (ExplanationState.PROVIDER_UNAVAILABLE, until)
     assert answer.sentence == (
         "It is due, but the provider smtp is left alone until 08:00:20 UTC (in 20 seconds) "
         "because SMTP_AUTH: the password is wrong."
@@ -335,7 +338,7 @@ async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> N
     claimed = await asked.claim()
     await defer(asked.database, [(claimed, Held(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.TENANT_BUSY, "max_in_flight")
+    assert (answer.state, answer.reason) == (ExplanationState.TENANT_BUSY, "max_in_flight")
     assert "mailwright tenant set default --max-in-flight" in (answer.what_would_change or "")
 
 
@@ -344,7 +347,7 @@ async def test_an_expired_message_is_not_promised_to_anyone(asked: Asked) -> Non
     await asked.worker()
     asked.clock.advance(MINUTE)
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (State.EXPIRED, "EXPIRED")
+    assert (answer.state, answer.reason) == (ExplanationState.EXPIRED, "EXPIRED")
 
 
 async def test_another_tenants_message_is_not_explained(asked: Asked) -> None:

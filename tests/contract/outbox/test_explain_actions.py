@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from mailwright.access.roles import Scope
 from mailwright.audience import contacts, suppressions
-from mailwright.domain.actions import Deed
-from mailwright.domain.campaign import CANCELLED, SCHEDULED, WAITS_FOR_WINNER
+from mailwright.domain.actions import ActionKind
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, SCHEDULED
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held
@@ -19,11 +19,11 @@ from mailwright.domain.report import Report, Verdict
 from mailwright.domain.states import EventType, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, hold_lane
-from mailwright.outbox.explain import State
+from mailwright.outbox.explain import ExplanationState
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import Presence, Roster
 from mailwright.storage.tables import deliveries, messages
-from mailwright.web.api.actions import PLACES
+from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
 from tests.campaigns import OPERATOR, Desk, address_of, join
@@ -140,52 +140,52 @@ def campaign_is(state: str, *offered: Any) -> Callable[[Making], Making]:
 # Messages that wait no longer.
 
 
-@message_is(State.SENT)
+@message_is(ExplanationState.SENT)
 async def a_sent_one(world: World) -> None:
     await world.asked.accept()
     await world.asked.deliver()
 
 
-@message_is(State.SENT, Deed.ACTIVATE)
+@message_is(ExplanationState.SENT, ActionKind.ACTIVATE)
 async def one_that_bounced(world: World) -> None:
     await world.asked.accept(to=ADA)
     await world.asked.deliver()
     await world.came_back(Verdict.HARD_BOUNCE)
 
 
-@message_is(State.SENT)
+@message_is(ExplanationState.SENT)
 async def one_that_bounced_for_now(world: World) -> None:
     await world.asked.accept(to=ADA)
     await world.asked.deliver()
     await world.came_back(Verdict.SOFT_BOUNCE)
 
 
-@message_is(State.FAILED, Deed.RETRY)
+@message_is(ExplanationState.FAILED, ActionKind.RETRY)
 async def a_failed_one(world: World) -> None:
     await world.asked.accept(to=ADA)
     await world.asked.settle(Status.FAILED, error_code="SMTP_REFUSED")
 
 
-@message_is(State.FAILED)
+@message_is(ExplanationState.FAILED)
 async def one_that_is_itself_wrong(world: World) -> None:
     await world.asked.accept()
     await world.asked.settle(Status.FAILED, error_code="INVALID_TEMPLATE")
 
 
-@message_is(State.FAILED)
+@message_is(ExplanationState.FAILED)
 async def a_failed_one_that_is_of_no_use_any_more(world: World) -> None:
     await world.asked.accept(expires_at=world.clock.now() + MINUTE)
     await world.asked.settle(Status.FAILED, error_code="SMTP_REFUSED")
     world.clock.advance(MINUTE)
 
 
-@message_is(State.FAILED, Deed.LIFT_SUPPRESSION)
+@message_is(ExplanationState.FAILED, ActionKind.LIFT_SUPPRESSION)
 async def one_to_a_suppressed_address(world: World) -> None:
     await a_failed_one(world)
     await world.suppress()
 
 
-@message_is(State.FAILED)
+@message_is(ExplanationState.FAILED)
 async def one_to_somebody_who_left_its_list(world: World) -> None:
     await world.api.client.post("/v1/lists", json={"listKey": "news"})
     await world.asked.accept(to=ADA, list_key="news")
@@ -193,26 +193,26 @@ async def one_to_somebody_who_left_its_list(world: World) -> None:
     await world.suppress("news")
 
 
-@message_is(State.FAILED, Deed.RETRY)
+@message_is(ExplanationState.FAILED, ActionKind.RETRY)
 async def a_receipt_to_somebody_who_left_a_list(world: World) -> None:
     await a_failed_one(world)
     await world.suppress("general")
 
 
-@message_is(State.FAILED)
+@message_is(ExplanationState.FAILED)
 async def a_failed_one_of_a_cancelled_campaign(world: World) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
     await world.all_are(Status.FAILED)
 
 
-@message_is(State.CANCELLED)
+@message_is(ExplanationState.CANCELLED)
 async def a_cancelled_one(world: World) -> None:
     await world.asked.accept()
     await Operations(world.database, world.clock).cancel(world.asked.outbox_id, tenant_id=None)
 
 
-@message_is(State.CLOSED_UNKNOWN)
+@message_is(ExplanationState.CLOSED_UNKNOWN)
 async def one_that_was_closed(world: World) -> None:
     await world.asked.accept()
     await world.asked.settle(Status.IN_DOUBT)
@@ -223,36 +223,36 @@ async def one_that_was_closed(world: World) -> None:
 
 
 def resolved_as(*words: str) -> list[Any]:
-    return [(Deed.RESOLVE, {"as": word}) for word in words]
+    return [(ActionKind.RESOLVE, {"as": word}) for word in words]
 
 
-@message_is(State.IN_DOUBT, *resolved_as("sent", "resend", "close"))
+@message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "resend", "close"))
 async def a_doubtful_one(world: World) -> None:
     await world.asked.accept()
     await world.asked.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
 
 
-@message_is(State.IN_DOUBT, *resolved_as("sent", "close"))
+@message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "close"))
 async def a_doubtful_one_that_is_of_no_use_any_more(world: World) -> None:
     await world.asked.accept(expires_at=world.clock.now() + MINUTE)
     await world.asked.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
     world.clock.advance(MINUTE)
 
 
-@message_is(State.IN_DOUBT, *resolved_as("sent", "close"))
+@message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "close"))
 async def a_doubtful_one_of_a_cancelled_campaign(world: World) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
     await world.all_are(Status.IN_DOUBT)
 
 
-@message_is(State.SENDING)
+@message_is(ExplanationState.SENDING)
 async def one_that_is_being_sent(world: World) -> None:
     await world.asked.accept()
     await world.asked.attempt()
 
 
-@message_is(State.WORKER_LOST)
+@message_is(ExplanationState.WORKER_LOST)
 async def one_whose_worker_is_gone(world: World) -> None:
     await one_that_is_being_sent(world)
     world.clock.advance(LOCK_TTL)
@@ -261,107 +261,107 @@ async def one_whose_worker_is_gone(world: World) -> None:
 # Messages that wait.
 
 
-@message_is(State.CLAIMED, Deed.CANCEL)
+@message_is(ExplanationState.CLAIMED, ActionKind.CANCEL)
 async def a_claimed_one(world: World) -> None:
     await world.asked.accept()
     await world.asked.claim()
 
 
-@message_is(State.SUSPECT, Deed.CANCEL)
+@message_is(ExplanationState.SUSPECT, ActionKind.CANCEL)
 async def a_suspect(world: World) -> None:
     await a_claimed_one(world)
     world.clock.advance(LOCK_TTL)
     await world.worker()
 
 
-@message_is(State.SCHEDULED, Deed.CANCEL)
+@message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL)
 async def a_scheduled_one(world: World) -> None:
     await world.asked.accept(scheduled_at=world.clock.now() + HOUR)
 
 
-@message_is(State.RETRYING, Deed.CANCEL)
+@message_is(ExplanationState.RETRYING, ActionKind.CANCEL)
 async def one_that_is_tried_again(world: World) -> None:
     await world.asked.accept()
     due_at = world.clock.now() + SECOND
     await world.asked.settle(Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR")
 
 
-@message_is(State.PROVIDER_UNAVAILABLE, Deed.CANCEL)
+@message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
 async def one_that_its_provider_does_not_take(world: World) -> None:
     await world.deferred(DeferReason.PROVIDER_UNAVAILABLE)
 
 
-@message_is(State.THROTTLED, Deed.CANCEL)
+@message_is(ExplanationState.THROTTLED, ActionKind.CANCEL)
 async def a_throttled_one(world: World) -> None:
     await world.deferred(DeferReason.PROVIDER_THROTTLED)
 
 
-@message_is(State.PROVIDER_MISSING, Deed.CANCEL)
+@message_is(ExplanationState.PROVIDER_MISSING, ActionKind.CANCEL)
 async def one_whose_provider_is_missing(world: World) -> None:
     await world.deferred(DeferReason.PROVIDER_MISSING)
 
 
-@message_is(State.DOMAIN_LIMIT, Deed.CANCEL)
+@message_is(ExplanationState.DOMAIN_LIMIT, ActionKind.CANCEL)
 async def one_to_a_busy_domain(world: World) -> None:
     await world.deferred(DeferReason.DOMAIN_RATE)
 
 
-@message_is(State.TENANT_BUSY, Deed.CANCEL)
+@message_is(ExplanationState.TENANT_BUSY, ActionKind.CANCEL)
 async def one_of_a_busy_tenant(world: World) -> None:
     await world.deferred(DeferReason.TENANT_CONCURRENCY)
 
 
-@message_is(State.HELD, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_for_the_readers_morning(world: World) -> None:
     await world.deferred(DeferReason.READERS_HOURS)
 
 
-@message_is(State.IN_LINE, Deed.CANCEL)
+@message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
 async def one_behind_another(world: World) -> None:
     await world.deferred(DeferReason.ONE_AT_A_TIME)
 
 
-@message_is(State.IN_LINE, Deed.CANCEL)
+@message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
 async def one_that_waits_for_its_resend(world: World) -> None:
     await world.deferred(DeferReason.RESEND_TURN)
 
 
-@message_is(State.HELD, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_that_its_tenants_limit_holds(world: World) -> None:
     await world.asked.accept()
     await world.hold("rate_per_hour")
 
 
-@message_is(State.HELD, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_without_quota(world: World) -> None:
     await world.asked.accept()
     await world.hold(QUOTA_EXHAUSTED)
 
 
-@message_is(State.HELD, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_that_the_providers_rate_holds(world: World) -> None:
     await world.asked.accept()
     await world.hold(PROVIDER_RATE)
 
 
-@message_is(State.EXPIRED)
+@message_is(ExplanationState.EXPIRED)
 async def an_expired_one(world: World) -> None:
     await world.asked.accept(expires_at=world.clock.now() + MINUTE)
     world.clock.advance(MINUTE)
 
 
-@message_is(State.NO_WORKER, Deed.CANCEL)
+@message_is(ExplanationState.NO_WORKER, ActionKind.CANCEL)
 async def one_without_a_worker(world: World) -> None:
     await world.asked.accept()
 
 
-@message_is(State.PROVIDER_UNAVAILABLE, Deed.CANCEL)
+@message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
 async def one_whose_provider_is_left_alone(world: World) -> None:
     await world.asked.accept()
     await world.worker(unavailable_until=world.clock.now() + MINUTE, unavailable_reason="wrong password")
 
 
-@message_is(State.IN_LINE, Deed.CANCEL)
+@message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
 async def one_in_line(world: World) -> None:
     await world.asked.accept()
     await world.worker()
@@ -370,31 +370,31 @@ async def one_in_line(world: World) -> None:
 # Messages of campaigns.
 
 
-@message_is(State.HELD, Deed.RESUME_CAMPAIGN, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.RESUME_CAMPAIGN, ActionKind.CANCEL)
 async def one_of_a_paused_campaign(world: World) -> None:
     await world.start()
     await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
 
 
-@message_is(State.SCHEDULED, Deed.CANCEL_CAMPAIGN, Deed.CANCEL)
+@message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL_CAMPAIGN, ActionKind.CANCEL)
 async def one_of_a_scheduled_campaign(world: World) -> None:
     await world.start()
     await world.hold(SCHEDULED)
 
 
-@message_is(State.HELD, Deed.EXPLAIN_CAMPAIGN, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
 async def one_that_waits_for_a_winner(world: World) -> None:
     await world.start()
-    await world.hold(WAITS_FOR_WINNER)
+    await world.hold(AWAITING_WINNER)
 
 
-@message_is(State.HELD, Deed.EXPLAIN_CAMPAIGN, Deed.CANCEL)
+@message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
 async def one_of_a_campaign_with_a_limit(world: World) -> None:
     await world.start()
     await world.hold("daily_limit")
 
 
-@message_is(State.HELD)
+@message_is(ExplanationState.HELD)
 async def one_of_a_campaign_that_was_just_cancelled(world: World) -> None:
     await world.start()
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
@@ -404,13 +404,13 @@ async def one_of_a_campaign_that_was_just_cancelled(world: World) -> None:
 # Campaigns.
 
 
-@campaign_is("draft", Deed.START_CAMPAIGN)
+@campaign_is("draft", ActionKind.START_CAMPAIGN)
 async def a_draft_that_may_start(world: World) -> None:
     await join(world.database, [address_of(1)])
     world.campaign_id = await world.desk.create()
 
 
-@campaign_is("draft", Deed.PREFLIGHT_CAMPAIGN)
+@campaign_is("draft", ActionKind.PREFLIGHT_CAMPAIGN)
 async def a_draft_for_nobody(world: World) -> None:
     world.campaign_id = await world.desk.create()
 
@@ -427,66 +427,66 @@ async def a_cancelled_campaign(world: World) -> None:
     await world.desk.campaigns.cancel(OPERATOR, world.campaign_id)
 
 
-@campaign_is("cancelled", Deed.FIND_DOUBTS)
+@campaign_is("cancelled", ActionKind.FIND_DOUBTS)
 async def a_cancelled_campaign_with_doubts(world: World) -> None:
     await a_doubtful_one_of_a_cancelled_campaign(world)
 
 
-@campaign_is("failures", Deed.RETRY_FAILED, Deed.ACCEPT_FAILURES)
+@campaign_is("failures", ActionKind.RETRY_FAILED, ActionKind.ACCEPT_FAILURES)
 async def a_campaign_with_failures(world: World) -> None:
     await world.start(2)
     await world.bench.drain(ScriptedProvider(REFUSAL))
 
 
-@campaign_is("failures", Deed.RESUME_CAMPAIGN)
+@campaign_is("failures", ActionKind.RESUME_CAMPAIGN)
 async def a_campaign_with_failures_that_was_paused(world: World) -> None:
     await a_campaign_with_failures(world)
     await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
 
 
-@campaign_is("in_doubt", Deed.FIND_DOUBTS)
+@campaign_is("in_doubt", ActionKind.FIND_DOUBTS)
 async def a_campaign_with_doubts(world: World) -> None:
     await a_campaign_with_failures(world)
     await world.all_are(Status.IN_DOUBT)
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {"dailyLimit": 50}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {"dailyLimit": 50}))
 async def a_campaign_at_its_hourly_limit(world: World) -> None:
     await world.start(3, limits={"rate_per_hour": 1, "daily_limit": 50})
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
 async def a_campaign_at_its_daily_limit(world: World) -> None:
     await world.start(3, limits={"daily_limit": 1})
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {"timezone": "Europe/Lisbon"}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {"timezone": "Europe/Lisbon"}))
 async def a_campaign_outside_its_hours(world: World) -> None:
     await world.start(1, limits={"working_hours": "12:00-18:00", "timezone": "Europe/Lisbon"})
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
 async def a_campaign_between_two_mails(world: World) -> None:
     await world.start(3, limits={"interval_ms": HOUR})
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
 async def a_campaign_that_warms_up(world: World) -> None:
     await world.start(1, limits={"warmup": True})
     await world.hold("warmup")
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
 async def a_campaign_whose_mails_go_one_at_a_time(world: World) -> None:
     await world.start(1, limits={"one_at_a_time": True})
     await world.hold("one_at_a_time")
 
 
-@campaign_is("held", (Deed.EDIT_LIMITS, {}))
+@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
 async def a_campaign_at_its_limit_per_second(world: World) -> None:
     await world.start(1, limits={"rate_per_second": 1})
     await world.hold("rate_per_second")
@@ -499,7 +499,7 @@ async def a_campaign_at_its_tenants_limit(world: World) -> None:
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", Deed.PAUSE_CAMPAIGN)
+@campaign_is("held", ActionKind.PAUSE_CAMPAIGN)
 async def a_campaign_that_a_former_limit_holds(world: World) -> None:
     await a_campaign_at_its_tenants_limit(world)
     await change_tenant(world.database, rate_per_hour=None)
@@ -523,18 +523,18 @@ async def a_campaign_whose_mails_are_throttled(world: World) -> None:
     await world.bench.drain(ScriptedProvider(THROTTLE))
 
 
-@campaign_is("held", (Deed.CHOOSE_WINNER, {"version": "A"}), (Deed.CHOOSE_WINNER, {"version": "B"}))
+@campaign_is("held", (ActionKind.CHOOSE_WINNER, {"version": "A"}), (ActionKind.CHOOSE_WINNER, {"version": "B"}))
 async def a_campaign_that_tries_its_versions(world: World) -> None:
     await world.start(10, experiment=EXPERIMENT)
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("paused", Deed.RESUME_CAMPAIGN)
+@campaign_is("paused", ActionKind.RESUME_CAMPAIGN)
 async def a_paused_campaign(world: World) -> None:
     await one_of_a_paused_campaign(world)
 
 
-@campaign_is("scheduled", Deed.CANCEL_CAMPAIGN)
+@campaign_is("scheduled", ActionKind.CANCEL_CAMPAIGN)
 async def a_scheduled_campaign(world: World) -> None:
     await world.start(scheduled_at=world.clock.now() + HOUR)
 
@@ -550,7 +550,7 @@ async def a_campaign_that_is_being_sent(world: World) -> None:
     await world.worker()
 
 
-@campaign_is("in_line", Deed.PAUSE_CAMPAIGN)
+@campaign_is("in_line", ActionKind.PAUSE_CAMPAIGN)
 async def a_campaign_behind_another(world: World) -> None:
     await world.start()
     await world.start(0)
@@ -590,10 +590,10 @@ async def test_every_action_of_a_campaign_is_accepted(world: World, case: Case, 
 
 @pytest.mark.promise("explain-actions")
 def test_every_state_and_every_deed_is_among_them() -> None:
-    assert {case.state for case in CASES["message"]} == set(State)
+    assert {case.state for case in CASES["message"]} == set(ExplanationState)
     cases = [*CASES["message"], *CASES["campaign"]]
     offered = {each[0] if isinstance(each, tuple) else each for case in cases for each in case.offered}
-    assert offered == set(Deed) == set(PLACES)
+    assert offered == set(ActionKind) == set(ROUTES)
 
 
 @pytest.mark.promise("explain-actions")
@@ -603,20 +603,20 @@ async def test_every_deed_lies_where_the_description_has_a_route(world: World) -
         for path, methods in world.api.app.openapi()["paths"].items()
         for method in methods
     }
-    assert {(place.method, place.path.partition("?")[0]) for place in PLACES.values()} <= routes
+    assert {(place.method, place.path.partition("?")[0]) for place in ROUTES.values()} <= routes
 
 
 @pytest.mark.promise("explain-actions")
 async def test_one_action_after_the_other_leads_to_the_end(world: World) -> None:
     await one_to_a_suppressed_address(world)
     done = []
-    while (answer := await world.message())["state"] == State.FAILED:
+    while (answer := await world.message())["state"] == ExplanationState.FAILED:
         [action] = answer["actions"]
         done.append(action["do"])
         await world.do(action)
-    assert done == [Deed.LIFT_SUPPRESSION, Deed.RETRY]
+    assert done == [ActionKind.LIFT_SUPPRESSION, ActionKind.RETRY]
     await world.bench.drain(ScriptedProvider())
-    assert (await world.message())["state"] == State.SENT
+    assert (await world.message())["state"] == ExplanationState.SENT
 
 
 @pytest.mark.promise("explain-actions")
@@ -663,7 +663,7 @@ async def test_whoever_may_only_look_is_offered_nothing_that_changes_anything(wo
     key = await world.api.parts.keys.create(DEFAULT_TENANT, "looks", frozenset({Scope.READ}))
     async with client_of(world.api.app, key) as looking:
         [action] = (await world.message(looking))["actions"]
-        assert action["do"] == Deed.EXPLAIN_CAMPAIGN
+        assert action["do"] == ActionKind.EXPLAIN_CAMPAIGN
         await world.do(action, looking)
         await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
         assert (await world.message(looking))["actions"] == []

@@ -18,8 +18,8 @@ from mailwright.outbox.message_records import Search
 from mailwright.outbox.tallies import Tallying, stretches
 from mailwright.sources.articles import history, runs
 from mailwright.sources.campaigns import ab_test, failed_recipients, progress
-from mailwright.sources.campaigns.entries import entry_of
-from mailwright.sources.campaigns.figures import figures
+from mailwright.sources.campaigns.entries import find_entry
+from mailwright.sources.campaigns.figures import campaign_statistics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import events, messages
@@ -41,11 +41,11 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
     (tallies.ANSWERS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
-    (progress.LANE_COUNTS, {"lane": 1}),
-    (progress.COUNTS_OF_LANES, {"lanes": [(1,), (2,)]}),
-    (progress.SENT_LATELY, {"lane": 1, "since": 1, "now": 1, "most": 9}),
-    (failed_recipients.FAILED_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
-    (failed_recipients.DOUBTFUL_OF_LANE, {"lane": 1, "after": 0, "limit": 9}),
+    (progress.COUNT_LANE, {"lane": 1}),
+    (progress.COUNT_BY_LANE, {"lanes": [(1,), (2,)]}),
+    (progress.COUNT_RECENTLY_SENT, {"lane": 1, "since": 1, "now": 1, "most": 9}),
+    (failed_recipients.LIST_FAILED, {"lane": 1, "after": 0, "limit": 9}),
+    (failed_recipients.LIST_IN_DOUBT, {"lane": 1, "after": 0, "limit": 9}),
     (runs.RUN_COUNTS, _LETTERS),
     (history.UNSENT_LETTERS, {**_LETTERS, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
     (people.TAGS_IN_USE, {"tenant_id": 1, "limit": 9}),
@@ -147,30 +147,30 @@ async def test_each_of_many_people_is_looked_for_by_the_address(
 
 async def test_figures_of_a_campaign_are_the_same_however_much_of_them_is_added_up(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=3)
-    before = await figures(bench.database, campaign)
+    before = await campaign_statistics(bench.database, campaign)
     assert sum(step.counts.get("SENT", 0) for step in before.steps) == 3
     await _add_up(bench)
-    assert await figures(bench.database, campaign) == before
+    assert await campaign_statistics(bench.database, campaign) == before
     await _happen(bench, campaign, ("open", 0), ("open", MINUTE), ("click", MINUTE))
-    halfway = await figures(bench.database, campaign)
+    halfway = await campaign_statistics(bench.database, campaign)
     assert halfway.readers == {"open": 3, "click": 3}
     await _add_up(bench)
-    assert await figures(bench.database, campaign) == halfway
+    assert await campaign_statistics(bench.database, campaign) == halfway
     # Whoever opened it before does not count again, wherever the first time was added up.
     await _happen(bench, campaign, ("open", 2 * MINUTE))
-    again = await figures(bench.database, campaign)
+    again = await campaign_statistics(bench.database, campaign)
     assert again.readers == {"open": 3, "click": 3}
     assert sum(step.counts.get("open", 0) for step in again.steps) == 9
     await _add_up(bench)
-    assert await figures(bench.database, campaign) == again
+    assert await campaign_statistics(bench.database, campaign) == again
 
 
 async def test_a_picture_of_days_is_drawn_from_hours_and_loses_nothing(bench: Bench) -> None:
     campaign = await _sent(Desk(bench), readers=2)
     await _happen(bench, campaign, ("open", 5 * MINUTE), ("open", 3 * DAY + 7 * MINUTE))
-    fresh = await figures(bench.database, campaign)
+    fresh = await campaign_statistics(bench.database, campaign)
     await _add_up(bench)
-    found = await figures(bench.database, campaign)
+    found = await campaign_statistics(bench.database, campaign)
     assert found == fresh
     assert found.length >= HOUR
     assert sum(step.counts.get("open", 0) for step in found.steps) == 4
@@ -253,9 +253,9 @@ async def _sent(desk: Desk, readers: int, **changes: Any) -> int:
 
 async def _standings(bench: Bench, campaign_key: int, winner_by: str) -> list[tuple[str, int, int]]:
     async with bench.database.read() as tx:
-        entry = await entry_of(tx, campaign_key)
+        entry = await find_entry(tx, campaign_key)
         assert entry is not None
-        found = await ab_test.standings(tx, entry, winner_by)
+        found = await ab_test.variant_results(tx, entry, winner_by)
     return [(each.name, each.sent, each.answered) for each in found]
 
 

@@ -20,7 +20,7 @@ from mailwright.domain.states import EventType, Status
 from mailwright.events.reports import Reports
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
-from mailwright.outbox.explain import State, explain
+from mailwright.outbox.explain import ExplanationState, explain
 from mailwright.outbox.workers import Presence, present
 from mailwright.providers.circuit_breaker import Circuit
 from mailwright.providers.route import Member, Route
@@ -258,7 +258,7 @@ async def test_a_doubt_waits_while_its_provider_is_left_alone_and_others_go_on(b
     assert sorted(stage.smtp.outbox_ids) == sorted(others)
     assert await status_of(bench.database, doubted) == Status.RETRY_SCHEDULED
     answer = await explain(bench.database, bench.clock, doubted, tenant_id=None)
-    assert (answer.state, answer.until) == (State.PROVIDER_UNAVAILABLE, bench.clock.now() + 10 * SECOND)
+    assert (answer.state, answer.until) == (ExplanationState.PROVIDER_UNAVAILABLE, bench.clock.now() + 10 * SECOND)
     assert "ses" in answer.sentence
 
     stage.answers["ses"] = None
@@ -313,7 +313,7 @@ async def test_what_may_be_taken_waits_for_its_provider_and_ends_when_that_repor
     bench.clock.advance(15 * MINUTE)
     without = Route.of(stage.smtp, clock)
     await bench.drain(without)
-    assert (await explain(bench.database, clock, outbox_id, tenant_id=None)).state == State.PROVIDER_MISSING
+    assert (await explain(bench.database, clock, outbox_id, tenant_id=None)).state == ExplanationState.PROVIDER_MISSING
     report = Report(key="1", source="ses", type=EventType.DELIVERED, at=clock.now(), outbox_id=outbox_id)
     await Reports(bench.database, clock).receive([report])
     assert await status_of(bench.database, outbox_id) == Status.SENT
@@ -349,7 +349,7 @@ async def test_a_doubt_whose_provider_left_the_route_waits_and_says_so(
     await bench.drain(without)
     assert stage.smtp.mails == []
     answer = await explain(bench.database, clock, doubted, tenant_id=None)
-    assert (answer.state, answer.reason) == (State.PROVIDER_MISSING, "provider_missing")
+    assert (answer.state, answer.reason) == (ExplanationState.PROVIDER_MISSING, "provider_missing")
     assert answer.until == clock.now() + 5 * MINUTE
     assert "ses" in answer.sentence
 

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mailwright.domain.campaign import POSSIBLE, Action, CampaignStatus
-from mailwright.sources.campaigns.ab_test import Standing, best
-from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.enqueue import tried
-from mailwright.sources.campaigns.entries import Contest, Frozen, Version
-from mailwright.sources.campaigns.progress import Counts
+from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
+from mailwright.sources.campaigns.ab_test import VariantResult, best_variant
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
+from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
+from mailwright.sources.campaigns.progress import CampaignMessageCounts
 from tests.campaigns import a_definition
 
 
 def test_every_action_says_when_it_is_possible() -> None:
-    assert POSSIBLE.keys() == set(Action)
-    ended = {action for action, possible in POSSIBLE.items() if CampaignStatus.CANCELLED in possible}
-    assert ended == {Action.TEST}  # nothing brings a cancelled campaign back
+    assert ALLOWED_STATUSES.keys() == set(CampaignAction)
+    ended = {action for action, possible in ALLOWED_STATUSES.items() if CampaignStatus.CANCELLED in possible}
+    assert ended == {CampaignAction.TEST}  # nothing brings a cancelled campaign back
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,31 @@ def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_definition_is_the_same_after_it_was_stored() -> None:
     plain = a_definition(sender="Us <us@example.com>", limits={"ratePerHour": 5}, scheduledAt=1_800_000_000_000)
-    assert Definition.model_validate_json(plain.model_dump_json(by_alias=True, exclude_none=True)) == plain
+    assert CampaignDefinition.model_validate_json(plain.model_dump_json(by_alias=True, exclude_none=True)) == plain
 
 
 def test_what_was_frozen_is_the_same_after_it_was_stored() -> None:
-    versions = (Version("A", "Hello", {"pt-BR": 3, "": 2}, 10), Version("B", "Hi", {"": 4}, 10))
-    frozen = Frozen(versions, {"variables": {"a": 1}}, ("news",), {"tag": "vip"}, Contest("clicks", 60_000))
-    assert Frozen.read(frozen.as_text()) == frozen
+    versions = (CampaignVariant("A", "Hello", {"pt-BR": 3, "": 2}, 10), CampaignVariant("B", "Hi", {"": 4}, 10))
+    frozen = CampaignSnapshot(
+        versions, {"variables": {"a": 1}}, ("news",), {"tag": "vip"}, RunningAbTest("clicks", 60_000)
+    )
+    assert CampaignSnapshot.read(frozen.as_text()) == frozen
 
 
 def test_the_larger_share_wins_and_the_first_of_equals() -> None:
-    assert best([Standing("A", 100, 5), Standing("B", 10, 1)]).name == "B"
-    assert best([Standing("A", 10, 1), Standing("B", 20, 2)]).name == "A"
-    assert best([Standing("A", 0, 0), Standing("B", 0, 0)]).name == "A"
+    assert best_variant([VariantResult("A", 100, 5), VariantResult("B", 10, 1)]).name == "B"
+    assert best_variant([VariantResult("A", 10, 1), VariantResult("B", 20, 2)]).name == "A"
+    assert best_variant([VariantResult("A", 0, 0), VariantResult("B", 0, 0)]).name == "A"
 
 
 def test_a_part_that_is_tried_is_rounded_up_and_is_never_more_than_all() -> None:
-    assert [tried(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
-    assert [tried(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
+    assert [test_group_size(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
+    assert [test_group_size(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
 
 
 def test_percent_counts_everyone_whose_mail_is_over() -> None:
-    counts = Counts(
+    counts = CampaignMessageCounts(
         200, 150, waiting=90, sending=10, sent=40, failed=4, withdrawn=3, in_doubt=2, closed_unknown=1, cancelled=0
     )
     assert (counts.done, counts.percent) == (50, 25.0)
-    assert Counts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0).percent == 0.0
+    assert CampaignMessageCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0).percent == 0.0

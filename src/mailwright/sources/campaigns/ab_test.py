@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mailwright.domain.campaign import Action
+from mailwright.domain.campaign import CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.tallies import Answers, answers_by_template
-from mailwright.sources.campaigns.entries import Entry, Version, change_entry
+from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, update_entry
 from mailwright.storage.database import Transaction
 
 # Who decides where no person does.
-FIGURES = "figures"
+DECIDED_BY_STATISTICS = "figures"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VariantResult:
     """How one version did."""
 
     name: str
@@ -28,37 +28,39 @@ class Standing:
         return self.answered / self.sent if self.sent else 0.0
 
 
-async def standings(tx: Transaction, entry: Entry, winner_by: str) -> list[Standing]:
+async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) -> list[VariantResult]:
     """In the order of the versions. A reader counts once, however often they opened or clicked."""
     found = await answers_by_template(tx, entry.campaign_key)
-    return [_standing(version, found, winner_by) for version in entry.content.versions]
+    return [_standing(version, found, winner_by) for version in entry.content.variants]
 
 
-def best(found: Sequence[Standing]) -> Standing:
+def best_variant(found: Sequence[VariantResult]) -> VariantResult:
     """The larger share wins; among equals the one that was written down first."""
     return max(found, key=lambda each: each.share)
 
 
-async def decide(tx: Transaction, entry: Entry, now: Instant, *, actor: str, name: str | None = None) -> str:
+async def decide_winner(
+    tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, name: str | None = None
+) -> str:
     """The winner is for everyone who has no mail yet: they are met by a second walk from the first address on."""
-    contest = entry.content.contest
+    contest = entry.content.ab_test
     if contest is None:
         raise InvalidInput("the campaign has no experiment that is to be decided", field="version")
-    found = await standings(tx, entry, contest.winner_by)
-    chosen = best(found).name if name is None else name
-    version = next((each for each in entry.content.versions if each.name == chosen), None)
+    found = await variant_results(tx, entry, contest.winner_by)
+    chosen = best_variant(found).name if name is None else name
+    version = next((each for each in entry.content.variants if each.name == chosen), None)
     if version is None:
-        names = ", ".join(each.name for each in entry.content.versions)
+        names = ", ".join(each.name for each in entry.content.variants)
         raise InvalidInput(f"there is no version {chosen}; there are {names}", field="version")
-    content = replace(entry.content, versions=(replace(version, share=100),), contest=None)
+    content = replace(entry.content, variants=(replace(version, share=100),), ab_test=None)
     fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
-    await change_entry(tx, entry.campaign_key, content=content.as_text(), **fresh)
+    await update_entry(tx, entry.campaign_key, content=content.as_text(), **fresh)
     await defer.let_go(tx, entry.lane)
     await audit_log.note(
         tx,
         now,
         actor=actor,
-        action=f"campaign.{Action.CHOOSE_WINNER}",
+        action=f"campaign.{CampaignAction.CHOOSE_WINNER}",
         subject=entry.campaign_id,
         tenant_id=entry.tenant_id,
         detail={
@@ -70,8 +72,8 @@ async def decide(tx: Transaction, entry: Entry, now: Instant, *, actor: str, nam
     return chosen
 
 
-def _standing(version: Version, found: Mapping[int, Answers], winner_by: str) -> Standing:
+def _standing(version: CampaignVariant, found: Mapping[int, Answers], winner_by: str) -> VariantResult:
     """Over all of its locales. Whoever clicked has opened it, even if no picture told."""
     mine = [found[key] for key in set(version.templates.values()) if key in found]
     answered = (each.opened if winner_by == "opens" else each.clicked for each in mine)
-    return Standing(version.name, sum(each.sent for each in mine), sum(answered))
+    return VariantResult(version.name, sum(each.sent for each in mine), sum(answered))

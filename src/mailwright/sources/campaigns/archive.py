@@ -14,8 +14,8 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.outbox import audit_log
-from mailwright.sources.campaigns.campaigns import Acting
-from mailwright.sources.campaigns.entries import Frozen
+from mailwright.sources.campaigns.campaigns import Actor
+from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries, tenants
 
@@ -24,14 +24,14 @@ NEWEST: Final = 2**63 - 1
 _PORTION: Final = 200
 
 
-class NotForEveryone(NotPossibleNow):
+class NotPublishable(NotPossibleNow):
     """The campaign cannot be shown without a reader."""
 
     code = "CAMPAIGN_NOT_SHOWABLE"
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class ArchivedCampaign:
     """One campaign, as it stands in the archive."""
 
     key: int
@@ -41,7 +41,7 @@ class Issue:
     name: str
     sent_at: Instant
     archived_at: Instant | None
-    content: Frozen
+    content: CampaignSnapshot
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ArchiveLinks:
     """What stands in for a reader's own links."""
 
     subscribe: str
@@ -63,25 +63,25 @@ class Archive:
         self._clock = clock
         self._templates = templates
 
-    async def publish(self, acting: Acting, campaign_id: str) -> Issue:
+    async def publish(self, acting: Actor, campaign_id: str) -> ArchivedCampaign:
         """Everyone may read it from now on, in the archive of each of its lists."""
         found = await self.find(campaign_id, tenant_id=acting.tenant_id)
         try:
-            await self.rendered(found, None, Surroundings("", ""))
+            await self.rendered(found, None, ArchiveLinks("", ""))
         except TemplateFailed as error:
-            raise NotForEveryone(
+            raise NotPublishable(
                 f"The campaign cannot be shown without a reader: {error}. Give its variables defaults."
             ) from error
         if found.archived_at is not None:
             return found
         return await self._change(acting, found, self._clock.now(), "publish")
 
-    async def withdraw(self, acting: Acting, campaign_id: str) -> Issue:
+    async def withdraw(self, acting: Actor, campaign_id: str) -> ArchivedCampaign:
         """Only its readers may read it again; copies that others made of it are theirs."""
         found = await self.find(campaign_id, tenant_id=acting.tenant_id)
         return found if found.archived_at is None else await self._change(acting, found, None, "withdraw")
 
-    async def find(self, campaign_id: str, *, tenant_id: int | None) -> Issue:
+    async def find(self, campaign_id: str, *, tenant_id: int | None) -> ArchivedCampaign:
         """Also one that is not open to everyone, for whoever may open it."""
         if not is_uuid(campaign_id):
             raise NotFound
@@ -96,7 +96,7 @@ class Archive:
             raise NotFound
         return _issue(rows[0])
 
-    async def issue(self, tenant_id: int, list_key: str, campaign_id: str) -> Issue:
+    async def issue(self, tenant_id: int, list_key: str, campaign_id: str) -> ArchivedCampaign:
         """For everyone: only what is open to them, and under a list that it was sent to."""
         try:
             found = await self.find(campaign_id, tenant_id=tenant_id)
@@ -106,16 +106,18 @@ class Archive:
             raise NotFound
         return found
 
-    async def places(self, issue: Issue) -> list[str]:
+    async def places(self, issue: ArchivedCampaign) -> list[str]:
         """The lists under which everyone can read it now."""
         if issue.archived_at is None:
             return []
         public = {each.list_key for each in await list_all(self._database, issue.tenant_id) if each.is_public}
         return [each for each in issue.lists if each in public]
 
-    async def issues(self, tenant_id: int, list_key: str, *, limit: int, before: int = NEWEST) -> list[Issue]:
+    async def issues(
+        self, tenant_id: int, list_key: str, *, limit: int, before: int = NEWEST
+    ) -> list[ArchivedCampaign]:
         """The latest first."""
-        found: list[Issue] = []
+        found: list[ArchivedCampaign] = []
         async with self._database.read() as tx:
             while len(found) < limit:
                 rows = await _portion(tx, tenant_id, before)
@@ -125,7 +127,7 @@ class Archive:
                 before = rows[-1].id
         return found[:limit]
 
-    async def rendered(self, issue: Issue, locale: str | None, around: Surroundings) -> Rendered:
+    async def rendered(self, issue: ArchivedCampaign, locale: str | None, around: ArchiveLinks) -> Rendered:
         """As someone of this locale would get it, without a name, an address or anything else of theirs."""
         stored = await self._template(issue, locale)
         template = Template(subject=stored.subject, html=stored.html, text=stored.text)
@@ -144,16 +146,18 @@ class Archive:
             }
         )
 
-    async def _template(self, issue: Issue, locale: str | None) -> StoredTemplate:
+    async def _template(self, issue: ArchivedCampaign, locale: str | None) -> StoredTemplate:
         """The first version: the winner, where an experiment was decided."""
-        key = locales.best(issue.content.versions[0].templates, locale)
+        key = locales.best(issue.content.variants[0].templates, locale)
         await self._templates.load([key])
         stored = self._templates.known(key)
         if stored is None:
             raise NotFound
         return stored
 
-    async def _change(self, acting: Acting, issue: Issue, archived_at: Instant | None, action: str) -> Issue:
+    async def _change(
+        self, acting: Actor, issue: ArchivedCampaign, archived_at: Instant | None, action: str
+    ) -> ArchivedCampaign:
         async with self._database.write() as tx:
             mine = campaigns.c.id == issue.key
             await tx.execute(update(campaigns).where(mine).values(archived_at=archived_at))
@@ -181,6 +185,8 @@ def _issues() -> Any:
     return select(*columns, tenants.c.name.label("tenant")).select_from(joined)
 
 
-def _issue(row: Any) -> Issue:
-    content = Frozen.read(row.content)
-    return Issue(row.id, row.campaign_id, row.tenant_id, row.tenant, row.name, row.created_at, row.archived_at, content)
+def _issue(row: Any) -> ArchivedCampaign:
+    content = CampaignSnapshot.read(row.content)
+    return ArchivedCampaign(
+        row.id, row.campaign_id, row.tenant_id, row.tenant, row.name, row.created_at, row.archived_at, content
+    )

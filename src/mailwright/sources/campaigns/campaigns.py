@@ -10,13 +10,13 @@ from sqlalchemy import insert, select, update
 from mailwright.content.presend_checks import Facts, Finding
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
+    ALLOWED_STATUSES,
+    AWAITING_WINNER,
     CANCELLED,
+    INDEFINITELY,
     PAUSED,
-    POSSIBLE,
     SCHEDULED,
-    UNTIL_TOLD,
-    WAITS_FOR_WINNER,
-    Action,
+    CampaignAction,
     CampaignStatus,
 )
 from mailwright.domain.clock import Clock, Instant
@@ -29,11 +29,11 @@ from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
 from mailwright.outbox.search import newest_key
 from mailwright.sources.campaigns import ab_test, failure_actions
-from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.enqueue import count_newcomers
-from mailwright.sources.campaigns.entries import Entry, change_entry, entry_of
-from mailwright.sources.campaigns.snapshot import NO_FACTS, freeze, with_segment
-from mailwright.sources.campaigns.test_send import Trial, trial_mails
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
+from mailwright.sources.campaigns.enqueue import count_new_recipients
+from mailwright.sources.campaigns.entries import QueueEntry, find_entry, update_entry
+from mailwright.sources.campaigns.snapshot import NO_FACTS, filter_with_segment, freeze
+from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
@@ -44,7 +44,7 @@ class Campaign:
     campaign_id: str
     tenant_id: int
     status: CampaignStatus
-    definition: Definition
+    definition: CampaignDefinition
     created_at: Instant
     updated_at: Instant
     started_at: Instant | None
@@ -56,7 +56,7 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class Actor:
     """Who acts, and for which tenant; None is an operator at the console, who may act for all."""
 
     actor: str
@@ -69,7 +69,7 @@ class Campaigns:
         self._clock = clock
         self._templates = templates
 
-    async def create(self, acting: Acting, tenant_id: int, definition: Definition) -> Campaign:
+    async def create(self, acting: Actor, tenant_id: int, definition: CampaignDefinition) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.execute(
@@ -103,35 +103,35 @@ class Campaigns:
             rows = await tx.execute(query.order_by(campaigns.c.id.desc()).limit(limit))
         return [_campaign(row) for row in rows]
 
-    async def edit(self, acting: Acting, campaign_id: str, definition: Definition) -> Campaign:
+    async def edit(self, acting: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.EDIT)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EDIT)
             changes = {
                 "name": definition.name,
                 "definition": _as_text(definition),
                 "scheduled_at": definition.scheduled_at,
             }
             await self._change(tx, campaign, **changes)
-            await self._note(tx, acting, Action.EDIT, campaign)
+            await self._note(tx, acting, CampaignAction.EDIT, campaign)
             return await _find(tx, campaign_id, acting.tenant_id)
 
-    async def duplicate(self, acting: Acting, campaign_id: str, name: str | None = None) -> Campaign:
+    async def duplicate(self, acting: Actor, campaign_id: str, name: str | None = None) -> Campaign:
         """A draft with the same content and audience, to be changed and started by itself."""
         original = await self.find(campaign_id, tenant_id=acting.tenant_id)
         changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None}
         copy = original.definition.model_copy(update=changes)
         return await self.create(acting, original.tenant_id, copy)
 
-    async def start(self, acting: Acting, campaign_id: str) -> Campaign:
+    async def start(self, acting: Actor, campaign_id: str) -> Campaign:
         """Freezes the content and takes a place in line, or refuses with every reason at once."""
         return (await self.start_and_warn(acting, campaign_id, NO_FACTS))[0]
 
     async def start_and_warn(
-        self, acting: Acting, campaign_id: str, facts: Facts
+        self, acting: Actor, campaign_id: str, facts: Facts
     ) -> tuple[Campaign, tuple[Finding, ...]]:
         """The same, with what readers would mind all the same."""
         read = await self.find(campaign_id, tenant_id=acting.tenant_id)
-        _check(read, Action.START)
+        _check(read, CampaignAction.START)
         now = self._clock.now()
         frozen = await freeze(
             self._database,
@@ -143,7 +143,7 @@ class Campaigns:
             facts=facts,
         )
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.START)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.START)
             if campaign.definition != read.definition:
                 raise NotPossibleNow("The campaign was edited while it started; start it again.")
             place = await self._place(tx, campaign, frozen.content.as_text(), frozen.planned, now)
@@ -155,110 +155,114 @@ class Campaigns:
             await self._change(
                 tx, campaign, status=CampaignStatus.READY, started_at=now, messages_behind=await newest_key(tx)
             )
-            await self._note(tx, acting, Action.START, campaign, planned=frozen.planned)
+            await self._note(tx, acting, CampaignAction.START, campaign, planned=frozen.planned)
             return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
 
-    async def pause(self, acting: Acting, campaign_id: str) -> Campaign:
+    async def pause(self, acting: Actor, campaign_id: str) -> Campaign:
         """Nothing more is claimed; what a worker has already taken up may still leave. It keeps its place."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.PAUSE)
-            await defer.hold(tx, (await _entry(tx, campaign)).lane, PAUSED, UNTIL_TOLD)
-            return await self._move(tx, acting, Action.PAUSE, campaign, CampaignStatus.PAUSED)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.PAUSE)
+            await defer.hold(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
+            return await self._move(tx, acting, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
-    async def resume(self, acting: Acting, campaign_id: str) -> Campaign:
+    async def resume(self, acting: Actor, campaign_id: str) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.RESUME)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.RESUME)
             entry = await _entry(tx, campaign)
             await defer.let_go(tx, entry.lane)
             begins_at = campaign.definition.scheduled_at
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
                 await defer.hold(tx, entry.lane, SCHEDULED, begins_at)
-            contest = entry.content.contest
+            contest = entry.content.ab_test
             if contest is not None and contest.decides_at is not None and contest.decides_at > now:
-                await defer.hold(tx, entry.lane, WAITS_FOR_WINNER, contest.decides_at)
+                await defer.hold(tx, entry.lane, AWAITING_WINNER, contest.decides_at)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
-            return await self._move(tx, acting, Action.RESUME, campaign, status)
+            return await self._move(tx, acting, CampaignAction.RESUME, campaign, status)
 
-    async def cancel(self, acting: Acting, campaign_id: str) -> Campaign:
+    async def cancel(self, acting: Actor, campaign_id: str) -> Campaign:
         """What was not sent is not sent any more; what was, stays in the report."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.CANCEL)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CANCEL)
             if campaign.status is not CampaignStatus.DRAFT:
-                await defer.hold(tx, (await _entry(tx, campaign)).lane, CANCELLED, UNTIL_TOLD)
+                await defer.hold(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Open again where it was through but for its failures: what is left is to be emptied.
-                await change_entry(tx, campaign.key, walk_ended_at=now, completed_at=None)
-            return await self._move(tx, acting, Action.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now)
+                await update_entry(tx, campaign.key, walk_ended_at=now, completed_at=None)
+            return await self._move(
+                tx, acting, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
+            )
 
-    async def retry_failed(self, acting: Acting, campaign_id: str) -> tuple[Campaign, int]:
+    async def retry_failed(self, acting: Actor, campaign_id: str) -> tuple[Campaign, int]:
         """Everyone whose mail failed gets all attempts again."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.RETRY_FAILED)
-            count = await failure_actions.requeue(tx, (await _entry(tx, campaign)).lane, self._clock.now())
-            await change_entry(tx, campaign.key, completed_at=None)
-            await self._note(tx, acting, Action.RETRY_FAILED, campaign, messages=count)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.RETRY_FAILED)
+            count = await failure_actions.requeue_failed(tx, (await _entry(tx, campaign)).lane, self._clock.now())
+            await update_entry(tx, campaign.key, completed_at=None)
+            await self._note(tx, acting, CampaignAction.RETRY_FAILED, campaign, messages=count)
         return campaign, count
 
-    async def accept_failures(self, acting: Acting, campaign_id: str) -> Campaign:
+    async def accept_failures(self, acting: Actor, campaign_id: str) -> Campaign:
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.ACCEPT_FAILURES)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.ACCEPT_FAILURES)
             if (await _entry(tx, campaign)).completed_at is None:
                 raise NotPossibleNow(
                     "The campaign is still being sent; its failures can be accepted when it is through."
                 )
             now = self._clock.now()
-            return await self._move(tx, acting, Action.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now)
+            return await self._move(
+                tx, acting, CampaignAction.ACCEPT_FAILURES, campaign, CampaignStatus.SENT, finished_at=now
+            )
 
-    async def edit_limits(self, acting: Acting, campaign_id: str, limits: CampaignLimits) -> Campaign:
+    async def edit_limits(self, acting: Actor, campaign_id: str, limits: CampaignLimits) -> Campaign:
         """Takes effect within one batch, also while the campaign is being sent."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.EDIT_LIMITS)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EDIT_LIMITS)
             definition = campaign.definition.model_copy(update={"limits": limits})
             await self._change(tx, campaign, definition=_as_text(definition))
-            await change_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
+            await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # What held it may hold it no longer; if it does, the next claim finds out.
-                await defer.let_go(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, WAITS_FOR_WINNER))
+                await defer.let_go(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, AWAITING_WINNER))
             told = limits.model_dump(mode="json", exclude_defaults=True)
-            await self._note(tx, acting, Action.EDIT_LIMITS, campaign, limits=told)
+            await self._note(tx, acting, CampaignAction.EDIT_LIMITS, campaign, limits=told)
             return replace(campaign, definition=definition)
 
-    async def choose_winner(self, acting: Acting, campaign_id: str, version: str) -> Campaign:
+    async def choose_winner(self, acting: Actor, campaign_id: str, version: str) -> Campaign:
         """By a person's word, before or instead of the figures'."""
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.CHOOSE_WINNER)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CHOOSE_WINNER)
             entry = await _entry(tx, campaign)
             if entry.walk_ended_at is None:
                 raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
-            await ab_test.decide(tx, entry, self._clock.now(), actor=acting.actor, name=version)
+            await ab_test.decide_winner(tx, entry, self._clock.now(), actor=acting.actor, name=version)
             if campaign.status is CampaignStatus.PAUSED:
-                await defer.hold(tx, entry.lane, PAUSED, UNTIL_TOLD)
+                await defer.hold(tx, entry.lane, PAUSED, INDEFINITELY)
             return campaign
 
-    async def extend(self, acting: Acting, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
+    async def extend(self, acting: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
         """Also for whoever has joined since, and for another segment where one is named; nobody gets it twice."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await self._to_change(tx, acting, campaign_id, Action.EXTEND)
+            campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EXTEND)
             entry = await _entry(tx, campaign)
-            if entry.walk_ended_at is None or entry.content.contest is not None:
+            if entry.walk_ended_at is None or entry.content.ab_test is not None:
                 raise NotPossibleNow("The campaign still goes through its audience: whoever joins now is met as well.")
             if segment is not None:
-                wider = await with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
+                wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
                 entry = replace(entry, content=replace(entry.content, filter=wider))
-            if not (newcomers := await count_newcomers(tx, entry, now)):
+            if not (newcomers := await count_new_recipients(tx, entry, now)):
                 raise NotPossibleNow("Everyone in its audience has got the campaign.")
             fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
             planned = entry.recipients + newcomers
-            await change_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **fresh)
+            await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **fresh)
             await self._change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
-            await self._note(tx, acting, Action.EXTEND, campaign, planned=newcomers, segment=segment)
+            await self._note(tx, acting, CampaignAction.EXTEND, campaign, planned=newcomers, segment=segment)
             return await _find(tx, campaign_id, acting.tenant_id), newcomers
 
     async def test_send(
-        self, acting: Acting, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None
+        self, acting: Actor, campaign_id: str, addresses: Sequence[str], *, as_contact: str | None = None
     ) -> list[Accepted]:
         """What readers would get, one mail for each version and address; none of them counts as the campaign's.
 
@@ -266,11 +270,11 @@ class Campaigns:
         """
         campaign = await self.find(campaign_id, tenant_id=acting.tenant_id)
         now = self._clock.now()
-        trial = Trial(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
-        mails = await trial_mails(self._database, self._templates, trial, now)
+        trial = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact)
+        mails = await build_test_messages(self._database, self._templates, trial, now)
         async with self._database.write() as tx:
             accepted = await accept(tx, mails, now)
-            await self._note(tx, acting, Action.TEST, campaign, mails=len(mails))
+            await self._note(tx, acting, CampaignAction.TEST, campaign, mails=len(mails))
         return accepted
 
     async def _place(self, tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:
@@ -292,7 +296,7 @@ class Campaigns:
         )
         return int(rows[0].id)
 
-    async def _to_change(self, tx: Transaction, acting: Acting, campaign_id: str, action: Action) -> Campaign:
+    async def _to_change(self, tx: Transaction, acting: Actor, campaign_id: str, action: CampaignAction) -> Campaign:
         campaign = await _find(tx, campaign_id, acting.tenant_id, to_change=True)
         _check(campaign, action)
         return campaign
@@ -300,8 +304,8 @@ class Campaigns:
     async def _move(
         self,
         tx: Transaction,
-        acting: Acting,
-        action: Action,
+        acting: Actor,
+        action: CampaignAction,
         campaign: Campaign,
         status: CampaignStatus,
         **changes: Any,
@@ -314,7 +318,7 @@ class Campaigns:
         changes["updated_at"] = self._clock.now()
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
 
-    async def _note(self, tx: Transaction, acting: Acting, action: str, campaign: Campaign, **detail: Any) -> None:
+    async def _note(self, tx: Transaction, acting: Actor, action: str, campaign: Campaign, **detail: Any) -> None:
         await audit_log.note(
             tx,
             self._clock.now(),
@@ -326,9 +330,9 @@ class Campaigns:
         )
 
 
-def _check(campaign: Campaign, action: Action) -> None:
-    if campaign.status not in POSSIBLE[action]:
-        allowed = ", ".join(sorted(POSSIBLE[action]))
+def _check(campaign: Campaign, action: CampaignAction) -> None:
+    if campaign.status not in ALLOWED_STATUSES[action]:
+        allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
         raise NotPossibleNow(
             f"The campaign is {campaign.status}; `{action.replace('_', ' ')}` is possible while it is {allowed}."
         )
@@ -346,14 +350,14 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_
     return _campaign(rows[0])
 
 
-async def _entry(tx: Transaction, campaign: Campaign) -> Entry:
-    found = await entry_of(tx, campaign.key)
+async def _entry(tx: Transaction, campaign: Campaign) -> QueueEntry:
+    found = await find_entry(tx, campaign.key)
     if found is None:
         raise NotFound
     return found
 
 
-def _as_text(definition: Definition) -> str:
+def _as_text(definition: CampaignDefinition) -> str:
     return definition.model_dump_json(by_alias=True, exclude_none=True)
 
 
@@ -363,7 +367,7 @@ def _campaign(row: Any) -> Campaign:
         campaign_id=row.campaign_id,
         tenant_id=row.tenant_id,
         status=CampaignStatus(row.status),
-        definition=Definition.model_validate(orjson.loads(row.definition)),
+        definition=CampaignDefinition.model_validate(orjson.loads(row.definition)),
         created_at=row.created_at,
         updated_at=row.updated_at,
         started_at=row.started_at,

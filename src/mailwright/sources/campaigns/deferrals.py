@@ -5,13 +5,13 @@ from mailwright.domain.permits import Held
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 
-LANES_THAT_WAIT = statement(__package__, "lanes_that_wait")
+LIST_DEFERRED_LANES = statement(__package__, "list_deferred_lanes")
 
 # Where the mail itself names no reason: it was tried, and is tried again.
 RETRY_SCHEDULED = "retry_scheduled"
 
 
-async def waits(tx: Transaction, now: Instant) -> dict[int, Held]:
+async def lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Held]:
     """By lane: when the first of its mails may go, and what that one waits for."""
-    rows = await tx.run(LANES_THAT_WAIT, now=now)
+    rows = await tx.run(LIST_DEFERRED_LANES, now=now)
     return {row.lane: Held(row.claimable_at, row.defer_reason) for row in rows}

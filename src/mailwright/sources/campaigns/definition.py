@@ -41,7 +41,7 @@ def _zone(name: str) -> str:
     return name
 
 
-Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
+SingleLine = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
 Subject = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
 Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
 ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
@@ -54,11 +54,11 @@ Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 
 
-class Part(BaseModel):
+class DefinitionPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class Content(Part):
+class ContentDefinition(DefinitionPart):
     """Written here, or a template by its id."""
 
     subject: Subject | None = None
@@ -66,10 +66,10 @@ class Content(Part):
     body: Annotated[str, Field(max_length=512 * 1024)] | None = None
     text: Annotated[str, Field(max_length=512 * 1024)] | None = None
     template_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    preheader: Line | None = None  # what inboxes show beside the subject, and the mail itself does not
+    preheader: SingleLine | None = None  # what inboxes show beside the subject, and the mail itself does not
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "Content":
+    def _one_of_both(self) -> "ContentDefinition":
         if (self.body is None) == (self.template_id is None):
             raise ValueError("give either a body or a templateId")
         if self.body is not None and self.subject is None:
@@ -77,7 +77,7 @@ class Content(Part):
         return self
 
 
-class CampaignLimits(Part):
+class CampaignLimits(DefinitionPart):
     """Of this campaign alone; the tenant's and the installation's hold besides."""
 
     rate_per_second: Positive | None = None
@@ -91,35 +91,35 @@ class CampaignLimits(Part):
     one_at_a_time: bool = False  # the next begins when the one before has ended
 
 
-class Variant(Part):
+class AbTestVariant(DefinitionPart):
     """What is different in one version of an experiment."""
 
-    name: Line
+    name: SingleLine
     subject: Subject | None = None
     body: Annotated[str, Field(max_length=512 * 1024)] | None = None
 
 
-class Experiment(Part):
+class AbTest(DefinitionPart):
     """A share of the audience gets the versions in turn; after a while the better one goes to everyone else."""
 
-    variants: Annotated[tuple[Variant, ...], Field(min_length=2, max_length=5)]
+    variants: Annotated[tuple[AbTestVariant, ...], Field(min_length=2, max_length=5)]
     test_percent: Annotated[int, Field(ge=2, le=100)] = 20
     wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
     winner_by: Literal["opens", "clicks"] = "clicks"
 
     @model_validator(mode="after")
-    def _names_differ(self) -> "Experiment":
+    def _names_differ(self) -> "AbTest":
         """The winner is chosen by its name."""
         if len({variant.name for variant in self.variants}) < len(self.variants):
             raise ValueError("two variants have the same name")
         return self
 
 
-class Definition(Part):
+class CampaignDefinition(DefinitionPart):
     """Everything but the campaign's state."""
 
-    name: Line
-    content: Content
+    name: SingleLine
+    content: ContentDefinition
     lists: tuple[ListKey, ...] = ()
     segment: ListKey | None = None
     filter: dict[str, Any] | None = None
@@ -127,5 +127,5 @@ class Definition(Part):
     reply_to: Sender | None = None
     variables: dict[str, Any] = {}
     limits: CampaignLimits = CampaignLimits()
-    experiment: Experiment | None = None
+    ab_test: Annotated[AbTest | None, Field(alias="experiment")] = None
     scheduled_at: Instant | None = None

@@ -18,34 +18,34 @@ from mailwright.domain.message import Source
 from mailwright.domain.states import OnDoubt, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
-from mailwright.sources.campaigns.entries import Entry, Version, entry_of
+from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, find_entry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import campaigns, contacts, deliveries, intake, messages, queue_entries
 
 # Large enough that the commit is not what costs, small enough that other writers do not wait for long.
-PORTION = 10_000
+BATCH_SIZE = 10_000
 STANDARD_POLICY = "standard"
-WALKED = (CampaignStatus.READY, CampaignStatus.SENDING)
+ENQUEUED_STATUSES = (CampaignStatus.READY, CampaignStatus.SENDING)
 
 
-async def walk_on(database: Database, clock: Clock, campaign_key: int) -> Entry | None:
+async def enqueue_batch(database: Database, clock: Clock, campaign_key: int) -> QueueEntry | None:
     """One portion. The entry as it is afterwards; None when there is nothing to walk."""
     now = clock.now()
     async with database.write() as tx:
-        entry = await entry_of(tx, campaign_key, to_change=True)
-        if entry is None or entry.walk_ended_at is not None or entry.campaign_status not in WALKED:
+        entry = await find_entry(tx, campaign_key, to_change=True)
+        if entry is None or entry.walk_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
             return None
         if entry.campaign_status is CampaignStatus.READY:
             began = {"status": CampaignStatus.SENDING, "updated_at": now}
             await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**began))
         stored = await _portion(tx, entry, now)
-        after = await entry_of(tx, campaign_key)
+        after = await find_entry(tx, campaign_key)
     metrics.ACCEPTED.labels(Source.CAMPAIGN).inc(stored)
     return after
 
 
-async def count_newcomers(tx: Transaction, entry: Entry, now: Instant) -> int:
+async def count_new_recipients(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
     """How many people another walk would write to: whoever is in the audience now and has no message yet."""
     people = audience(entry.tenant_id, entry.content.lists, entry.content.filter, now)
     fresh = and_(people, ~_known(entry, contacts.c.email).exists())
@@ -53,14 +53,14 @@ async def count_newcomers(tx: Transaction, entry: Entry, now: Instant) -> int:
     return int(rows[0][0])
 
 
-async def _portion(tx: Transaction, entry: Entry, now: Instant) -> int:
+async def _portion(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
     mine = and_(contacts.c.tenant_id == entry.tenant_id, contacts.c.email > entry.walked_to)
-    end = select(contacts.c.email).where(mine).order_by(contacts.c.email).offset(PORTION - 1).limit(1)
+    end = select(contacts.c.email).where(mine).order_by(contacts.c.email).offset(BATCH_SIZE - 1).limit(1)
     found = await tx.execute(end)
     until = contacts.c.email <= found[0][0] if found else true()
     people = and_(audience(entry.tenant_id, entry.content.lists, entry.content.filter, now), mine, until)
     stored = await _store(tx, entry, people, now)
-    is_whole = sum(version.share for version in entry.content.versions) == 100
+    is_whole = sum(version.share for version in entry.content.variants) == 100
     met = stored if is_whole else (await tx.execute(select(func.count()).select_from(contacts).where(people)))[0][0]
     await tx.execute(
         update(queue_entries)
@@ -75,7 +75,7 @@ async def _portion(tx: Transaction, entry: Entry, now: Instant) -> int:
     return stored
 
 
-async def _store(tx: Transaction, entry: Entry, people: ColumnElement[bool], now: Instant) -> int:
+async def _store(tx: Transaction, entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> int:
     before = (await tx.execute(select(func.coalesce(func.max(messages.c.id), 0))))[0][0]
     columns, rows = _messages(entry, people, now)
     await tx.execute(insert(messages).from_select(columns, rows))
@@ -98,9 +98,9 @@ async def _store(tx: Transaction, entry: Entry, people: ColumnElement[bool], now
     return stored
 
 
-def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
+def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> tuple[list[str], Select[Any]]:
     """What an accepted request would have brought, made by the database itself from its contacts."""
-    versions = entry.content.versions
+    versions = entry.content.variants
     shared = sum(version.share for version in versions)
     # Where all get the same, the numbers would only keep the database from going straight along its index.
     place = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.walked
@@ -143,17 +143,17 @@ def _messages(entry: Entry, people: ColumnElement[bool], now: Instant) -> tuple[
     return list(values), select(*values.values()).where(wanted).order_by(chosen.c.email)
 
 
-def _is_first(entry: Entry) -> bool:
+def _is_first(entry: QueueEntry) -> bool:
     """In its first walk a campaign meets nobody who has a message; in a later one it counts from nothing again."""
     return entry.recipients <= entry.walked
 
 
-def _known(entry: Entry, email: ColumnElement[str]) -> Select[Any]:
+def _known(entry: QueueEntry, email: ColumnElement[str]) -> Select[Any]:
     mine = and_(messages.c.campaign_key == entry.campaign_key, messages.c.to_email == email)
     return select(messages.c.id).where(mine)
 
 
-def _list_of(entry: Entry, now: Instant) -> ColumnElement[str]:
+def _list_of(entry: QueueEntry, now: Instant) -> ColumnElement[str]:
     """The list that a reader can leave: the first of the campaign's lists over which they may be written to."""
     lists = entry.content.lists
     if len(lists) < 2:
@@ -164,7 +164,7 @@ def _list_of(entry: Entry, now: Instant) -> ColumnElement[str]:
     )
 
 
-def tried(people: int, percent: int) -> int:
+def test_group_size(people: int, percent: int) -> int:
     """How many of them get a version while the others wait: the share that a walk takes, rounded up."""
     return -(-people * percent // 100)
 
@@ -176,7 +176,7 @@ def _in_turn(turn: ColumnElement[int], values: Sequence[ColumnElement[Any]]) -> 
     return case(*((turn == place, value) for place, value in enumerate(values[:-1])), else_=values[-1])
 
 
-def _by_locale(version: Version, locale: ColumnElement[str]) -> ColumnElement[int]:
+def _by_locale(version: CampaignVariant, locale: ColumnElement[str]) -> ColumnElement[int]:
     """`pt-BR` falls back on `pt`, and both on the version for everyone."""
     others = {name: key for name, key in version.templates.items() if name}
     everyone = literal(version.templates[""])

@@ -13,7 +13,7 @@ from mailwright.storage.tables import campaigns, queue_entries
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class CampaignVariant:
     """One frozen form of the content: the template for each locale, `""` for everyone else."""
 
     name: str
@@ -23,7 +23,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class RunningAbTest:
     """Only a part of the audience gets the versions; everyone else waits for the better one."""
 
     winner_by: str
@@ -32,35 +32,37 @@ class Contest:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class CampaignSnapshot:
     """What a campaign says, and to whom, as it was when it started."""
 
-    versions: tuple[Version, ...]
+    variants: tuple[CampaignVariant, ...]
     payload: dict[str, Any]  # the same in every message: sender, reply-to, the campaign's own variables
     lists: tuple[str, ...]
     filter: dict[str, Any] | None
-    contest: Contest | None = None  # None without an experiment, and once it is decided
+    ab_test: RunningAbTest | None = None  # None without an A/B test, and after its winner is chosen
 
     def as_text(self) -> str:
-        return orjson.dumps(self).decode()
+        """Serialize for `queue_entries.content`, whose keys must stay readable for campaigns that have started."""
+        stored = {"versions": self.variants, "payload": self.payload, "lists": self.lists, "filter": self.filter}
+        return orjson.dumps({**stored, "contest": self.ab_test}).decode()
 
     @classmethod
-    def read(cls, text: str) -> "Frozen":
-        found = orjson.loads(text)
-        versions = tuple(Version(**version) for version in found["versions"])
-        contest = Contest(**found["contest"]) if found["contest"] else None
-        return cls(versions, found["payload"], tuple(found["lists"]), found["filter"], contest)
+    def read(cls, text: str) -> "CampaignSnapshot":
+        stored = orjson.loads(text)
+        variants = tuple(CampaignVariant(**variant) for variant in stored["versions"])
+        ab_test = RunningAbTest(**stored["contest"]) if stored["contest"] else None
+        return cls(variants, stored["payload"], tuple(stored["lists"]), stored["filter"], ab_test)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     id: int
     campaign_key: int
     campaign_id: str
     campaign_status: CampaignStatus
     tenant_id: int
     lane: int
-    content: Frozen
+    content: CampaignSnapshot
     planned: int
     walked: int
     recipients: int
@@ -69,7 +71,7 @@ class Entry:
     completed_at: Instant | None
 
 
-async def entry_of(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> Entry | None:
+async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> QueueEntry | None:
     """`to_change`: nobody else changes it before this transaction ends."""
     if to_change:
         # Whoever changes a campaign or its place takes the campaign's row first: nobody waits for each other.
@@ -78,19 +80,19 @@ async def entry_of(tx: Transaction, campaign_key: int, *, to_change: bool = Fals
     return _entry(rows[0]) if rows else None
 
 
-async def change_entry(tx: Transaction, campaign_key: int, **changes: Any) -> None:
+async def update_entry(tx: Transaction, campaign_key: int, **changes: Any) -> None:
     await tx.execute(update(queue_entries).where(queue_entries.c.campaign_key == campaign_key).values(**changes))
 
 
 def _entries() -> Select[Any]:
     return select(
-        *(column for column in queue_entries.c if column.name in Entry.__slots__),
+        *(column for column in queue_entries.c if column.name in QueueEntry.__slots__),
         campaigns.c.campaign_id,
         campaigns.c.status.label("campaign_status"),
     ).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> QueueEntry:
     fields = dict(row._mapping)
     status = CampaignStatus(row.campaign_status)
-    return Entry(**{**fields, "content": Frozen.read(fields["content"]), "campaign_status": status})
+    return QueueEntry(**{**fields, "content": CampaignSnapshot.read(fields["content"]), "campaign_status": status})

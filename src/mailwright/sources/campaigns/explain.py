@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from mailwright.content.presend_checks import Facts as Known
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.actions import Act, Deed, is_possible, on_campaign
-from mailwright.domain.campaign import PAUSED, SCHEDULED, WAITS_FOR_WINNER, CampaignStatus
+from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
@@ -25,17 +25,17 @@ from mailwright.outbox.workers import Presence, present
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, paces
 from mailwright.policies.rates import windows
-from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, waits
-from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.entries import Frozen
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, lane_deferrals
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
+from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.simulation import Course
-from mailwright.sources.campaigns.snapshot import NO_FACTS, examine
+from mailwright.sources.campaigns.simulation import CampaignForecast
+from mailwright.sources.campaigns.snapshot import NO_FACTS, check_campaign
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
 
-LANE_COUNTS = statement(__package__, "lane_counts")
+COUNT_LANE = statement(__package__, "count_lane")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class CampaignExplanation:
     what_would_change: str | None = None
     then: str | None = None  # what it does once it may
     detail: str | None = None  # which of a reason's kinds it is, where it has several
-    acts: tuple[Act, ...] = ()  # what can be done about it now
+    actions: tuple[Action, ...] = ()  # what can be done about it now
 
     def as_dict(self) -> dict[str, str | None]:
         return {
@@ -64,7 +64,7 @@ class CampaignExplanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CampaignFacts:
     """All that an explanation is made from."""
 
     campaign: Any  # its row, with its place in line and its hold where it has them
@@ -73,7 +73,7 @@ class Facts:
     workers: list[Presence]
     goes_after: Any  # the campaign of the same tenant that is before it: its id, name and status, or None
     holder: Level | None  # whose rule holds it: its own or its tenant's
-    course: Course | None
+    course: CampaignForecast | None
     wait: Held | None = None  # what its mails wait for where nothing holds it as a whole
     may_start: bool = False  # a draft that was examined, and with which nothing is wrong
 
@@ -89,7 +89,7 @@ async def explain_campaign(
     campaign_id: str,
     *,
     tenant_id: int | None,
-    foreseen: Sequence[Course] | None = None,
+    foreseen: Sequence[CampaignForecast] | None = None,
     store: TemplateStore | None = None,
     known: Known = NO_FACTS,
 ) -> CampaignExplanation:
@@ -103,35 +103,35 @@ async def explain_campaign(
     async with database.read() as tx:
         row = await _row(tx, campaign_id, tenant_id, now)
         is_in_line = row.lane is not None and row.completed_at is None
-        counts = None if row.lane is None else (await tx.run(LANE_COUNTS, lane=row.lane))[0]
-        waiting = await waits(tx, now)
+        counts = None if row.lane is None else (await tx.run(COUNT_LANE, lane=row.lane))[0]
+        waiting = await lane_deferrals(tx, now)
         goes_after = await _goes_after(tx, row, now, waiting) if is_in_line else None
         levels = rules.levels(row.tenant_id, row.lane or 0)
         holder = await _holder(tx, levels, row.defer_reason, now) if row.deferred_until is not None else None
     course = None
     if is_in_line:
         if foreseen is None:
-            foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).courses
+            foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).campaigns
         course = next((each for each in foreseen if each.campaign_id == campaign_id), None)
     may_start = False
     if store is not None and row.status == CampaignStatus.DRAFT:
-        definition = Definition.model_validate(orjson.loads(row.definition))
-        examined = await examine(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
+        definition = CampaignDefinition.model_validate(orjson.loads(row.definition))
+        examined = await check_campaign(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
         may_start = not examined.problems
     workers = await present(database, now)
     wait = waiting.get(row.lane)
-    return explanation(Facts(row, counts, now, workers, goes_after, holder, course, wait, may_start))
+    return explanation(CampaignFacts(row, counts, now, workers, goes_after, holder, course, wait, may_start))
 
 
-def explanation(facts: Facts) -> CampaignExplanation:
+def explanation(facts: CampaignFacts) -> CampaignExplanation:
     """The rules, apart from the database: the first that applies is the one that the campaign waits for."""
     campaign = facts.campaign
     match CampaignStatus(campaign.status):
         case CampaignStatus.DRAFT:
             start = f"`mailwright campaign start {campaign.campaign_id}`."
-            next_step = Deed.START_CAMPAIGN if facts.may_start else Deed.PREFLIGHT_CAMPAIGN
+            next_step = ActionKind.START_CAMPAIGN if facts.may_start else ActionKind.PREFLIGHT_CAMPAIGN
             return _answer(
-                facts, "draft", "It is a draft: nobody has started it.", change=start, acts=_acts(facts, next_step)
+                facts, "draft", "It is a draft: nobody has started it.", change=start, actions=_acts(facts, next_step)
             )
         case CampaignStatus.SENT:
             when = f" It ended {at_moment(campaign.finished_at, facts.now)}." if campaign.finished_at else ""
@@ -142,7 +142,7 @@ def explanation(facts: Facts) -> CampaignExplanation:
             return _unfinished(facts)
 
 
-def _unfinished(facts: Facts) -> CampaignExplanation:
+def _unfinished(facts: CampaignFacts) -> CampaignExplanation:
     campaign = facts.campaign
     if campaign.completed_at is not None:
         return _through(facts)
@@ -166,12 +166,12 @@ def _unfinished(facts: Facts) -> CampaignExplanation:
             reason="in_line",
             until=facts.course.starts_at if facts.course else None,
             change="Its turn; a pause of the campaigns before it brings it forward.",
-            acts=on_campaign(facts.goes_after.campaign_id, facts.goes_after.status, Deed.PAUSE_CAMPAIGN),
+            actions=campaign_actions(facts.goes_after.campaign_id, facts.goes_after.status, ActionKind.PAUSE_CAMPAIGN),
         )
     return _answer(facts, "sending", f"It is being sent: {_mails(facts.left)} left.")
 
 
-def _through(facts: Facts) -> CampaignExplanation:
+def _through(facts: CampaignFacts) -> CampaignExplanation:
     """Nothing waits any more, and still it is not sent: some did not get it, or nobody knows whether they did."""
     counts, campaign_id = facts.counts, facts.campaign.campaign_id
     if counts.failed:
@@ -182,7 +182,7 @@ def _through(facts: Facts) -> CampaignExplanation:
             reason="failures",
             change=f"`mailwright campaign retry-failed {campaign_id}` tries them again, "
             f"`mailwright campaign accept-failures {campaign_id}` ends it.",
-            acts=_acts(facts, Deed.RESUME_CAMPAIGN, Deed.RETRY_FAILED, Deed.ACCEPT_FAILURES),
+            actions=_acts(facts, ActionKind.RESUME_CAMPAIGN, ActionKind.RETRY_FAILED, ActionKind.ACCEPT_FAILURES),
         )
     return _answer(
         facts,
@@ -190,11 +190,11 @@ def _through(facts: Facts) -> CampaignExplanation:
         f"It is through, but of {_mails(counts.in_doubt)} nobody knows yet whether the provider has them.",
         reason="in_doubt",
         change="The provider's reports, or your own word: `mailwright message resolve`.",
-        acts=_acts(facts, Deed.FIND_DOUBTS),
+        actions=_acts(facts, ActionKind.FIND_DOUBTS),
     )
 
 
-def _cancelled(facts: Facts) -> CampaignExplanation:
+def _cancelled(facts: CampaignFacts) -> CampaignExplanation:
     sentence = "It is not waiting: it was cancelled, and what had not been sent is not sent any more."
     if facts.counts is None or not facts.counts.in_doubt:
         return _answer(facts, "cancelled", sentence)
@@ -204,11 +204,11 @@ def _cancelled(facts: Facts) -> CampaignExplanation:
         f"{sentence} Of {_mails(facts.counts.in_doubt)} nobody knows yet whether the provider has them.",
         reason="in_doubt",
         change="The provider's reports, or your own word: `mailwright message resolve ID --as sent|close`.",
-        acts=_acts(facts, Deed.FIND_DOUBTS),
+        actions=_acts(facts, ActionKind.FIND_DOUBTS),
     )
 
 
-def _held(facts: Facts) -> CampaignExplanation:
+def _held(facts: CampaignFacts) -> CampaignExplanation:
     campaign, reason = facts.campaign, facts.campaign.defer_reason
     if facts.holder is None:
         return _held_by_the_past(facts)
@@ -224,7 +224,7 @@ def _held(facts: Facts) -> CampaignExplanation:
         reason=reason,
         until=campaign.deferred_until,
         change=f"That moment, or another limit: `mailwright {where}`.",
-        acts=_without_rule(facts, reason) if is_own else (),
+        actions=_without_rule(facts, reason) if is_own else (),
     )
 
 
@@ -240,16 +240,16 @@ _LIMITS: Mapping[str, str] = {
 }
 
 
-def _without_rule(facts: Facts, reason: str) -> tuple[Act, ...]:
+def _without_rule(facts: CampaignFacts, reason: str) -> tuple[Action, ...]:
     """All its own limits but the one that holds it."""
     limits = CampaignLimits.model_validate_json(facts.campaign.limits)
     written = limits.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    if written.pop(_LIMITS.get(reason, ""), None) is None or not _may(facts, Deed.EDIT_LIMITS):
+    if written.pop(_LIMITS.get(reason, ""), None) is None or not _may(facts, ActionKind.EDIT_LIMITS):
         return ()
-    return (Act(Deed.EDIT_LIMITS, facts.campaign.campaign_id, written),)
+    return (Action(ActionKind.EDIT_LIMITS, facts.campaign.campaign_id, written),)
 
 
-def _held_by_the_past(facts: Facts) -> CampaignExplanation:
+def _held_by_the_past(facts: CampaignFacts) -> CampaignExplanation:
     campaign, reason = facts.campaign, facts.campaign.defer_reason
     return _answer(
         facts,
@@ -259,11 +259,11 @@ def _held_by_the_past(facts: Facts) -> CampaignExplanation:
         reason=reason,
         until=campaign.deferred_until,
         change=f"That moment; `mailwright campaign pause {campaign.campaign_id}` and then `resume` ends the wait.",
-        acts=_acts(facts, Deed.PAUSE_CAMPAIGN),
+        actions=_acts(facts, ActionKind.PAUSE_CAMPAIGN),
     )
 
 
-def _quota_used_up(facts: Facts) -> CampaignExplanation:
+def _quota_used_up(facts: CampaignFacts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     return _answer(
         facts,
@@ -275,7 +275,7 @@ def _quota_used_up(facts: Facts) -> CampaignExplanation:
     )
 
 
-def _provider_rate(facts: Facts) -> CampaignExplanation:
+def _provider_rate(facts: CampaignFacts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     return _answer(
         facts,
@@ -288,46 +288,46 @@ def _provider_rate(facts: Facts) -> CampaignExplanation:
     )
 
 
-def _paused(facts: Facts) -> CampaignExplanation:
+def _paused(facts: CampaignFacts) -> CampaignExplanation:
     resume = f"`mailwright campaign resume {facts.campaign.campaign_id}`."
-    acts = _acts(facts, Deed.RESUME_CAMPAIGN)
+    actions = _acts(facts, ActionKind.RESUME_CAMPAIGN)
     sentence = "It is paused, and keeps its place in line."
-    return _answer(facts, "paused", sentence, reason=PAUSED, change=resume, acts=acts)
+    return _answer(facts, "paused", sentence, reason=PAUSED, change=resume, actions=actions)
 
 
-def _scheduled(facts: Facts) -> CampaignExplanation:
+def _scheduled(facts: CampaignFacts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     sentence = f"It is scheduled: it begins {at_moment(until, facts.now)}."
     cancel = f"`mailwright campaign cancel {facts.campaign.campaign_id}` withdraws it; nothing sends it earlier."
-    acts = _acts(facts, Deed.CANCEL_CAMPAIGN)
-    return _answer(facts, "scheduled", sentence, reason=SCHEDULED, until=until, change=cancel, acts=acts)
+    actions = _acts(facts, ActionKind.CANCEL_CAMPAIGN)
+    return _answer(facts, "scheduled", sentence, reason=SCHEDULED, until=until, change=cancel, actions=actions)
 
 
-def _waits_for_winner(facts: Facts) -> CampaignExplanation:
+def _waits_for_winner(facts: CampaignFacts) -> CampaignExplanation:
     until = facts.campaign.deferred_until
     sentence = (
         f"It was tried on a part of its readers; the better version is chosen {at_moment(until, facts.now)} and then "
         "goes to everyone else."
     )
     change = "That moment, or your own choice of the winner."
-    acts = _winners(facts)
-    return _answer(facts, "held", sentence, reason=WAITS_FOR_WINNER, until=until, change=change, acts=acts)
+    actions = _winners(facts)
+    return _answer(facts, "held", sentence, reason=AWAITING_WINNER, until=until, change=change, actions=actions)
 
 
-def _winners(facts: Facts) -> tuple[Act, ...]:
+def _winners(facts: CampaignFacts) -> tuple[Action, ...]:
     """Each version may be the one."""
     campaign = facts.campaign
-    content = Frozen.read(campaign.content)
-    if content.contest is None or campaign.walk_ended_at is None or not _may(facts, Deed.CHOOSE_WINNER):
+    content = CampaignSnapshot.read(campaign.content)
+    if content.ab_test is None or campaign.walk_ended_at is None or not _may(facts, ActionKind.CHOOSE_WINNER):
         return ()
-    names = [each.name for each in content.versions]
-    return tuple(Act(Deed.CHOOSE_WINNER, campaign.campaign_id, {"version": name}) for name in names)
+    names = [each.name for each in content.variants]
+    return tuple(Action(ActionKind.CHOOSE_WINNER, campaign.campaign_id, {"version": name}) for name in names)
 
 
-_HELD: Mapping[str, Callable[[Facts], CampaignExplanation]] = {
+_HELD: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     PAUSED: _paused,
     SCHEDULED: _scheduled,
-    WAITS_FOR_WINNER: _waits_for_winner,
+    AWAITING_WINNER: _waits_for_winner,
     QUOTA_EXHAUSTED: _quota_used_up,
     PROVIDER_RATE: _provider_rate,
 }
@@ -369,7 +369,7 @@ _MAILS_WAIT: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _mails_wait(facts: Facts, wait: Held) -> CampaignExplanation:
+def _mails_wait(facts: CampaignFacts, wait: Held) -> CampaignExplanation:
     words, change = _MAILS_WAIT.get(wait.reason, (f"Its mails wait ({wait.reason})", "That moment."))
     sentence = f"{words}: {_mails(facts.left)} left, the first of them goes {at_moment(wait.until, facts.now)}."
     return _answer(facts, "held", sentence, reason=wait.reason, until=wait.until, change=change)
@@ -451,29 +451,29 @@ def _has_rule(level: Level, reason: str, now: Instant) -> bool:
 
 
 def _answer(
-    facts: Facts,
+    facts: CampaignFacts,
     state: str,
     sentence: str,
     *,
     reason: str | None = None,
     until: Instant | None = None,
     change: str | None = None,
-    acts: tuple[Act, ...] = (),
+    actions: tuple[Action, ...] = (),
 ) -> CampaignExplanation:
     name, detail = reason_told(reason)
     campaign_id, then = facts.campaign.campaign_id, _then(facts)
-    return CampaignExplanation(campaign_id, sentence, state, name, until, change, then, detail, acts)
+    return CampaignExplanation(campaign_id, sentence, state, name, until, change, then, detail, actions)
 
 
-def _acts(facts: Facts, *deeds: Deed) -> tuple[Act, ...]:
-    return on_campaign(facts.campaign.campaign_id, facts.campaign.status, *deeds)
+def _acts(facts: CampaignFacts, *kinds: ActionKind) -> tuple[Action, ...]:
+    return campaign_actions(facts.campaign.campaign_id, facts.campaign.status, *kinds)
 
 
-def _may(facts: Facts, deed: Deed) -> bool:
-    return is_possible(deed, facts.campaign.status)
+def _may(facts: CampaignFacts, kind: ActionKind) -> bool:
+    return is_allowed(kind, facts.campaign.status)
 
 
-def _then(facts: Facts) -> str | None:
+def _then(facts: CampaignFacts) -> str | None:
     """What the forecast says it does once it may."""
     course = facts.course
     if course is None or course.starts_at is None:

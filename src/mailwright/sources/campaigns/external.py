@@ -21,20 +21,20 @@ from mailwright.domain.states import Priority
 from mailwright.ops import metrics
 from mailwright.outbox.accept import INSERT_CONTACTS, INSERT_DELIVERIES, INSERT_INTAKE
 from mailwright.outbox.search import newest_key
-from mailwright.sources.campaigns.definition import CampaignLimits, Content, Definition
-from mailwright.sources.campaigns.entries import Frozen, Version, change_entry, entry_of
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
+from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, find_entry, update_entry
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, queue_entries
 
-BRING_GUESTS = statement(__package__, "bring_guests")
+INSERT_EXTERNAL_MESSAGES = statement(__package__, "insert_external_messages")
 
 # No list can have this name, so that nobody is on it: whoever extends such a campaign finds no newcomers.
-NOBODY = "guests:"
+NO_LIST = "guests:"
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class ExternalCampaign:
     """A campaign as its source brings it. The template is stored, and every recipient gets that version of it."""
 
     campaign_id: str
@@ -48,17 +48,19 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class ExternalRecipient:
     """`payload` is what differs from reader to reader, as the From name."""
 
     email: str  # in normal form
     payload: dict[str, Any]
 
 
-async def enter(tx: Transaction, guest: Guest, now: Instant) -> int:
+async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instant) -> int:
     """Takes a place in line; answers with the campaign's key."""
-    definition = Definition(name=guest.name, content=Content(template_id=guest.template_id), limits=guest.limits)
-    version = Version("", guest.subject, {"": guest.template_key}, 100)
+    definition = CampaignDefinition(
+        name=guest.name, content=ContentDefinition(template_id=guest.template_id), limits=guest.limits
+    )
+    version = CampaignVariant("", guest.subject, {"": guest.template_key}, 100)
     rows = await tx.execute(
         insert(campaigns)
         .values(
@@ -81,7 +83,7 @@ async def enter(tx: Transaction, guest: Guest, now: Instant) -> int:
             campaign_key=key,
             tenant_id=guest.tenant_id,
             lane=0,
-            content=Frozen((version,), {"campaign": guest.campaign_id}, (NOBODY,), None).as_text(),
+            content=CampaignSnapshot((version,), {"campaign": guest.campaign_id}, (NO_LIST,), None).as_text(),
             limits=guest.limits.model_dump_json(by_alias=False),
             planned=guest.planned,
             walked=0,
@@ -93,16 +95,18 @@ async def enter(tx: Transaction, guest: Guest, now: Instant) -> int:
         .returning(queue_entries.c.id)
     )
     lane = lane_number(Priority.BULK, guest.tenant_id, int(rows[0].id))
-    await change_entry(tx, key, lane=lane)
+    await update_entry(tx, key, lane=lane)
     return key
 
 
-async def bring(tx: Transaction, source: Source, campaign_key: int, guests: Sequence[Recipient], now: Instant) -> bool:
+async def add_recipients(
+    tx: Transaction, source: Source, campaign_key: int, guests: Sequence[ExternalRecipient], now: Instant
+) -> bool:
     """These become messages, in this order. False where the campaign was cancelled: then nobody else is wanted.
 
     Whoever is not a contact yet becomes one, but for those who were erased: they get nothing.
     """
-    entry = await entry_of(tx, campaign_key, to_change=True)
+    entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None or entry.campaign_status is CampaignStatus.CANCELLED:
         return False
     wanted = [{"tenant_id": entry.tenant_id, "email": each.email} for each in guests]
@@ -123,9 +127,9 @@ async def bring(tx: Transaction, source: Source, campaign_key: int, guests: Sequ
         }
         for position, (outbox_id, each) in enumerate(zip(ids[len(guests) :], guests, strict=True))
     ]
-    [version] = entry.content.versions
+    [version] = entry.content.variants
     stored = await tx.count(
-        BRING_GUESTS,
+        INSERT_EXTERNAL_MESSAGES,
         guests=rows,
         source=source.value,
         campaign_id=entry.campaign_id,
@@ -144,14 +148,14 @@ async def bring(tx: Transaction, source: Source, campaign_key: int, guests: Sequ
         batch = {"tenant_id": entry.tenant_id, "source": source.value, "accepted": stored}
         await tx.count(INSERT_INTAKE, batches=[batch], now=now)
         walked = {"walked": entry.walked + stored, "recipients": entry.recipients + stored}
-        await change_entry(tx, campaign_key, **walked, walked_to=guests[-1].email)
+        await update_entry(tx, campaign_key, **walked, walked_to=guests[-1].email)
         metrics.ACCEPTED.labels(source).inc(stored)
     return True
 
 
-async def all_brought(tx: Transaction, campaign_key: int, now: Instant) -> None:
+async def close_recipients(tx: Transaction, campaign_key: int, now: Instant) -> None:
     """From now on the campaign is over when its last mail is."""
-    entry = await entry_of(tx, campaign_key, to_change=True)
+    entry = await find_entry(tx, campaign_key, to_change=True)
     if entry is None:
         return
     if entry.campaign_status in (CampaignStatus.READY, CampaignStatus.SENT):
@@ -159,4 +163,4 @@ async def all_brought(tx: Transaction, campaign_key: int, now: Instant) -> None:
         began = {"status": CampaignStatus.SENDING, "updated_at": now, "finished_at": None}
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**began))
     if entry.campaign_status is not CampaignStatus.CANCELLED:
-        await change_entry(tx, campaign_key, planned=entry.recipients, completed_at=None)
+        await update_entry(tx, campaign_key, planned=entry.recipients, completed_at=None)

@@ -7,8 +7,8 @@ from mailwright.domain.clock import Instant
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 
-FAILED_OF_LANE = statement(__package__, "failed_of_lane")
-DOUBTFUL_OF_LANE = statement(__package__, "doubtful_of_lane")
+LIST_FAILED = statement(__package__, "list_failed")
+LIST_IN_DOUBT = statement(__package__, "list_in_doubt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class FailedRecipient:
     failed_at: Instant | None
 
 
-async def failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
+async def list_failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
     """In the order in which the audience was met; `after` is the last `message_key` of the page before."""
-    return [_recipient(row) for row in await tx.run(FAILED_OF_LANE, lane=lane, after=after, limit=limit)]
+    return [_recipient(row) for row in await tx.run(LIST_FAILED, lane=lane, after=after, limit=limit)]
 
 
-async def in_doubt(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
+async def list_in_doubt(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:
     """Those of whom nobody knows whether they have it, in the same order."""
-    return [_recipient(row) for row in await tx.run(DOUBTFUL_OF_LANE, lane=lane, after=after, limit=limit)]
+    return [_recipient(row) for row in await tx.run(LIST_IN_DOUBT, lane=lane, after=after, limit=limit)]
 
 
 def _recipient(row: Any) -> FailedRecipient:

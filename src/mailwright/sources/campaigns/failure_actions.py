@@ -11,17 +11,17 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import dead_letters
 
-REQUEUE_LANE = statement(__package__, "requeue_lane")
+REQUEUE_FAILED = statement(__package__, "requeue_failed")
 
 # A statement names so many messages at once: databases do not take any number of parameters.
-PORTION = 2_000
+BATCH_SIZE = 2_000
 
 
-async def requeue(tx: Transaction, lane: int, now: Instant) -> int:
+async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> int:
     """Everyone of the campaign who failed gets all attempts again, and is no dead letter any more."""
     again = Event(EventType.REQUEUED, now, {"by": "campaign"})
     count = 0
-    while rows := await tx.run(REQUEUE_LANE, lane=lane, now=now, limit=PORTION):
+    while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
         await tx.run(FORGET_PROOFS, requeued=[{"message_key": row.message_key} for row in rows])
         await tx.run(APPEND_EVENTS, events=[event_row(row.message_key, row.tenant_id, again) for row in rows])

@@ -10,7 +10,7 @@ from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import Happened, mails_of_campaign, not_added_up, of_campaign
 from mailwright.storage.database import Database
 
-TOLD: Final = (
+COUNTED_EVENTS: Final = (
     EventType.DELIVERED,
     EventType.OPENED,
     EventType.CLICKED,
@@ -18,26 +18,26 @@ TOLD: Final = (
     EventType.COMPLAINED,
     EventType.UNSUBSCRIBED,
 )
-SHOWN: Final = (EventType.SENT, EventType.OPENED, EventType.CLICKED)
+CHARTED_EVENTS: Final = (EventType.SENT, EventType.OPENED, EventType.CLICKED)
 # A picture has no more steps than this, whatever its campaign took.
-MOST_STEPS: Final = 48
+MAX_INTERVALS: Final = 48
 # What took longer has steps of hours and more, whichever minute it began and ended in.
 _MINUTES_UP_TO: Final = 12 * HOUR
-STEPS: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
+INTERVAL_LENGTHS: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StatisticsInterval:
     begins_at: Instant
     counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CampaignStatistics:
     """`readers`: of how many mails each thing is known; a mail that was opened twice counts once."""
 
     readers: Mapping[str, int]
-    steps: tuple[Step, ...]
+    steps: tuple[StatisticsInterval, ...]
     length: Instant
 
     @property
@@ -45,9 +45,9 @@ class Figures:
         return max((count for step in self.steps for count in step.counts.values()), default=0)
 
 
-async def figures(database: Database, campaign_key: int) -> Figures:
+async def campaign_statistics(database: Database, campaign_key: int) -> CampaignStatistics:
     """From the tallies: the events themselves of a large campaign take seconds to look at."""
-    shown = [each.value for each in SHOWN]
+    shown = [each.value for each in CHARTED_EVENTS]
     async with database.read() as tx:
         fresh = await not_added_up(tx, campaign_key)
         readers = Counter(await mails_of_campaign(tx, campaign_key))
@@ -58,26 +58,26 @@ async def figures(database: Database, campaign_key: int) -> Figures:
         readers[each.type] += each.mails
     when = Counter[tuple[str, Instant]]()
     for each in (*drawn, *fresh):
-        if each.type in SHOWN:
+        if each.type in CHARTED_EVENTS:
             when[each.type, each.begins_at - each.begins_at % length] += each.events
     steps, length = _steps(when)
-    return Figures({name.value: readers[name] for name in TOLD if readers[name]}, steps, length)
+    return CampaignStatistics({name.value: readers[name] for name in COUNTED_EVENTS if readers[name]}, steps, length)
 
 
 def _span(happened: Sequence[Happened]) -> Instant:
     """From the first hour to the last one, whether it is added up or not."""
-    moments = [each.begins_at - each.begins_at % HOUR for each in happened if each.type in SHOWN]
+    moments = [each.begins_at - each.begins_at % HOUR for each in happened if each.type in CHARTED_EVENTS]
     return max(moments, default=0) - min(moments, default=0)
 
 
-def _steps(found: Mapping[tuple[str, Instant], int]) -> tuple[tuple[Step, ...], Instant]:
+def _steps(found: Mapping[tuple[str, Instant], int]) -> tuple[tuple[StatisticsInterval, ...], Instant]:
     if not found:
         return (), MINUTE
     first, last = min(minute for _, minute in found), max(minute for _, minute in found)
-    length = next((each for each in STEPS if (last - first) // each < MOST_STEPS), STEPS[-1])
+    length = next((each for each in INTERVAL_LENGTHS if (last - first) // each < MAX_INTERVALS), INTERVAL_LENGTHS[-1])
     begins = first - first % length
     counts: dict[Instant, dict[str, int]] = {moment: {} for moment in range(begins, last + 1, length)}
     for (type_, minute), number in found.items():
         step = counts[minute - minute % length]
         step[type_] = step.get(type_, 0) + number
-    return tuple(Step(moment, each) for moment, each in counts.items()), length
+    return tuple(StatisticsInterval(moment, each) for moment, each in counts.items()), length

@@ -15,26 +15,26 @@ from mailwright.domain.permits import Held, Level, reason_told
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import sending_rate
-from mailwright.sources.campaigns.deferrals import waits
-from mailwright.sources.campaigns.enqueue import tried
-from mailwright.sources.campaigns.entries import Frozen
+from mailwright.sources.campaigns.deferrals import lane_deferrals
+from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.simulation import (
-    ALONE_PER_SECOND,
+    ONE_AT_A_TIME_RATE,
     YEAR,
-    Conditions,
-    Course,
-    Queued,
-    Span,
-    Trial,
-    in_short,
+    AbTestPhase,
+    CampaignForecast,
+    ForecastSegment,
+    QueuedCampaign,
+    SimulationConditions,
     needed_counters,
     simulate,
+    summarize_segments,
 )
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
 
-STILL_TO_SEND = statement(__package__, "still_to_send")
+COUNT_UNSENT = statement(__package__, "count_unsent")
 
 # Where nothing is being sent, nobody can measure how fast it goes. A worker does more with most providers.
 ASSUMED_RATE = 20.0
@@ -46,7 +46,7 @@ class Forecast:
     looked_until: Instant
     rate: float  # mails per second where nothing limits them
     is_rate_measured: bool
-    courses: tuple[Course, ...]
+    campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Forecast:
             "ratePerSecond": round(self.rate, 3),
             "isRateMeasured": self.is_rate_measured,
             "assumptions": list(self.assumptions),
-            "campaigns": [_course(course) for course in self.courses],
+            "campaigns": [_course(course) for course in self.campaigns],
         }
 
 
@@ -80,22 +80,22 @@ async def forecast(
     rate = measured if measured > 0 else ASSUMED_RATE
     if rules.told_rate is not None:
         rate = min(rate, rules.told_rate)
-    outlook = simulate(line, Conditions(now, rate, used, rules.quota, horizon))
+    outlook = simulate(line, SimulationConditions(now, rate, used, rules.quota, horizon))
     return Forecast(
         computed_at=now,
         looked_until=outlook.looked_until
-        if any(each.finishes_at is None for each in outlook.courses)
+        if any(each.finishes_at is None for each in outlook.campaigns)
         else now + horizon,
         rate=rate,
         is_rate_measured=measured > 0,
-        courses=tuple(each for each in outlook.courses if tenant_id in (None, each.tenant_id)),
+        campaigns=tuple(each for each in outlook.campaigns if tenant_id in (None, each.tenant_id)),
         assumptions=tuple(_assumptions(line, rules, is_rate_measured=measured > 0)),
     )
 
 
-async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[Queued]:
+async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[QueuedCampaign]:
     """In the order in which they go."""
-    left = {row.lane: row.waiting + row.sending for row in await tx.run(STILL_TO_SEND)}
+    left = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
     held = (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now)
     rows = await tx.execute(
         select(
@@ -112,14 +112,14 @@ async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[Queued]:
         .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
         .order_by(queue_entries.c.id)
     )
-    waiting = await waits(tx, now)
+    waiting = await lane_deferrals(tx, now)
     return [_queued(row, rules, left.get(row.lane, 0), waiting.get(row.lane)) for row in rows]
 
 
-def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> Queued:
+def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> QueuedCampaign:
     coming, trial = _to_come(row, left)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
-    return Queued(
+    return QueuedCampaign(
         campaign_id=row.campaign_id,
         name=row.name,
         tenant_id=row.tenant_id,
@@ -136,20 +136,20 @@ def _held(wait: Held | None) -> Held | None:
     return None if wait is None else Held(wait.until, reason_told(wait.reason)[0] or wait.reason)
 
 
-def _to_come(row: Any, left: int) -> tuple[int, Trial | None]:
+def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
     """How many have no message yet, and who of all that are left tries the versions before the others go on."""
     coming = max(0, row.planned - row.recipients)
     # Most campaigns try nothing: only those that do are read as a whole.
     if not orjson.loads(row.content).get("contest"):
         return (coming if row.walk_ended_at is None else 0), None
-    content = Frozen.read(row.content)
-    contest = content.contest
+    content = CampaignSnapshot.read(row.content)
+    contest = content.ab_test
     assert contest is not None
     if contest.decides_at is not None:
         return coming, None
-    share = sum(version.share for version in content.versions)
-    untried = max(0, tried(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
-    return coming, Trial(left + untried, contest.wait)
+    share = sum(version.share for version in content.variants)
+    untried = max(0, test_group_size(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
+    return coming, AbTestPhase(left + untried, contest.wait)
 
 
 def _by_the_senders_clock(level: Level) -> Level:
@@ -157,12 +157,12 @@ def _by_the_senders_clock(level: Level) -> Level:
     return Level(level.owner, replace(level.limits, in_readers_zone=False))
 
 
-def _assumptions(line: list[Queued], rules: Rules, *, is_rate_measured: bool) -> list[str]:
+def _assumptions(line: list[QueuedCampaign], rules: Rules, *, is_rate_measured: bool) -> list[str]:
     found = ["Nothing else is sent meanwhile, no limit changes, and providers take what they are handed."]
     if not is_rate_measured:
         found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")
     if any(level.limits.one_at_a_time for each in line for level in (each.tenant, each.own) if level is not None):
-        found.append(f"Of mails that go one at a time, {ALONE_PER_SECOND:g} are taken to end in a second.")
+        found.append(f"Of mails that go one at a time, {ONE_AT_A_TIME_RATE:g} are taken to end in a second.")
     if any(level.limits.in_readers_zone for level in rules.campaigns.values()):
         found.append("Readers are all taken to live in the sender's time zone.")
     if line and rules.quota is not None:
@@ -174,18 +174,18 @@ def _assumptions(line: list[Queued], rules: Rules, *, is_rate_measured: bool) ->
     return found
 
 
-def _course(course: Course) -> dict[str, Any]:
+def _course(course: CampaignForecast) -> dict[str, Any]:
     return {
         "campaignId": course.campaign_id,
         "name": course.name,
         "remaining": course.remaining,
         "startsAt": isoformat(course.starts_at),
         "finishesAt": isoformat(course.finishes_at),
-        "segments": [_segment(span) for span in in_short(course.spans)],
+        "segments": [_segment(span) for span in summarize_segments(course.segments)],
     }
 
 
-def _segment(span: Span) -> dict[str, Any]:
+def _segment(span: ForecastSegment) -> dict[str, Any]:
     return {
         "from": isoformat(span.begins_at),
         "to": isoformat(span.ends_at),

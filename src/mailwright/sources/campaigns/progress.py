@@ -6,28 +6,28 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from mailwright.domain.campaign import UNTIL_TOLD, CampaignStatus, QueueStatus
+from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Held, reason_told
-from mailwright.sources.campaigns.deferrals import waits
+from mailwright.sources.campaigns.deferrals import lane_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, holds, queue_entries
 
-LANE_COUNTS = statement(__package__, "lane_counts")
-COUNTS_OF_LANES = statement(__package__, "counts_of_lanes")
-SENT_LATELY = statement(__package__, "sent_lately")
+COUNT_LANE = statement(__package__, "count_lane")
+COUNT_BY_LANE = statement(__package__, "count_by_lane")
+COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
 
 # How far back a campaign's own rate looks, and how many of its mails at the most.
-LATELY: Instant = 10 * SECOND
-MOST_LOOKED_AT = 20_000
+RATE_WINDOW: Instant = 10 * SECOND
+MAX_KEYS_SCANNED = 20_000
 
 # Where a mail can be that was not sent.
 _ELSEWHERE = ("waiting", "sending", "failed", "withdrawn", "in_doubt", "closed_unknown", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CampaignMessageCounts:
     planned: int
     recipients: int  # as many as have become messages so far
     waiting: int
@@ -50,7 +50,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePosition:
     """A campaign's queue entry as people see it."""
 
     campaign_key: int
@@ -68,11 +68,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class QueueProgress:
     """What a page that watches the queue shows."""
 
-    active: Place | None
-    counts: Counts | None
+    active: QueuePosition | None
+    counts: CampaignMessageCounts | None
     rate: float  # of the active campaign, in mails per second
     eta: Instant | None
     queued: int
@@ -81,52 +81,52 @@ class Poll:
     next_run_at: Instant | None
 
 
-async def places(tx: Transaction, now: Instant, *, tenant_id: int | None) -> list[Place]:
+async def list_positions(tx: Transaction, now: Instant, *, tenant_id: int | None) -> list[QueuePosition]:
     """Everything in line, in its order."""
     query = _places(now).where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
-    waiting = await waits(tx, now)
+    waiting = await lane_deferrals(tx, now)
     rows = await tx.execute(query.order_by(queue_entries.c.id))
     return [_place(row, waiting.get(row.lane)) for row in rows]
 
 
-async def place_of_campaign(tx: Transaction, campaign_key: int, now: Instant) -> Place | None:
+async def find_position(tx: Transaction, campaign_key: int, now: Instant) -> QueuePosition | None:
     rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key == campaign_key))
-    return _place(rows[0], (await waits(tx, now)).get(rows[0].lane)) if rows else None
+    return _place(rows[0], (await lane_deferrals(tx, now)).get(rows[0].lane)) if rows else None
 
 
-async def places_of(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[Place]:
+async def find_positions(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[QueuePosition]:
     """Of these campaigns, also of those that have ended."""
-    waiting = await waits(tx, now)
+    waiting = await lane_deferrals(tx, now)
     rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
     return [_place(row, waiting.get(row.lane)) for row in rows]
 
 
-async def counts(tx: Transaction, place: Place) -> Counts:
-    [row] = await tx.run(LANE_COUNTS, lane=place.lane)
+async def count_messages(tx: Transaction, place: QueuePosition) -> CampaignMessageCounts:
+    [row] = await tx.run(COUNT_LANE, lane=place.lane)
     return _counts(place, row._mapping)
 
 
-async def counts_of(tx: Transaction, some: Sequence[Place]) -> list[Counts]:
+async def count_messages_of(tx: Transaction, some: Sequence[QueuePosition]) -> list[CampaignMessageCounts]:
     """Of several at once, in their order."""
-    rows = await tx.run(COUNTS_OF_LANES, lanes=[(place.lane,) for place in some]) if some else ()
+    rows = await tx.run(COUNT_BY_LANE, lanes=[(place.lane,) for place in some]) if some else ()
     found = {row.lane: {name: row._mapping[name] for name in _ELSEWHERE} for row in rows}
     return [_counts(place, found[place.lane]) for place in some]
 
 
-async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Poll:
+async def queue_progress(database: Database, clock: Clock, *, tenant_id: int | None) -> QueueProgress:
     now = clock.now()
     async with database.read() as tx:
-        line = await places(tx, now, tenant_id=tenant_id)
+        line = await list_positions(tx, now, tenant_id=tenant_id)
         active = _active(line)
-        found = await counts(tx, active) if active is not None else None
-        rate = await own_rate(tx, active, now) if active is not None else 0.0
+        found = await count_messages(tx, active) if active is not None else None
+        rate = await send_rate(tx, active, now) if active is not None else 0.0
     waiting = [each for each in line if each is not active]
     upcoming = [until for each in waiting if (until := _known_end(each)) is not None]
     left = found.waiting + found.sending if found is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
-    return Poll(
+    return QueueProgress(
         active=active,
         counts=found,
         rate=rate,
@@ -138,23 +138,25 @@ async def poll(database: Database, clock: Clock, *, tenant_id: int | None) -> Po
     )
 
 
-async def own_rate(tx: Transaction, place: Place, now: Instant) -> float:
+async def send_rate(tx: Transaction, place: QueuePosition, now: Instant) -> float:
     """Mails per second that the campaign itself has sent of late, whatever else the workers send."""
-    [row] = await tx.run(SENT_LATELY, lane=place.lane, since=now - LATELY, now=now, most=MOST_LOOKED_AT)
-    return float(row.mails) * SECOND / LATELY
+    [row] = await tx.run(COUNT_RECENTLY_SENT, lane=place.lane, since=now - RATE_WINDOW, now=now, most=MAX_KEYS_SCANNED)
+    return float(row.mails) * SECOND / RATE_WINDOW
 
 
-def _counts(place: Place, elsewhere: Mapping[Any, int]) -> Counts:
+def _counts(place: QueuePosition, elsewhere: Mapping[Any, int]) -> CampaignMessageCounts:
     """Whatever is nowhere else was sent."""
-    return Counts(place.planned, place.recipients, **elsewhere, sent=place.recipients - sum(elsewhere.values()))
+    return CampaignMessageCounts(
+        place.planned, place.recipients, **elsewhere, sent=place.recipients - sum(elsewhere.values())
+    )
 
 
-def _known_end(place: Place) -> Instant | None:
+def _known_end(place: QueuePosition) -> Instant | None:
     """None where only a person ends the wait."""
-    return None if place.deferred_until == UNTIL_TOLD else place.deferred_until
+    return None if place.deferred_until == INDEFINITELY else place.deferred_until
 
 
-def _active(line: list[Place]) -> Place | None:
+def _active(line: list[QueuePosition]) -> QueuePosition | None:
     """The one that is being sent; where all wait, the one whose wait ends first."""
     moving = [each for each in line if each.status is QueueStatus.PROCESSING]
     if moving:
@@ -178,10 +180,10 @@ def _places(now: Instant) -> Select[Any]:
     )
 
 
-def _place(row: Any, wait: Held | None = None) -> Place:
+def _place(row: Any, wait: Held | None = None) -> QueuePosition:
     """`wait`: what its mails wait for where nothing holds it as a whole."""
     reason, until = (row.defer_reason, row.deferred_until) if wait is None else (wait.reason, wait.until)
-    return Place(
+    return QueuePosition(
         campaign_key=row.campaign_key,
         campaign_id=row.campaign_id,
         name=row.name,

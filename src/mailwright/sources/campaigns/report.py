@@ -14,7 +14,7 @@ PAGE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """In the words of the columns of a report."""
 
     email: str
@@ -24,26 +24,26 @@ class Row:
     sent_at: Instant | None
 
 
-async def rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[Row]:
+async def report_rows(database: Database, campaign_key: int, *, status: str | None = None) -> AsyncIterator[ReportRow]:
     """Page by page, so that a million rows need no more memory than one page; each page is as things stand then."""
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:
             found = await tx.execute(_page(campaign_key, last, status))
         for row in found:
-            yield Row(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at)
+            yield ReportRow(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at)
         if len(found) < PAGE:
             return
         last = (found[-1].to_email, found[-1].id)
 
 
-async def some(database: Database, campaign_key: int, *, limit: int, after: str = "") -> list[Row]:
+async def report_page(database: Database, campaign_key: int, *, limit: int, after: str = "") -> list[ReportRow]:
     """A page of it; `after` is the last address of the page before."""
     # A campaign writes to an address once, so that an address is a place.
     query = _page(campaign_key, (after, 2**63 - 1), None).limit(limit)
     async with database.read() as tx:
         found = await tx.execute(query)
-    return [Row(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at) for row in found]
+    return [ReportRow(row.to_email, row.status, row.error_reason, row.outbox_id, row.sent_at) for row in found]
 
 
 def _page(campaign_key: int, last: tuple[str, int], status: str | None) -> Select[Any]:

@@ -12,7 +12,7 @@ from itertools import count
 from math import ceil
 from zoneinfo import ZoneInfo
 
-from mailwright.domain.campaign import WAITS_FOR_WINNER
+from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, instant_of
 from mailwright.domain.permits import Allowance, Beside, Held, Level, Window
 from mailwright.outbox.ledger import state_of
@@ -24,20 +24,20 @@ from mailwright.policies.rates import windows
 IN_LINE = "in_line"  # another campaign of the tenant goes first
 YEAR: Instant = 365 * DAY
 # A line that needs more than this has limits of its own in every campaign; what comes after is not told.
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 # How long it takes until a window of this kind begins anew.
 _ROUNDS = {"rate_per_hour": HOUR, "daily_limit": DAY, "warmup": DAY}
 _SLIDING_ROUND: Instant = HOUR + MINUTE
 _NOTHING = 1e-6
 _SLOWEST = 0.001  # a rate of nothing would never end
 # Mails that go one at a time wait for the provider's answer each; nobody measures how long that takes.
-ALONE_PER_SECOND = 10.0
+ONE_AT_A_TIME_RATE = 10.0
 # A campaign that lets another go first for so long is not in line for that.
 _FLICKER: Instant = MINUTE
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedCampaign:
     """A campaign in line. Its levels are its tenant's and its own."""
 
     campaign_id: str
@@ -48,11 +48,11 @@ class Queued:
     own: Level | None = None
     weight: int = 1
     held: Held | None = None
-    trial: "Trial | None" = None
+    trial: "AbTestPhase | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class AbTestPhase:
     """So many get the versions of an experiment, then everyone else waits for the winner."""
 
     mails: int
@@ -60,7 +60,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ForecastSegment:
     """Sends without a limit (`reason` is None), waits (nothing is sent), or sends slower because of the reason."""
 
     begins_at: Instant
@@ -70,7 +70,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class CampaignForecast:
     """What will become of one campaign. None: not within the time that was looked at."""
 
     campaign_id: str
@@ -79,11 +79,11 @@ class Course:
     remaining: int
     starts_at: Instant | None
     finishes_at: Instant | None
-    spans: tuple[Span, ...]
+    segments: tuple[ForecastSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class SimulationConditions:
     """What holds for the whole line."""
 
     now: Instant
@@ -94,19 +94,19 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    courses: tuple[Course, ...]
+class SimulationResult:
+    campaigns: tuple[CampaignForecast, ...]
     looked_until: Instant
     steps: int  # from event to event: what it cost
 
 
-def simulate(line: Sequence[Queued], conditions: Conditions) -> Outlook:
+def simulate(line: Sequence[QueuedCampaign], conditions: SimulationConditions) -> SimulationResult:
     simulation = _Simulation(line, conditions)
     simulation.run()
-    return Outlook(tuple(run.course() for run in simulation.runs), simulation.now, simulation.steps)
+    return SimulationResult(tuple(run.course() for run in simulation.runs), simulation.now, simulation.steps)
 
 
-def needed_counters(line: Iterable[Queued], quota: Allowance | None, now: Instant) -> set[str]:
+def needed_counters(line: Iterable[QueuedCampaign], quota: Allowance | None, now: Instant) -> set[str]:
     """The names of the counters that a simulation begins with."""
     levels = {level.owner: level for queued in line for level in (queued.tenant, queued.own) if level is not None}
     found = [window for level in levels.values() for window in windows(level.limits, level.owner, now)]
@@ -149,7 +149,7 @@ class _Counters:
 class _Run:
     """One campaign under way: what it does now, since when, and what it did before."""
 
-    def __init__(self, number: int, queued: Queued, now: Instant) -> None:
+    def __init__(self, number: int, queued: QueuedCampaign, now: Instant) -> None:
         self.number = number
         self.queued = queued
         self.remaining = float(queued.remaining)
@@ -161,7 +161,7 @@ class _Run:
         self._reason: str | None = IN_LINE
         self._since = now
         self._sent_before = 0.0
-        self._spans: list[Span] = []
+        self._spans: list[ForecastSegment] = []
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -173,9 +173,9 @@ class _Run:
         """Mails per second at the most, and the rule that says so: mail by mail, a year would take a year."""
         slowest = slowest_pace(self.levels)
         if any(level.limits.one_at_a_time for level in self.levels) and (
-            slowest is None or slowest.per_second > ALONE_PER_SECOND
+            slowest is None or slowest.per_second > ONE_AT_A_TIME_RATE
         ):
-            return ALONE_PER_SECOND, ONE_AT_A_TIME
+            return ONE_AT_A_TIME_RATE, ONE_AT_A_TIME
         return (None, None) if slowest is None else (slowest.per_second, slowest.reason)
 
     @property
@@ -195,7 +195,7 @@ class _Run:
         before, self.sent = self.sent, self.sent + sent
         self.remaining -= sent
         # Whole mails of the sum, as everywhere: rounded by itself, a leap would lose one or count one twice.
-        self._spans.append(Span(begins, ends, round(self.sent) - round(before), reason))
+        self._spans.append(ForecastSegment(begins, ends, round(self.sent) - round(before), reason))
         self._since, self._sent_before = ends, self.sent
 
     def finish(self, now: Instant) -> None:
@@ -210,14 +210,14 @@ class _Run:
 
     def waited_for_most(self, since: Instant, now: Instant) -> str | None:
         waits: dict[str, Instant] = {}
-        for span in (*self._spans, Span(self._since, now, 0, self._reason)):
+        for span in (*self._spans, ForecastSegment(self._since, now, 0, self._reason)):
             if span.reason is not None and span.ends_at > since:
                 waits[span.reason] = waits.get(span.reason, 0) + span.ends_at - max(since, span.begins_at)
         return max(waits, key=waits.__getitem__, default=None)
 
-    def course(self) -> Course:
+    def course(self) -> CampaignForecast:
         queued = self.queued
-        return Course(
+        return CampaignForecast(
             queued.campaign_id,
             queued.name,
             queued.tenant_id,
@@ -229,7 +229,9 @@ class _Run:
 
     def _close(self, now: Instant) -> None:
         if now > self._since or self.sent > self._sent_before:
-            self._spans.append(Span(self._since, now, round(self.sent) - round(self._sent_before), self._reason))
+            self._spans.append(
+                ForecastSegment(self._since, now, round(self.sent) - round(self._sent_before), self._reason)
+            )
         self._since, self._sent_before = now, self.sent
 
 
@@ -284,7 +286,7 @@ class _Marks:
 
 
 class _Simulation:
-    def __init__(self, line: Sequence[Queued], conditions: Conditions) -> None:
+    def __init__(self, line: Sequence[QueuedCampaign], conditions: SimulationConditions) -> None:
         self.now = now = conditions.now
         self.steps = 0
         self._ends = now + conditions.horizon
@@ -308,7 +310,7 @@ class _Simulation:
         self._begin_anew()
 
     def run(self) -> None:
-        while self.steps < MOST_STEPS:
+        while self.steps < MAX_STEPS:
             self._let_go()
             self._finish_empty()
             self._wait_for_winners()
@@ -439,7 +441,7 @@ class _Simulation:
                 if trial is not None and run.after_trial is not None and run.until_pause < _NOTHING:
                     run.after_trial = None
                     tenant.current = None if tenant.current is run else tenant.current
-                    self._hold(run, Held(self.now + trial.wait, WAITS_FOR_WINNER))
+                    self._hold(run, Held(self.now + trial.wait, AWAITING_WINNER))
                     self._begin_anew()
 
     def _hold(self, run: _Run, held: Held) -> None:
@@ -552,7 +554,7 @@ class _Simulation:
         self._cached.clear()
 
 
-def _periods(line: Iterable[Queued], quota: Allowance | None) -> list[Instant]:
+def _periods(line: Iterable[QueuedCampaign], quota: Allowance | None) -> list[Instant]:
     """The lengths of time that can be like the one before: days only where some rule knows days."""
     limits = [level.limits for queued in line for level in (queued.tenant, queued.own) if level is not None]
     hour = _SLIDING_ROUND if any(each.sliding_hour for each in limits) else HOUR
@@ -614,7 +616,7 @@ def _is_alike(one: _Round, other: _Round) -> bool:
     return all(abs(amount - other.sent[number]) < 1 for number, amount in one.sent.items())
 
 
-def _changes(line: Iterable[Queued], now: Instant, ends: Instant) -> list[Instant]:
+def _changes(line: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> list[Instant]:
     """The days, counted from now, on which clocks change somewhere in the line, or a warm-up begins to grow."""
     limits = [level.limits for queued in line for level in (queued.tenant, queued.own) if level is not None]
     zones = {each.timezone for each in limits}
@@ -635,16 +637,16 @@ _MOST_IN_DETAIL = 6
 _GOES = (None, INTERVAL, PER_SECOND, ONE_AT_A_TIME)
 
 
-def in_short(spans: Sequence[Span]) -> list[Span]:
+def summarize_segments(spans: Sequence[ForecastSegment]) -> list[ForecastSegment]:
     """A portion, a wait, a portion, a wait for the same rule: more than three such pairs are told as one."""
-    found: list[Span] = []
+    found: list[ForecastSegment] = []
     index = 0
     while index < len(spans):
         end = _end_of_pairs(spans, index)
         if end - index > _MOST_IN_DETAIL:
             reason = next(span.reason for span in spans[index:end] if span.reason not in (*_GOES, IN_LINE))
             sent = sum(span.sent for span in spans[index:end])
-            found.append(Span(spans[index].begins_at, spans[end - 1].ends_at, sent, reason))
+            found.append(ForecastSegment(spans[index].begins_at, spans[end - 1].ends_at, sent, reason))
             index = end
         else:
             found.append(spans[index])
@@ -652,7 +654,7 @@ def in_short(spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-def _end_of_pairs(spans: Sequence[Span], start: int) -> int:
+def _end_of_pairs(spans: Sequence[ForecastSegment], start: int) -> int:
     """Where the row of portions and waits for one rule ends that begins here."""
     reason: str | None = None
     for index in range(start, len(spans)):

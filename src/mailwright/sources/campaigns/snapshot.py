@@ -18,9 +18,9 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.locales import EVERYONE
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.enqueue import tried
-from mailwright.sources.campaigns.entries import Contest, Frozen, Version
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
@@ -30,31 +30,31 @@ _ASKED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CampaignProblem:
     field: str
     code: str
     message: str
 
 
-class Refused(MailwrightError):
+class CampaignNotStartable(MailwrightError):
     """The campaign cannot start."""
 
     code = "CAMPAIGN_REFUSED"
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[CampaignProblem]) -> None:
         super().__init__("; ".join(f"{each.field}: {each.message}" for each in problems), field=problems[0].field)
         self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
-class Startable:
-    content: Frozen
+class FrozenCampaign:
+    content: CampaignSnapshot
     planned: int
     warnings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LocalizedContent:
     """What readers of one locale get, compiled. A key where it is a template's version as it stands."""
 
     subject: str
@@ -64,16 +64,16 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class VariantDraft:
     """One version of the content, not yet stored; one of its texts is for everyone."""
 
     name: str
-    texts: Mapping[str, Text]
+    texts: Mapping[str, LocalizedContent]
     share: int
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredVariable:
     """A variable that a text needs of each of its readers: of everyone, where it is in no locale."""
 
     variable: str
@@ -81,12 +81,12 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CampaignCheck:
     """All that can be said of a campaign before it starts, and what it would send to how many."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[CampaignProblem, ...]
     warnings: tuple[Finding, ...]
-    drafts: tuple[Draft, ...]
+    drafts: tuple[VariantDraft, ...]
     filter: dict[str, Any] | None
     planned: int
 
@@ -94,46 +94,50 @@ class Examined:
 async def freeze(
     database: Database,
     store: TemplateStore,
-    definition: Definition,
+    definition: CampaignDefinition,
     *,
     tenant_id: int,
     campaign_id: str,
     now: Instant,
     facts: Facts = NO_FACTS,
-) -> Startable:
+) -> FrozenCampaign:
     """Everything that is wrong is told at once; nothing is stored before all of it is right."""
-    examined = await examine(database, store, definition, tenant_id=tenant_id, now=now, facts=facts)
+    examined = await check_campaign(database, store, definition, tenant_id=tenant_id, now=now, facts=facts)
     if examined.problems:
-        raise Refused(list(examined.problems))
+        raise CampaignNotStartable(list(examined.problems))
     versions = [await _stored(store, tenant_id, campaign_id, draft) for draft in examined.drafts]
-    content = Frozen(
+    content = CampaignSnapshot(
         tuple(versions), _payload(campaign_id, definition), definition.lists, examined.filter, _contest(definition)
     )
-    return Startable(content, examined.planned, examined.warnings)
+    return FrozenCampaign(content, examined.planned, examined.warnings)
 
 
-async def examine(
+async def check_campaign(
     database: Database,
     store: TemplateStore,
-    definition: Definition,
+    definition: CampaignDefinition,
     *,
     tenant_id: int,
     now: Instant,
     facts: Facts = NO_FACTS,
-) -> Examined:
+) -> CampaignCheck:
     """What starting would say, without starting."""
-    problems: list[Problem] = []
+    problems: list[CampaignProblem] = []
     warnings: dict[Finding, None] = {}
     bodies = await _bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:
-        unasked: list[Problem] = []  # what keeps the audience from being asked for as it was meant
+        unasked: list[CampaignProblem] = []  # what keeps the audience from being asked for as it was meant
         filter_ = await _filter(tx, tenant_id, definition, unasked)
         await _check_lists(tx, tenant_id, definition, unasked)
         people = _people(tenant_id, definition, filter_, now, unasked)
         problems += unasked
         drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
         texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
-        needed = (Need(name, locale) for text, locale in texts.items() for name in _needed(text, definition.variables))
+        needed = (
+            RequiredVariable(name, locale)
+            for text, locale in texts.items()
+            for name in _needed(text, definition.variables)
+        )
         needs = list(dict.fromkeys(needed))
         planned, lacking = await _count(tx, people, needs)
         if not unasked:
@@ -148,21 +152,23 @@ async def examine(
             # Where nobody is in the audience, what none of the tenant's people has is missing all the same.
             anyone = audience(tenant_id, (), None, now)
             problems += [_unknown(need) for need in needs if not await _somebody_has(tx, anyone, need)]
-    return Examined(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
+    return CampaignCheck(tuple(dict.fromkeys(problems)), tuple(warnings), tuple(drafts), filter_, planned)
 
 
-async def drafts_of(
-    database: Database, store: TemplateStore, definition: Definition, *, tenant_id: int
-) -> tuple[list[Draft], list[Problem]]:
+async def draft_variants(
+    database: Database, store: TemplateStore, definition: CampaignDefinition, *, tenant_id: int
+) -> tuple[list[VariantDraft], list[CampaignProblem]]:
     """What it says, whoever gets it, and what keeps it from being said. Nobody is counted for that."""
-    problems: list[Problem] = []
+    problems: list[CampaignProblem] = []
     bodies = await _bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:
         drafts = await _drafts(tx, tenant_id, definition, bodies, problems)
     return drafts, problems
 
 
-async def with_segment(tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str) -> dict[str, Any]:
+async def filter_with_segment(
+    tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str
+) -> dict[str, Any]:
     """A campaign's own filter, widened by a segment. Where it has none, there is nothing that could be widened."""
     saved = await _saved(tx, tenant_id, segment)
     if saved is None:
@@ -176,7 +182,7 @@ async def with_segment(tx: Transaction, tenant_id: int, filter_: dict[str, Any] 
     return {"any": [filter_, saved]}
 
 
-def _payload(campaign_id: str, definition: Definition) -> dict[str, Any]:
+def _payload(campaign_id: str, definition: CampaignDefinition) -> dict[str, Any]:
     """What is the same in every message; the reader's own part is read when the message is claimed."""
     payload: dict[str, Any] = {"campaign": campaign_id, "variables": definition.variables}
     if definition.sender is not None:
@@ -186,22 +192,22 @@ def _payload(campaign_id: str, definition: Definition) -> dict[str, Any]:
     return payload
 
 
-def _contest(definition: Definition) -> Contest | None:
+def _contest(definition: CampaignDefinition) -> RunningAbTest | None:
     """None where there is nobody left for a winner: then the versions share the whole audience."""
-    experiment = definition.experiment
+    experiment = definition.ab_test
     if experiment is None or experiment.test_percent == 100:
         return None
-    return Contest(experiment.winner_by, experiment.wait_minutes * MINUTE)
+    return RunningAbTest(experiment.winner_by, experiment.wait_minutes * MINUTE)
 
 
 async def _filter(
-    tx: Transaction, tenant_id: int, definition: Definition, problems: list[Problem]
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> dict[str, Any] | None:
     if definition.segment is None:
         return definition.filter
     saved = await _saved(tx, tenant_id, definition.segment)
     if saved is None:
-        problems.append(Problem("segment", "UNKNOWN_SEGMENT", f"there is no segment {definition.segment}"))
+        problems.append(CampaignProblem("segment", "UNKNOWN_SEGMENT", f"there is no segment {definition.segment}"))
         return None
     return saved if definition.filter is None else {"all": [saved, definition.filter]}
 
@@ -214,46 +220,52 @@ async def _saved(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any
 
 
 def _people(
-    tenant_id: int, definition: Definition, filter_: dict[str, Any] | None, now: Instant, problems: list[Problem]
+    tenant_id: int,
+    definition: CampaignDefinition,
+    filter_: dict[str, Any] | None,
+    now: Instant,
+    problems: list[CampaignProblem],
 ) -> Select[Any]:
     try:
         return whole_audience(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
-        problems.append(Problem(error.field or "filter", error.code, str(error)))
+        problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
         return whole_audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
 
 
-def _too_few(definition: Definition, planned: int) -> list[Problem]:
+def _too_few(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
     """Somebody is to get the campaign, and each of its versions."""
     if planned == 0:
-        return [Problem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience")]
-    experiment = definition.experiment
-    if experiment is None or (some := tried(planned, experiment.test_percent)) >= len(experiment.variants):
+        return [CampaignProblem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience")]
+    experiment = definition.ab_test
+    if experiment is None or (some := test_group_size(planned, experiment.test_percent)) >= len(experiment.variants):
         return []
     message = (
         f"{experiment.test_percent} % of {planned} recipients are {some}, too few for {len(experiment.variants)} "
         "versions: some version would go to nobody"
     )
-    return [Problem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
+    return [CampaignProblem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
 
 
-async def _check_lists(tx: Transaction, tenant_id: int, definition: Definition, problems: list[Problem]) -> None:
+async def _check_lists(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
+) -> None:
     if not definition.lists and definition.segment is None and definition.filter is None:
-        problems.append(Problem("lists", "NO_AUDIENCE", "name a list, a segment or a filter: who is it for?"))
+        problems.append(CampaignProblem("lists", "NO_AUDIENCE", "name a list, a segment or a filter: who is it for?"))
     wanted = set(definition.lists) - {GENERAL}
     known = await tx.execute(
         select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
     )
     for missing in sorted(wanted - {row.list_key for row in known}):
-        problems.append(Problem("lists", "UNKNOWN_LIST", f"there is no list {missing}"))
+        problems.append(CampaignProblem("lists", "UNKNOWN_LIST", f"there is no list {missing}"))
 
 
 async def _bodies(
-    store: TemplateStore, tenant_id: int, definition: Definition, problems: list[Problem]
+    store: TemplateStore, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> dict[str, str | None]:
     """What the campaign itself says, compiled, by the field that says it. None where that failed."""
     written = {"content.body": definition.content.body}
-    for number, variant in enumerate(definition.experiment.variants if definition.experiment else ()):
+    for number, variant in enumerate(definition.ab_test.variants if definition.ab_test else ()):
         written[_variant_body(number)] = variant.body
     compiled: dict[str, str | None] = {}
     for field, body in written.items():
@@ -262,7 +274,7 @@ async def _bodies(
         try:
             compiled[field] = await store.compiled(tenant_id, body, definition.content.format, title=definition.name)
         except TemplateFailed as error:
-            problems.append(Problem(field, error.code, str(error)))
+            problems.append(CampaignProblem(field, error.code, str(error)))
             compiled[field] = None
     return compiled
 
@@ -270,10 +282,10 @@ async def _bodies(
 async def _drafts(
     tx: Transaction,
     tenant_id: int,
-    definition: Definition,
+    definition: CampaignDefinition,
     bodies: Mapping[str, str | None],
-    problems: list[Problem],
-) -> list[Draft]:
+    problems: list[CampaignProblem],
+) -> list[VariantDraft]:
     """One for each version; a version that says nothing of its own says what the campaign says."""
     base = await _base(tx, tenant_id, definition, bodies, problems)
     if not base:
@@ -281,46 +293,46 @@ async def _drafts(
     preheader = definition.content.preheader
     if preheader is not None:
         base = _with_preheader(base, preheader)
-    experiment = definition.experiment
+    experiment = definition.ab_test
     if experiment is None:
-        return [Draft("", base, 100)]
+        return [VariantDraft("", base, 100)]
     share, rest = divmod(experiment.test_percent, len(experiment.variants))
-    drafts: list[Draft] = []
+    drafts: list[VariantDraft] = []
     for number, variant in enumerate(experiment.variants):
         texts = base if variant.subject is None else _with_subject(base, variant.subject)
         if html := bodies.get(_variant_body(number)):
-            everyone = Text(texts[EVERYONE].subject, html, texts[EVERYONE].text)
+            everyone = LocalizedContent(texts[EVERYONE].subject, html, texts[EVERYONE].text)
             texts = {EVERYONE: everyone} if preheader is None else _with_preheader({EVERYONE: everyone}, preheader)
-        drafts.append(Draft(variant.name, texts, share + (number < rest)))
+        drafts.append(VariantDraft(variant.name, texts, share + (number < rest)))
     return drafts
 
 
 async def _base(
     tx: Transaction,
     tenant_id: int,
-    definition: Definition,
+    definition: CampaignDefinition,
     bodies: Mapping[str, str | None],
-    problems: list[Problem],
-) -> dict[str, Text]:
+    problems: list[CampaignProblem],
+) -> dict[str, LocalizedContent]:
     content = definition.content
     if content.template_id is None:
         html = bodies["content.body"]
-        return {} if html is None else {EVERYONE: Text(content.subject or "", html, content.text)}
+        return {} if html is None else {EVERYONE: LocalizedContent(content.subject or "", html, content.text)}
     found = await latest_by_locale(tx, tenant_id, content.template_id)
     if not found:
         problem = f"there is no template {content.template_id}"
-        problems.append(Problem("content.templateId", "UNKNOWN_TEMPLATE", problem))
+        problems.append(CampaignProblem("content.templateId", "UNKNOWN_TEMPLATE", problem))
         return {}
-    texts = {locale: Text(each.subject, each.html, each.text, each.key) for locale, each in found.items()}
+    texts = {locale: LocalizedContent(each.subject, each.html, each.text, each.key) for locale, each in found.items()}
     return texts if content.subject is None else _with_subject(texts, content.subject)
 
 
-def _with_subject(texts: Mapping[str, Text], subject: str) -> dict[str, Text]:
+def _with_subject(texts: Mapping[str, LocalizedContent], subject: str) -> dict[str, LocalizedContent]:
     """A subject that the campaign itself gives is the subject for every locale."""
     return {locale: replace(text, subject=subject, key=None) for locale, text in texts.items()}
 
 
-def _with_preheader(texts: Mapping[str, Text], preheader: str) -> dict[str, Text]:
+def _with_preheader(texts: Mapping[str, LocalizedContent], preheader: str) -> dict[str, LocalizedContent]:
     return {
         locale: replace(text, html=with_preheader(text.html, preheader), key=None) for locale, text in texts.items()
     }
@@ -330,8 +342,8 @@ def _variant_body(number: int) -> str:
     return f"experiment.variants[{number}].body"
 
 
-def _problem(found: Finding) -> Problem:
-    return Problem(_FIELDS[found.where], found.code, found.sentence)
+def _problem(found: Finding) -> CampaignProblem:
+    return CampaignProblem(_FIELDS[found.where], found.code, found.sentence)
 
 
 _FIELDS = {"subject": "content.subject", "html": "content.body", "text": "content.text", "sender": "from"}
@@ -343,7 +355,7 @@ def _reads(locale: str) -> ColumnElement[bool]:
     return or_(theirs == locale.lower(), theirs.like(f"{locale.lower()}-%"))
 
 
-def _needed(text: Text, given: Mapping[str, Any]) -> list[str]:
+def _needed(text: LocalizedContent, given: Mapping[str, Any]) -> list[str]:
     """Variables that nobody gives: each must be an attribute that everyone in the audience has."""
     try:
         template = Template(subject=text.subject, html=text.html, text=text.text)
@@ -352,10 +364,12 @@ def _needed(text: Text, given: Mapping[str, Any]) -> list[str]:
     return sorted(template.required_variables - STANDARD.keys() - given.keys())
 
 
-async def _count(tx: Transaction, people: Select[Any], needs: list[Need]) -> tuple[int, dict[Need, int]]:
+async def _count(
+    tx: Transaction, people: Select[Any], needs: list[RequiredVariable]
+) -> tuple[int, dict[RequiredVariable, int]]:
     """How many they are, and how many of them lack what. They are many: all of it is asked in one walk, or in few."""
     planned = 0
-    lacking: dict[Need, int] = {}
+    lacking: dict[RequiredVariable, int] = {}
     for start in range(0, max(len(needs), 1), _ASKED_AT_ONCE):
         asked = needs[start : start + _ASKED_AT_ONCE]
         lacks_it = [func.count(case((_readers(need) & lacks(need.variable), 1))) for need in asked]
@@ -365,30 +379,30 @@ async def _count(tx: Transaction, people: Select[Any], needs: list[Need]) -> tup
     return planned, lacking
 
 
-async def _somebody_has(tx: Transaction, people: ColumnElement[bool], need: Need) -> bool:
+async def _somebody_has(tx: Transaction, people: ColumnElement[bool], need: RequiredVariable) -> bool:
     has_it = select(contacts.c.id).where(people, _readers(need), ~lacks(need.variable)).limit(1)
     return bool(await tx.execute(has_it))
 
 
-def _readers(need: Need) -> ColumnElement[bool]:
+def _readers(need: RequiredVariable) -> ColumnElement[bool]:
     return _reads(need.locale) if need.locale else true()
 
 
-def _lacked(need: Need, missing: int, planned: int) -> Problem:
+def _lacked(need: RequiredVariable, missing: int, planned: int) -> CampaignProblem:
     message = f"{{{{ {need.variable} }}}} is used, and {missing} of {planned} recipients have no such attribute"
-    return Problem("variables", "MISSING_VARIABLE", f"{message}; {_default_for(need.variable)}")
+    return CampaignProblem("variables", "MISSING_VARIABLE", f"{message}; {_default_for(need.variable)}")
 
 
-def _unknown(need: Need) -> Problem:
+def _unknown(need: RequiredVariable) -> CampaignProblem:
     message = f"{{{{ {need.variable} }}}} is used, and nobody has such an attribute; {_default_for(need.variable)}"
-    return Problem("variables", "MISSING_VARIABLE", message)
+    return CampaignProblem("variables", "MISSING_VARIABLE", message)
 
 
 def _default_for(variable: str) -> str:
     return f"give it a value for all, or a default in the text, as {{{{ {variable}|default('…') }}}}"
 
 
-async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft: Draft) -> Version:
+async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft: VariantDraft) -> CampaignVariant:
     """Versions of templates never change, so they are only noted; what the campaign says itself is stored for it."""
     name = f"campaign:{campaign_id}:{draft.name}" if draft.name else f"campaign:{campaign_id}"
     keys: dict[str, int] = {}
@@ -402,4 +416,4 @@ async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft:
         keys[locale] = stored.key
     # The narrowest first: whoever reads `pt-BR` is met by it before `pt`.
     narrowest_first = dict(sorted(keys.items(), key=lambda each: -len(each[0])))
-    return Version(draft.name, draft.texts[EVERYONE].subject, narrowest_first, draft.share)
+    return CampaignVariant(draft.name, draft.texts[EVERYONE].subject, narrowest_first, draft.share)

@@ -15,42 +15,44 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage, Source
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.snapshot import Draft, Refused, drafts_of
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable, VariantDraft, draft_variants
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
 
-MARK = "[Test] "
-MOST_ADDRESSES = 20
+SUBJECT_PREFIX = "[Test] "
+MAX_ADDRESSES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class CampaignTestSend:
     campaign_id: str
     tenant_id: int
-    definition: Definition
+    definition: CampaignDefinition
     addresses: Sequence[str]
     as_contact: str | None = None  # the address of the reader whose name and attributes fill the mail
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SampleRecipient:
     locale: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
 
-async def trial_mails(database: Database, store: TemplateStore, trial: Trial, now: Instant) -> list[NewMessage]:
+async def build_test_messages(
+    database: Database, store: TemplateStore, trial: CampaignTestSend, now: Instant
+) -> list[NewMessage]:
     """One for each version and address. An audience that is not yet right keeps nobody from looking at the mail."""
     addresses = _addresses(trial.addresses)
-    shown = await looked_at(database, store, trial)
+    shown = await render_variants(database, store, trial)
     return [_mail(trial, each, to, now) for each in shown.values() for to in addresses]
 
 
-async def looked_at(database: Database, store: TemplateStore, trial: Trial) -> dict[str, Rendered]:
+async def render_variants(database: Database, store: TemplateStore, trial: CampaignTestSend) -> dict[str, Rendered]:
     """Each version by its name, `""` where there is but one, as the reader would see it. Nothing is sent."""
-    drafts, problems = await drafts_of(database, store, trial.definition, tenant_id=trial.tenant_id)
+    drafts, problems = await draft_variants(database, store, trial.definition, tenant_id=trial.tenant_id)
     if not drafts:
-        raise Refused(problems)
+        raise CampaignNotStartable(problems)
     reader = await _reader(database, trial)
     return {draft.name: _rendered(draft, trial.definition, reader, store.standard) for draft in drafts}
 
@@ -60,14 +62,14 @@ def _addresses(given: Sequence[str]) -> list[str]:
         found = list(dict.fromkeys(address.normal(each) for each in given))
     except address.InvalidAddress as error:
         raise InvalidInput(str(error), field="addresses") from error
-    if not 1 <= len(found) <= MOST_ADDRESSES:
-        raise InvalidInput(f"a test goes to 1 to {MOST_ADDRESSES} addresses", field="addresses")
+    if not 1 <= len(found) <= MAX_ADDRESSES:
+        raise InvalidInput(f"a test goes to 1 to {MAX_ADDRESSES} addresses", field="addresses")
     return found
 
 
-async def _reader(database: Database, trial: Trial) -> Reader:
+async def _reader(database: Database, trial: CampaignTestSend) -> SampleRecipient:
     if trial.as_contact is None:
-        return Reader()
+        return SampleRecipient()
     wanted = trial.as_contact.strip().lower()
     mine = (contacts.c.tenant_id == trial.tenant_id) & (contacts.c.email == wanted) & contacts.c.deleted_at.is_(None)
     async with database.read() as tx:
@@ -75,10 +77,12 @@ async def _reader(database: Database, trial: Trial) -> Reader:
     if not rows:
         raise InvalidInput("there is no contact with this address", field="asContact")
     [row] = rows
-    return Reader(row.locale, {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)})
+    return SampleRecipient(row.locale, {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)})
 
 
-def _rendered(draft: Draft, definition: Definition, reader: Reader, standard: Mapping[str, str]) -> Rendered:
+def _rendered(
+    draft: VariantDraft, definition: CampaignDefinition, reader: SampleRecipient, standard: Mapping[str, str]
+) -> Rendered:
     text = locales.best(draft.texts, reader.locale)
     html = text.html if has_way_out(text.html) else with_way_out(text.html, reader.locale or "")
     template = Template(subject=text.subject, html=html, text=text.text)
@@ -87,8 +91,8 @@ def _rendered(draft: Draft, definition: Definition, reader: Reader, standard: Ma
     return template.render({**samples, **given})
 
 
-def _mail(trial: Trial, rendered: Rendered, to: str, now: Instant) -> NewMessage:
-    subject = MARK + rendered.subject
+def _mail(trial: CampaignTestSend, rendered: Rendered, to: str, now: Instant) -> NewMessage:
+    subject = SUBJECT_PREFIX + rendered.subject
     payload: dict[str, Any] = {"campaign": trial.campaign_id, "to": to, "subject": subject}
     payload |= {"html": rendered.html, "text": rendered.text}
     if trial.definition.sender is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailwright.domain.clock import Clock
-from mailwright.outbox.explain import State
+from mailwright.outbox.explain import ExplanationState
 from mailwright.outbox.workers import present
 from mailwright.sources.mailouts.runs import Run, RunStatus
 from mailwright.storage.database import Database
@@ -12,14 +12,14 @@ from mailwright.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    state: State
+    state: ExplanationState
     reason: str
     sentence: str
     what_would_change: str
 
 
 NO_WORKER = Wait(
-    State.NO_WORKER,
+    ExplanationState.NO_WORKER,
     "no_worker",
     "No worker is running, so nothing is sent.",
     "Start a worker: `mailwright worker`, or `mailwright serve`, which has one.",

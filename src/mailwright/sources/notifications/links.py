@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mailwright.domain.campaign import UNTIL_TOLD
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications.statuses import LinkState
 from mailwright.storage.hot import Runner
@@ -20,7 +20,7 @@ FIND_HELD = statement(__package__, "find_held")
 END_LINKS = statement(__package__, "end_links")
 
 # A message that is due then is parked: nobody sends it until its row is locked again.
-PARKED: Instant = UNTIL_TOLD
+PARKED: Instant = INDEFINITELY
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 from mailwright.schemas.answers import Answer, Time
 from mailwright.sources.api.requests import Wire, parse
-from mailwright.sources.campaigns.archive import Archive, Issue
-from mailwright.sources.campaigns.campaigns import Acting
+from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
+from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.web.api.caller import Calling
 from mailwright.web.api.campaigns import ACTOR
 from mailwright.web.api.openapi import accepting, answering
@@ -56,7 +56,7 @@ async def show_archived(campaignId: str, parts: Parts, caller: Calling) -> Respo
 )
 async def set_archived(request: Request, campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Opens a campaign that has started to everyone, without anything of its readers, or closes it again."""
-    archive, acting = archive_of(parts), Acting(caller.actor or ACTOR, caller.tenant_id)
+    archive, acting = archive_of(parts), Actor(caller.actor or ACTOR, caller.tenant_id)
     wanted = parse(ArchiveRequest, await read_json(request))
     act = archive.publish if wanted.is_public else archive.withdraw
     return json_response(await _shown(parts, await act(acting, campaignId)))
@@ -66,11 +66,11 @@ def archive_of(parts: ApiParts) -> Archive:
     return Archive(parts.database, parts.clock, parts.templates)
 
 
-async def _shown(parts: ApiParts, issue: Issue) -> dict[str, Any]:
+async def _shown(parts: ApiParts, issue: ArchivedCampaign) -> dict[str, Any]:
     return answer(issue, await archive_of(parts).places(issue), parts.public_url)
 
 
-def answer(issue: Issue, places: Sequence[str], public_url: str) -> dict[str, Any]:
+def answer(issue: ArchivedCampaign, places: Sequence[str], public_url: str) -> dict[str, Any]:
     """The same for the HTTP API and for `--json` at the command line."""
     named = "" if issue.tenant_id == FIRST_TENANT else f"?tenant={issue.tenant}"
     return {

@@ -22,10 +22,10 @@ from mailwright.schemas.campaign_requests import (
 )
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import Acting, Campaign
+from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.definition import CampaignLimits
-from mailwright.sources.campaigns.failed_recipients import failed
-from mailwright.sources.campaigns.snapshot import Examined, Refused, examine
+from mailwright.sources.campaigns.failed_recipients import list_failed
+from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, check_campaign
 from mailwright.web.api.caller import Calling
 from mailwright.web.api.openapi import accepting, answering, handing_out
 from mailwright.web.bodies import json_response, read_json
@@ -47,7 +47,7 @@ async def list_campaigns(parts: Parts, caller: Calling, page: PageQuery) -> Resp
     before = decode_cursor("campaign", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await parts.campaigns.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
     async with parts.database.read() as tx:
-        line = await progress.places(tx, parts.clock.now(), tenant_id=caller.tenant_id)
+        line = await progress.list_positions(tx, parts.clock.now(), tenant_id=caller.tenant_id)
     places = {place.campaign_id: place for place in line}
     following = encode_cursor("campaign", found[-1].key) if len(found) == page.limit else None
     lines = [answers.line(each, places.get(each.campaign_id)) for each in found]
@@ -219,8 +219,8 @@ async def failures(campaignId: str, parts: Parts, caller: Calling, page: PageQue
     campaign = await _found(parts, caller, campaignId)
     after = decode_cursor("failure", page.cursor)[0] if page.cursor is not None else 0
     async with parts.database.read() as tx:
-        place = await progress.place_of_campaign(tx, campaign.key, parts.clock.now())
-        found = [] if place is None else await failed(tx, place.lane, limit=page.limit, after=after)
+        place = await progress.find_position(tx, campaign.key, parts.clock.now())
+        found = [] if place is None else await list_failed(tx, place.lane, limit=page.limit, after=after)
     following = encode_cursor("failure", found[-1].message_key) if len(found) == page.limit else None
     return json_response({"failures": [answers.failure(each) for each in found], "nextCursor": following})
 
@@ -229,13 +229,13 @@ async def failures(campaignId: str, parts: Parts, caller: Calling, page: PageQue
 async def report_csv(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """What became of every recipient's mail, in the order of addresses."""
     campaign = await _found(parts, caller, campaignId)
-    lines = answers.report_csv(report.rows(parts.database, campaign.key))
+    lines = answers.report_csv(report.report_rows(parts.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _acting(caller: Caller) -> Acting:
-    return Acting(ACTOR, caller.tenant_id)
+def _acting(caller: Caller) -> Actor:
+    return Actor(ACTOR, caller.tenant_id)
 
 
 async def _found(parts: ApiParts, caller: Caller, campaign_id: str) -> Campaign:
@@ -244,13 +244,13 @@ async def _found(parts: ApiParts, caller: Caller, campaign_id: str) -> Campaign:
 
 async def _shown(parts: ApiParts, campaign: Campaign) -> dict[str, Any]:
     async with parts.database.read() as tx:
-        place = await progress.place_of_campaign(tx, campaign.key, parts.clock.now())
-        counted = None if place is None else await progress.counts(tx, place)
+        place = await progress.find_position(tx, campaign.key, parts.clock.now())
+        counted = None if place is None else await progress.count_messages(tx, place)
     return answers.campaign(campaign, place, counted)
 
 
-async def _examined(parts: ApiParts, campaign: Campaign) -> Examined:
-    return await examine(
+async def _examined(parts: ApiParts, campaign: Campaign) -> CampaignCheck:
+    return await check_campaign(
         parts.database,
         parts.templates,
         campaign.definition,
@@ -269,5 +269,5 @@ def _told() -> Iterator[None]:
     """A refusal names each field that is wrong, as a request that breaks its schema does."""
     try:
         yield
-    except Refused as error:
+    except CampaignNotStartable as error:
         raise CampaignRefused(error) from error

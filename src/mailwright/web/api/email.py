@@ -112,7 +112,7 @@ async def show(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noq
 async def why(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do now."""
     found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
-    return json_response({**found.as_dict(), "actions": actions(found.acts, caller)})
+    return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})
 
 
 @router.post("/{outboxId}/cancel", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))

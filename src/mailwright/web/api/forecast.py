@@ -94,4 +94,4 @@ async def why(campaignId: str, parts: Parts, caller: Calling) -> Response:  # no
         store=parts.templates,
         known=Facts(postal_address=parts.postal_address),
     )
-    return json_response({**found.as_dict(), "actions": actions(found.acts, caller)})
+    return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})

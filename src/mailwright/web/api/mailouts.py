@@ -147,7 +147,7 @@ async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # no
 async def report_of(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
     """A line of CSV for every recipient: email, status, error_message, message_id, sent_at."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    rows = report.rows(parts.database, run.campaign_key or 0)
+    rows = report.report_rows(parts.database, run.campaign_key or 0)
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.domain.errors import Unauthorized
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.answers import Time
-from mailwright.sources.campaigns.progress import poll
+from mailwright.sources.campaigns.progress import queue_progress
 from mailwright.web.api.caller import Calling, caller_of
 from mailwright.web.api.openapi import answering
 from mailwright.web.bodies import json_response
@@ -55,7 +55,7 @@ class ProgressAnswer(Snake):
 )
 async def poll_progress(parts: Parts, caller: Calling) -> Response:
     """Straight from the queue: the reason and its end are those that the workers go by."""
-    found = await poll(parts.database, parts.clock, tenant_id=caller.tenant_id)
+    found = await queue_progress(parts.database, parts.clock, tenant_id=caller.tenant_id)
     return json_response(answers.progress(found), headers={"Cache-Control": "no-store"})
 
 

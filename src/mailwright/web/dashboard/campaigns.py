@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import segments
 from mailwright.content.presend_checks import Facts
-from mailwright.domain.campaign import POSSIBLE, WAITS_FOR_WINNER, Action, CampaignStatus, QueueStatus
+from mailwright.domain.campaign import ALLOWED_STATUSES, AWAITING_WINNER, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.outbox import audit_log
@@ -20,16 +20,16 @@ from mailwright.schemas.campaign_requests import CampaignRequest, parse
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.campaigns import ab_test, progress, report
-from mailwright.sources.campaigns.ab_test import Standing
-from mailwright.sources.campaigns.campaigns import Acting, Campaign
-from mailwright.sources.campaigns.entries import entry_of
+from mailwright.sources.campaigns.ab_test import VariantResult
+from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.sources.campaigns.failed_recipients import failed, in_doubt
-from mailwright.sources.campaigns.figures import SHOWN, Figures, figures
+from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
+from mailwright.sources.campaigns.figures import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.progress import Counts, Place
-from mailwright.sources.campaigns.snapshot import Examined, Refused, examine
-from mailwright.sources.campaigns.test_send import Trial, looked_at
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, check_campaign
+from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.axis import round_number
@@ -62,8 +62,8 @@ class Line:
     """A campaign as a list shows it. Without a place it has not started."""
 
     campaign: Campaign
-    place: Place | None
-    counts: Counts | None
+    place: QueuePosition | None
+    counts: CampaignMessageCounts | None
 
     @property
     def is_open(self) -> bool:
@@ -87,14 +87,14 @@ class Line:
         return self.counts.waiting + self.counts.sending + unmet
 
     def may(self, action: str) -> bool:
-        if self.campaign.status not in POSSIBLE[Action(action)]:
+        if self.campaign.status not in ALLOWED_STATUSES[CampaignAction(action)]:
             return False
-        if action == Action.RETRY_FAILED:
+        if action == CampaignAction.RETRY_FAILED:
             return bool(self.counts and self.counts.failed)
-        if action == Action.ACCEPT_FAILURES:
+        if action == CampaignAction.ACCEPT_FAILURES:
             return self.is_through
-        if action == Action.EXTEND:
-            return bool(self.place and self.place.is_walked and self.place.defer_reason != WAITS_FOR_WINNER)
+        if action == CampaignAction.EXTEND:
+            return bool(self.place and self.place.is_walked and self.place.defer_reason != AWAITING_WINNER)
         return True
 
 
@@ -102,7 +102,7 @@ class Line:
 class Experiment:
     """How the versions of a campaign did. `winner` None: not decided."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[VariantResult, ...]
     winner_by: str
     winner: str | None
     decided_by: str | None
@@ -110,7 +110,7 @@ class Experiment:
 
     @property
     def leader(self) -> str | None:
-        best = ab_test.best(self.standings)
+        best = ab_test.best_variant(self.standings)
         return best.name if best.answered else None
 
 
@@ -144,7 +144,7 @@ async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor
 async def foresee_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """When each of those in line ends, asked for once the list is there."""
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id)
-    return fragment(request, visitor, "campaigns/ends.html", courses=found.courses)
+    return fragment(request, visitor, "campaigns/ends.html", courses=found.campaigns)
 
 
 @router.get("/{campaign_id}")
@@ -171,9 +171,9 @@ async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id:
     database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
     found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
     why = await explain_campaign(
-        database, clock, parts.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.courses
+        database, clock, parts.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.campaigns
     )
-    course = next((each for each in found.courses if each.campaign_id == campaign_id), None)
+    course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
     values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
     return fragment(request, visitor, "campaigns/outlook.html", **values)
 
@@ -183,8 +183,8 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
     """What starting would say, asked for once the page is there: the audience is counted for it."""
     campaign = await _found(parts, visitor, campaign_id)
 
-    async def ask() -> Examined:
-        return await examine(
+    async def ask() -> CampaignCheck:
+        return await check_campaign(
             parts.database,
             parts.templates,
             campaign.definition,
@@ -204,9 +204,9 @@ async def show_mail(
 ) -> Response:
     """For the frame: the mail as a reader would get it."""
     campaign = await _found(parts, visitor, campaign_id)
-    trial = Trial(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
+    trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), reader.strip() or None)
     try:
-        versions = await looked_at(parts.database, parts.templates, trial)
+        versions = await render_variants(parts.database, parts.templates, trial)
     except MailwrightError as error:
         return framed(previews.notice(str(error)))
     found = versions.get(version) or next(iter(versions.values()))
@@ -239,10 +239,13 @@ async def show_recipients(
     line = await _line(parts, await _found(parts, visitor, campaign_id))
     found: Sequence[Any]
     if show == "all":
-        found = await report.some(parts.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
+        found = await report.report_page(parts.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
         following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
     else:
-        ask, after = (failed if show == "failed" else in_doubt), decode_cursor(show, cursor)[0] if cursor else 0
+        ask, after = (
+            (list_failed if show == "failed" else list_in_doubt),
+            decode_cursor(show, cursor)[0] if cursor else 0,
+        )
         async with parts.database.read() as tx:
             found = await ask(tx, line.place.lane, limit=RECIPIENTS_PAGE, after=after) if line.place else []
         following = encode_cursor(show, found[-1].message_key) if len(found) == RECIPIENTS_PAGE else None
@@ -260,11 +263,11 @@ async def show_report(request: Request, parts: Parts, visitor: Viewing, campaign
 async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """Asked for once the page is there: all events of the campaign are looked at."""
     line = await _line(parts, await _found(parts, visitor, campaign_id))
-    found = await figures(parts.database, line.campaign.key)
+    found = await campaign_statistics(parts.database, line.campaign.key)
     values: dict[str, Any] = {
         "line": line,
         "figures": found,
-        "series": [each.value for each in SHOWN],
+        "series": [each.value for each in CHARTED_EVENTS],
         "top": round_number(found.largest),
         "marks": _marks(found),
         "has_days": _has_days(found),
@@ -277,7 +280,7 @@ async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaig
 async def hand_out_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """The same file as the API's."""
     campaign = await _found(parts, visitor, campaign_id)
-    lines = answers.report_csv(report.rows(parts.database, campaign.key))
+    lines = answers.report_csv(report.report_rows(parts.database, campaign.key))
     headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -296,7 +299,7 @@ async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: s
             raise InvalidInput("choose a day and a time", field="scheduledAt")
         await _reschedule(parts, acting, campaign, begins_at)
         await parts.campaigns.start(acting, campaign_id)
-    except (InvalidInput, RequestInvalid, Refused, NotPossibleNow) as error:
+    except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id), error=error)
     words = "Scheduled. It begins by itself." if begins_at else "Started. It takes its place in line."
     return done(request, f"/campaigns/{campaign_id}", words)
@@ -360,7 +363,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, campaign_id:
         mails = await parts.campaigns.test_send(
             _acting(visitor), campaign_id, addresses, as_contact=form["asContact"] or None
         )
-    except (InvalidInput, Refused) as error:
+    except (InvalidInput, CampaignNotStartable) as error:
         campaign = await _found(parts, visitor, campaign_id)
         return await _page(request, parts, visitor, campaign, error=error, form=form)
     words = "1 test mail is on its way." if len(mails) == 1 else f"{len(mails)} test mails are on their way."
@@ -395,7 +398,7 @@ async def _act(
     return done(request, to, words)
 
 
-async def _reschedule(parts: ApiParts, acting: Acting, campaign: Campaign, begins_at: str | None) -> None:
+async def _reschedule(parts: ApiParts, acting: Actor, campaign: Campaign, begins_at: str | None) -> None:
     body = {**answers.definition(campaign), "scheduledAt": begins_at}
     wanted = parse(CampaignRequest, {name: value for name, value in body.items() if value is not None})
     if wanted.scheduled_at != campaign.definition.scheduled_at:
@@ -420,7 +423,7 @@ async def _page(
         "rate": await _rate(parts, line),
         "tabs": _tabs(line),
         "errors": told(error) if error is not None else Errors(),
-        "refused": error.problems if isinstance(error, Refused) else (),
+        "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
         "segments": await segments.list_all(parts.database, visitor.tenant_id),
@@ -439,11 +442,11 @@ async def _page(
 
 async def _mail_values(parts: ApiParts, campaign: Campaign, version: str, reader: str) -> dict[str, Any]:
     """The mail's words; the mail itself stands in a frame of its own."""
-    trial = Trial(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
+    trial = CampaignTestSend(campaign.campaign_id, campaign.tenant_id, campaign.definition, (), reader.strip() or None)
     values: dict[str, Any] = {"version": version, "reader": reader, "mail": None, "problem": None, "has_dark": False}
     values["given"] = variables_text(campaign.definition.variables)
     try:
-        versions = await looked_at(parts.database, parts.templates, trial)
+        versions = await render_variants(parts.database, parts.templates, trial)
     except MailwrightError as error:
         return {**values, "problem": str(error), "versions": []}
     found = versions.get(version) or next(iter(versions.values()))
@@ -462,8 +465,8 @@ def _tabs(line: Line) -> list[tuple[str, str]]:
 async def _lines(parts: ApiParts, found: list[Campaign]) -> list[Line]:
     async with parts.database.read() as tx:
         keys = [campaign.key for campaign in found]
-        places = await progress.places_of(tx, keys, parts.clock.now())
-        counted = await progress.counts_of(tx, places)
+        places = await progress.find_positions(tx, keys, parts.clock.now())
+        counted = await progress.count_messages_of(tx, places)
     known = {place.campaign_id: (place, counts) for place, counts in zip(places, counted, strict=True)}
     return [Line(each, *known.get(each.campaign_id, (None, None))) for each in found]
 
@@ -481,30 +484,30 @@ async def _rate(parts: ApiParts, line: Line) -> float:
 
 async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
     """Undecided as it stands now; decided as it stood then, which the journal keeps."""
-    asked = line.campaign.definition.experiment
+    asked = line.campaign.definition.ab_test
     if asked is None:
         return None
     found = await audit_log.deeds(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
-    decided = next((each for each in found if each.action == f"campaign.{Action.CHOOSE_WINNER}"), None)
+    decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
     if decided is not None:
-        versions = [Standing(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
+        versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
         return Experiment(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
     async with parts.database.read() as tx:
-        entry = await entry_of(tx, line.campaign.key)
+        entry = await find_entry(tx, line.campaign.key)
         if entry is None:
             return None
-        standings = await ab_test.standings(tx, entry, asked.winner_by)
+        standings = await ab_test.variant_results(tx, entry, asked.winner_by)
     may_choose = (
-        line.may(Action.CHOOSE_WINNER) and entry.content.contest is not None and entry.walk_ended_at is not None
+        line.may(CampaignAction.CHOOSE_WINNER) and entry.content.ab_test is not None and entry.walk_ended_at is not None
     )
     return Experiment(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
 
 
-def _has_days(found: Figures) -> bool:
+def _has_days(found: CampaignStatistics) -> bool:
     return found.length >= 24 * HOUR or len(found.steps) * found.length > 24 * HOUR
 
 
-def _marks(found: Figures) -> list[Instant]:
+def _marks(found: CampaignStatistics) -> list[Instant]:
     """Moments to name along the axis, the first and the last among them."""
     if not found.steps:
         return []
@@ -518,5 +521,5 @@ async def _found(parts: ApiParts, visitor: Visitor, campaign_id: str) -> Campaig
     return await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
 
 
-def _acting(visitor: Visitor) -> Acting:
-    return Acting(visitor.actor, visitor.tenant_id)
+def _acting(visitor: Visitor) -> Actor:
+    return Actor(visitor.actor, visitor.tenant_id)

@@ -17,10 +17,10 @@ from mailwright.content.variables import STANDARD
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.api.requests import RequestInvalid
-from mailwright.sources.campaigns.campaigns import Acting, Campaign
-from mailwright.sources.campaigns.definition import Definition
-from mailwright.sources.campaigns.snapshot import Refused
-from mailwright.sources.campaigns.test_send import Trial, looked_at
+from mailwright.sources.campaigns.campaigns import Actor, Campaign
+from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable
+from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fields_from, told, variant_rows
@@ -62,7 +62,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
     form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request))
-        made = await parts.campaigns.create(Acting(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
+        made = await parts.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, error=error)
     return done(request, f"/campaigns/{made.campaign_id}", "Saved as a draft. Nobody gets it before you start it.")
@@ -84,7 +84,7 @@ async def edit(request: Request, parts: Parts, visitor: Editing, campaign_id: st
     form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request), campaign.definition)
-        await parts.campaigns.edit(Acting(visitor.actor, visitor.tenant_id), campaign_id, definition)
+        await parts.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, campaign=campaign, error=error)
     return done(request, f"/campaigns/{campaign_id}", "Saved.")
@@ -126,12 +126,12 @@ def viewer_zone(request: Request) -> tzinfo:
 
 async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
     definition = _shown_definition(form, await chosen(request, "lists"), viewer_zone(request))
-    trial = Trial("", visitor.tenant_id, definition, (), form["as_contact"] or None)
-    versions = await looked_at(parts.database, parts.templates, trial)
+    trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
+    versions = await render_variants(parts.database, parts.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
 
 
-def _shown_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> Definition:
+def _shown_definition(form: Fields, on_lists: list[str], zone: tzinfo) -> CampaignDefinition:
     """A preview does not wait for the name, nor for a limit that is half written."""
     words = {name: value for name, value in form.items() if not name.startswith("limits.")}
     shown = Fields({**words, "scheduledAt": "", "name": form["name"] or "Preview"})
@@ -173,7 +173,7 @@ async def _page(
 
 def _sentence(error: MailwrightError) -> str:
     match error:
-        case Refused():
+        case CampaignNotStartable():
             return "; ".join(dict.fromkeys(each.message for each in error.problems))
         case RequestInvalid():
             return "; ".join(dict.fromkeys(f"{each.field}: {each.message}" for each in error.errors))

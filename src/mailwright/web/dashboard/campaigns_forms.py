@@ -12,8 +12,8 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.campaign_requests import CampaignRefused, CampaignRequest, parse
-from mailwright.sources.campaigns.definition import CampaignLimits, Definition
-from mailwright.sources.campaigns.snapshot import Refused
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
+from mailwright.sources.campaigns.snapshot import CampaignNotStartable
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of
 
 LIMITS_IN_NUMBERS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
@@ -32,7 +32,9 @@ _BESIDE: Final = {"content": "content.body", "experiment": "experiment.variants[
 _LOCAL_TIME: Final = "%Y-%m-%dT%H:%M"
 
 
-def definition_of(form: Fields, lists: Sequence[str], zone: tzinfo, kept: Definition | None = None) -> Definition:
+def definition_of(
+    form: Fields, lists: Sequence[str], zone: tzinfo, kept: CampaignDefinition | None = None
+) -> CampaignDefinition:
     """`kept` is the draft until now: its filter, which no field shows, stays."""
     body = {
         "name": form["name"],
@@ -56,8 +58,8 @@ def limits_of(form: Fields) -> CampaignLimits:
     return parse(CampaignRequest, body).limits
 
 
-def fields_from(definition: Definition, zone: tzinfo) -> Fields:
-    content, experiment = definition.content, definition.experiment
+def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
+    content, experiment = definition.content, definition.ab_test
     fields: dict[str, Any] = {
         "name": definition.name,
         "content.subject": content.subject,
@@ -95,7 +97,7 @@ def variant_rows(form: Mapping[str, str]) -> int:
 
 def told(error: MailwrightError) -> Errors:
     """Each error beside its field."""
-    found = errors_of(CampaignRefused(error) if isinstance(error, Refused) else error, _BESIDE)
+    found = errors_of(CampaignRefused(error) if isinstance(error, CampaignNotStartable) else error, _BESIDE)
     return Errors({name.partition("[")[0] if name.startswith("lists[") else name: text for name, text in found.items()})
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from mailwright.domain.campaign import CANCELLED, PAUSED, SCHEDULED, UNTIL_TOLD, WAITS_FOR_WINNER
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
 from mailwright.outbox.explain import RULES, distance
@@ -82,7 +82,7 @@ _OTHER_WAITS: Final = {
     PAUSED: "paused",
     CANCELLED: "cancelled",
     SCHEDULED: "scheduled for {}",
-    WAITS_FOR_WINNER: "its versions are tried until {}",
+    AWAITING_WINNER: "its versions are tried until {}",
     QUOTA_EXHAUSTED: "the providers’ quota is used up, at least until {}",
     # A pace is no hold: it moves, one mail after the other.
     INTERVAL: "evenly paced, the next mail at {}",
@@ -109,7 +109,7 @@ def wait_words(reason: str) -> tuple[str, str]:
 
 
 def is_until_told(until: Instant | None) -> bool:
-    return until is None or until >= UNTIL_TOLD
+    return until is None or until >= INDEFINITELY
 
 
 # The first that is named counts: each names those that it wants to be taken for, too.

@@ -117,7 +117,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str
 @router.get("/{mailout_id}/report.csv")
 async def hand_out_report(parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
-    rows = report.rows(parts.database, run.campaign_key or 0)
+    rows = report.report_rows(parts.database, run.campaign_key or 0)
     headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
 

@@ -7,14 +7,19 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from mailwright.domain.campaign import PAUSED, WAITS_FOR_WINNER
+from mailwright.domain.campaign import AWAITING_WINNER, PAUSED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.summary import MOST_COUNTED, Glance, glance
 from mailwright.outbox.workers import present
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.progress import Counts, Place, counts_of, places
-from mailwright.sources.campaigns.simulation import Course, in_short
+from mailwright.sources.campaigns.progress import (
+    CampaignMessageCounts,
+    QueuePosition,
+    count_messages_of,
+    list_positions,
+)
+from mailwright.sources.campaigns.simulation import CampaignForecast, summarize_segments
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, rendered
@@ -52,8 +57,8 @@ RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
 class InLine:
     """A campaign in line, as far as it has come."""
 
-    place: Place
-    counts: Counts
+    place: QueuePosition
+    counts: CampaignMessageCounts
 
     @property
     def unwritten(self) -> int:
@@ -66,7 +71,7 @@ class InLine:
 
     @property
     def needs_somebody(self) -> bool:
-        return self.place.defer_reason in (PAUSED, WAITS_FOR_WINNER)
+        return self.place.defer_reason in (PAUSED, AWAITING_WINNER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    course: Course
+    course: CampaignForecast
     stretches: tuple[Stretch, ...]
 
 
@@ -110,10 +115,10 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQu
 async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Asked for after the page is there: it is computed anew each time, and nobody waits for it."""
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORESEEN)
-    shown = found.courses[:_MOST_CAMPAIGNS]
+    shown = found.campaigns[:_MOST_CAMPAIGNS]
     axis = axis_for(found.computed_at, (course.finishes_at or found.looked_until for course in shown))
     lines = [_line(course, axis) for course in shown]
-    values = {"found": found, "lines": lines, "axis": axis, "left_out": len(found.courses) - len(lines)}
+    values = {"found": found, "lines": lines, "axis": axis, "left_out": len(found.campaigns) - len(lines)}
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
@@ -157,8 +162,8 @@ async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -
 
 async def _in_line(parts: ApiParts, tenant_id: int, now: Instant) -> list[InLine]:
     async with parts.database.read() as tx:
-        line = (await places(tx, now, tenant_id=tenant_id))[:_MOST_CAMPAIGNS]
-        return [InLine(place, found) for place, found in zip(line, await counts_of(tx, line), strict=True)]
+        line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MOST_CAMPAIGNS]
+        return [InLine(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)]
 
 
 async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]:
@@ -179,9 +184,9 @@ async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]
     }
 
 
-def _line(course: Course, axis: Axis) -> Line:
+def _line(course: CampaignForecast, axis: Axis) -> Line:
     stretches = []
-    for span in in_short(course.spans):
+    for span in summarize_segments(course.segments):
         start, end = max(span.begins_at, axis.begins_at), min(span.ends_at, axis.ends_at)
         if end > start:
             kind = "goes" if span.reason is None else "slows" if span.sent else "waits"

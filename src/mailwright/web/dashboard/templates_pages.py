@@ -19,7 +19,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.sources.api.mail import Asking
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.api.template_requests import check_template_id, parse_template
-from mailwright.sources.campaigns.test_send import MARK
+from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
@@ -191,7 +191,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, template_id:
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
         rendered = stored.render(_samples(stored), parts.templates.standard)
-        mail = {"subject": MARK + rendered.subject, "html": rendered.html, "text": rendered.text}
+        mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
         await parts.mail.send(Asking(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, TemplateFailed) as error:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from mailwright.content.template import TemplateFailed
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
-from mailwright.sources.campaigns.archive import NEWEST, Issue, Surroundings
+from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
 from mailwright.web.api.archive import archive_of
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.language import language_of
@@ -107,7 +107,7 @@ async def content(request: Request, list_key: str, campaign_id: str, parts: Part
     return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
 
 
-async def _line(parts: ApiParts, place: Visited, issue: Issue, language: str) -> dict[str, Any] | None:
+async def _line(parts: ApiParts, place: Visited, issue: ArchivedCampaign, language: str) -> dict[str, Any] | None:
     """None for one that cannot be shown any more."""
     try:
         shown = await archive_of(parts).rendered(issue, language, _around(parts, place, issue))
@@ -118,16 +118,16 @@ async def _line(parts: ApiParts, place: Visited, issue: Issue, language: str) ->
     return {"subject": shown.subject.strip() or issue.name, "at": at, "day": at[:10], "link": link}
 
 
-def _around(parts: ApiParts, place: Visited, issue: Issue) -> Surroundings:
+def _around(parts: ApiParts, place: Visited, issue: ArchivedCampaign) -> ArchiveLinks:
     key = place.list.list_key
-    return Surroundings(
+    return ArchiveLinks(
         subscribe=parts.public_url + place.link(f"/subscribe/{key}"),
         itself=parts.public_url + place.link(f"/archive/{key}/{issue.campaign_id}"),
         postal_address=parts.postal_address or "",
     )
 
 
-async def _atom(parts: ApiParts, place: Visited, found: list[Issue]) -> bytes:
+async def _atom(parts: ApiParts, place: Visited, found: list[ArchivedCampaign]) -> bytes:
     key = place.list.list_key
     root = Element("feed", xmlns=ATOM)
     _add(root, "id", parts.public_url + place.link(f"/archive/{key}/feed"))
