@@ -376,7 +376,7 @@ async def test_what_a_listener_asked_for_is_answered_before_the_database_is_clos
     async def is_welcome() -> bool:
         return True
 
-    events = live.told("it", look, is_welcome, event="parts")
+    events = live.stream("it", look, is_welcome, event="parts")
     await anext(events)
     listening = asyncio.create_task(anext(events))  # type: ignore[arg-type]
     await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.sources.api.mail import payload
+from mailwright.sources.api.messages import payload
 from mailwright.sources.api.requests import RequestInvalid, parse_send
 from tests.api import a_request
 

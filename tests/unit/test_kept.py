@@ -1,11 +1,11 @@
-"""Kept answers: asked once for all who come within a while, and forgotten as soon as something was changed here."""
+"""Results are computed once for all callers within a few seconds, and dropped after a change."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from mailwright.web.cache import ForgetsAfterChanges, Kept
+from mailwright.web.cache import InvalidateOnWrite, ResultCache
 
 
 class Counting:
@@ -24,27 +24,27 @@ class Counting:
 
 
 async def test_all_who_ask_at_once_and_soon_after_get_one_answer() -> None:
-    kept, ask = Kept(), Counting()
+    kept, ask = ResultCache(), Counting()
     ask.may_answer.clear()
-    asking = [asyncio.create_task(kept.answer("how many", ask)) for _ in range(3)]
+    asking = [asyncio.create_task(kept.get("how many", ask)) for _ in range(3)]
     await asyncio.sleep(0)
     asking[0].cancel()  # whoever leaves takes nothing from the others
     ask.may_answer.set()
     assert await asyncio.gather(*asking[1:]) == [1, 1]
-    assert await kept.answer("how many", ask) == 1
-    assert await kept.answer("how many others", ask) == 2
-    assert await Kept(seconds=0).answer("how many", ask) == 3
+    assert await kept.get("how many", ask) == 1
+    assert await kept.get("how many others", ask) == 2
+    assert await ResultCache(seconds=0).get("how many", ask) == 3
 
 
 async def test_what_failed_is_asked_again() -> None:
-    kept, ask = Kept(), Counting()
+    kept, ask = ResultCache(), Counting()
 
     async def fail() -> int:
         raise LookupError
 
     with pytest.raises(LookupError):
-        await kept.answer("how many", fail)
-    assert await kept.answer("how many", ask) == 1
+        await kept.get("how many", fail)
+    assert await kept.get("how many", ask) == 1
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,17 @@ async def test_what_failed_is_asked_again() -> None:
     ],
 )
 async def test_after_a_change_everything_is_asked_anew(method: str, path: str, is_forgotten: bool) -> None:
-    kept, ask = Kept(), Counting()
-    known = await kept.answer("how many", ask)
+    kept, ask = ResultCache(), Counting()
+    known = await kept.get("how many", ask)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         # Somebody counts what is about to be changed.
-        assert await kept.answer("how many", ask) == known
+        assert await kept.get("how many", ask) == known
         await send({"type": "http.response.start"})
 
     async def send(message: Any) -> None:
         """Whoever has the answer looks again at once."""
-        assert (await kept.answer("how many", ask) != known) == is_forgotten
+        assert (await kept.get("how many", ask) != known) == is_forgotten
 
-    around = ForgetsAfterChanges(application, kept)
+    around = InvalidateOnWrite(application, kept)
     await around({"type": "http", "method": method, "path": path}, None, send)  # type: ignore[arg-type]

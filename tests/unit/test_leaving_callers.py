@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from structlog.testing import capture_logs
 
-from mailwright.web.errors import LastResort
+from mailwright.web.errors import UnexpectedErrors
 
 
 @pytest.mark.parametrize(("error", "complaints"), [(ClientDisconnect(), []), (LookupError(), ["request_failed"])])
@@ -22,6 +22,6 @@ async def test_whoever_leaves_while_asking_leaves_no_complaint_in_the_log(
         answered.append(message)
 
     with capture_logs() as logged:
-        await LastResort(application)({"type": "http", "method": "POST", "path": "/"}, None, send)  # type: ignore[arg-type]
+        await UnexpectedErrors(application)({"type": "http", "method": "POST", "path": "/"}, None, send)  # type: ignore[arg-type]
     assert [each["event"] for each in logged] == complaints
     assert bool(answered) == bool(complaints)

@@ -19,7 +19,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import explain
 from mailwright.outbox.queue_gauges import queue_state
-from mailwright.sources.api.mail import Asking, Mail
+from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.storage.tables import events
 
 BATCH = 500
@@ -91,10 +91,10 @@ async def _caller(engine: Engine) -> Caller:
 
 async def _accept(engine: Engine, caller: Caller, count: int, tell: Tell) -> str:
     """As a caller's batches come in; answers with the first message's id."""
-    mail, first = Mail(engine.database, engine.clock, engine.intake), ""
+    mail, first = ApiMessages(engine.database, engine.clock, engine.intake), ""
     for start in range(0, count, BATCH):
         bodies = [_body(number) for number in range(start, min(start + BATCH, count))]
-        results = await mail.send_batch(Asking(caller, f"measure-{start}"), {"messages": bodies})
+        results = await mail.send_batch(RequestContext(caller, f"measure-{start}"), {"messages": bodies})
         if not first and isinstance(results[0], Accepted):
             first = results[0].outbox_id
         tell(start + len(bodies), 0)

@@ -17,7 +17,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.schemas.answers import mailing_list
-from mailwright.sources.api.requests import ListChange, parse
+from mailwright.sources.api.requests import ListUpdateRequest, parse
 
 app = group("Lists that readers join and leave.")
 
@@ -114,7 +114,7 @@ def edit(
     if name is None and description is None and public is None and confirm is None:
         raise typer.BadParameter("Name what is to change: --name, --description, --public, --confirm …")
     wanted = parse(
-        ListChange,
+        ListUpdateRequest,
         {"name": name, "description": description, "isPublic": public, "requiresConfirmation": confirm},
     )
 

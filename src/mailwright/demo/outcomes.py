@@ -13,7 +13,7 @@ from mailwright.domain.results import Category, ResultKind, SendResult
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.message_records import Search, search
 from mailwright.providers.protocol import Probe
-from mailwright.sources.api.mail import Asking, Mail
+from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.sources.campaigns.campaigns import Campaigns
 
 DOUBTED: Final = "tim@example.com"
@@ -54,12 +54,14 @@ class _Unlucky:
 
 async def load_fates(engine: Engine, caller: Caller) -> list[str]:
     """While nothing else is in line: these two are all that the unlucky provider is handed."""
-    mail = Mail(engine.database, engine.clock, engine.intake)
+    mail = ApiMessages(engine.database, engine.clock, engine.intake)
     wanted: list[dict[str, Any]] = [
         {"to": DOUBTED, "subject": "Your invitation", "html": "<p>Dear Tim, be our guest in May.</p>"},
         {"to": REFUSED, "subject": "Your refund", "html": "<p>It is on its way.</p>"},
     ]
-    asked = [await mail.send(Asking(caller, f"demo-fate-{number}"), body) for number, body in enumerate(wanted, 1)]
+    asked = [
+        await mail.send(RequestContext(caller, f"demo-fate-{number}"), body) for number, body in enumerate(wanted, 1)
+    ]
     await (await make_worker(engine, _Unlucky())).run(drain=True)
     return [each.outbox_id for each in asked]
 

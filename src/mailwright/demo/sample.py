@@ -20,7 +20,7 @@ from mailwright.outbox.explain import ExplanationState, MessageExplanation, expl
 from mailwright.outbox.message_records import Search, Summary, search
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tenants import TenantExists
-from mailwright.sources.api.mail import Asking, Mail
+from mailwright.sources.api.messages import ApiMessages, RequestContext
 
 BAKERY = "bakery"
 # Fewer than the bakery's mails, so that some of them show what a limit does.
@@ -100,10 +100,10 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
         engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
     )
     sample.outbox_ids += await load_fates(engine, Caller(shop.id, shop.name))
-    mail, now = Mail(engine.database, engine.clock, engine.intake), engine.clock.now()
+    mail, now = ApiMessages(engine.database, engine.clock, engine.intake), engine.clock.now()
     for tenant, wanted in ((bakery, _bakery_mails()), (shop, _shop_mails(now))):
         for body in wanted:
-            asking = Asking(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
+            asking = RequestContext(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
             sample.outbox_ids.append((await mail.send(asking, body)).outbox_id)
     # The table for tonight, which is last: its guest has fallen ill.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)

@@ -19,17 +19,17 @@ from mailwright.domain.message import Accepted
 from mailwright.domain.permits import reason_told
 from mailwright.domain.states import Status
 from mailwright.outbox.message_records import DeadLetter, Record, Summary
-from mailwright.sources.api.mail import Refused
+from mailwright.sources.api.messages import Refused
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     # Pydantic makes each ready when it is first asked for: at the start nobody has asked yet.
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, defer_build=True)
 
 
-class AcceptedAnswer(Answer):
+class AcceptedResponse(ResponseModel):
     """The message is on disk. `jobId` is the same as `outboxId`."""
 
     outbox_id: str
@@ -38,33 +38,33 @@ class AcceptedAnswer(Answer):
     status: Status
 
 
-class ItemError(Answer):
+class ItemErrorResponse(ResponseModel):
     code: str
     detail: str
     field: str | None
 
 
-class RefusedItem(Answer):
-    error: ItemError
+class RejectedItemResponse(ResponseModel):
+    error: ItemErrorResponse
 
 
-class AcceptedItem(Answer):
+class AcceptedItemResponse(ResponseModel):
     outbox_id: str
     status: Status
 
 
-class BatchAnswer(Answer):
+class BatchResponse(ResponseModel):
     """One result for each item, in the order of the items."""
 
-    results: list[AcceptedItem | RefusedItem]
+    results: list[AcceptedItemResponse | RejectedItemResponse]
 
 
-class StatusAnswer(Answer):
+class MessageStatusResponse(ResponseModel):
     outbox_id: str
     status: Status
 
 
-class ActionAnswer(Answer):
+class ActionResponse(ResponseModel):
     """What this caller can do now: the request that does it, as it is to be sent."""
 
     do: ActionKind
@@ -73,7 +73,7 @@ class ActionAnswer(Answer):
     body: Annotated[dict[str, Any] | None, Field(description="Null where there is nothing to say.")]
 
 
-class ExplanationAnswer(Answer):
+class MessageExplanationResponse(ResponseModel):
     """Why a message is not sent yet, as a sentence and as data."""
 
     outbox_id: str
@@ -83,10 +83,10 @@ class ExplanationAnswer(Answer):
     detail: str | None
     until: str | None
     what_would_change: str | None
-    actions: list[ActionAnswer]
+    actions: list[ActionResponse]
 
 
-class MessageLine(Answer):
+class MessageSummaryResponse(ResponseModel):
     """Where a message stands."""
 
     outbox_id: str
@@ -114,28 +114,28 @@ class MessageLine(Answer):
     defer_reason: str | None
 
 
-class EventAnswer(Answer):
+class MessageEventResponse(ResponseModel):
     type: str
     created_at: Time
     metadata: dict[str, Any]
 
 
-class MessageAnswer(MessageLine):
+class MessageResponse(MessageSummaryResponse):
     """A message with its whole story, the oldest event first."""
 
     company_id: str
     expires_at: Time | None
     tags: list[str]
     metadata: dict[str, Any]
-    events: list[EventAnswer]
+    events: list[MessageEventResponse]
 
 
-class MessageList(Answer):
-    messages: list[MessageLine]
+class MessageListResponse(ResponseModel):
+    messages: list[MessageSummaryResponse]
     next_cursor: str | None
 
 
-class DeadLetterAnswer(Answer):
+class DeadLetterResponse(ResponseModel):
     outbox_id: str
     to: str
     subject: str
@@ -147,12 +147,12 @@ class DeadLetterAnswer(Answer):
     created_at: Time
 
 
-class DeadLetterList(Answer):
-    dead_letters: list[DeadLetterAnswer]
+class DeadLetterListResponse(ResponseModel):
+    dead_letters: list[DeadLetterResponse]
     next_cursor: str | None
 
 
-class SuppressionAnswer(Answer):
+class SuppressionResponse(ResponseModel):
     """`listKey` says what is not sent: `*` nothing at all, `general` no bulk mail, any other no mail of that list."""
 
     email: str
@@ -162,12 +162,12 @@ class SuppressionAnswer(Answer):
     created_at: Time
 
 
-class SuppressionList(Answer):
-    suppressions: list[SuppressionAnswer]
+class SuppressionListResponse(ResponseModel):
+    suppressions: list[SuppressionResponse]
     next_cursor: str | None
 
 
-class ListAnswer(Answer):
+class ListResponse(ResponseModel):
     list_key: str
     name: str
     description: str | None
@@ -176,11 +176,11 @@ class ListAnswer(Answer):
     created_at: Time
 
 
-class ListList(Answer):
-    lists: list[ListAnswer]
+class ListsResponse(ResponseModel):
+    lists: list[ListResponse]
 
 
-class SegmentAnswer(Answer):
+class SegmentResponse(ResponseModel):
     """A saved question about people, and how many answer to it now."""
 
     segment_key: str
@@ -191,26 +191,26 @@ class SegmentAnswer(Answer):
     updated_at: Time
 
 
-class SegmentCount(SegmentAnswer):
+class SegmentCountResponse(SegmentResponse):
     count: int
 
 
-class SegmentList(Answer):
-    segments: list[SegmentAnswer]
+class SegmentListResponse(ResponseModel):
+    segments: list[SegmentResponse]
 
 
-class ColumnAnswer(Answer):
+class ImportColumnResponse(ResponseModel):
     title: str
     target: str
 
 
-class ImportAnswer(Answer):
+class ImportResponse(ResponseModel):
     """A file of contacts, and how far it has come."""
 
     import_id: str
     file_name: str
     list_key: str | None
-    columns: list[ColumnAnswer]
+    columns: list[ImportColumnResponse]
     warnings: list[str]
     size_bytes: int
     read_bytes: int
@@ -223,21 +223,21 @@ class ImportAnswer(Answer):
     finished_at: Time | None
 
 
-class ImportList(Answer):
-    imports: list[ImportAnswer]
+class ImportListResponse(ResponseModel):
+    imports: list[ImportResponse]
 
 
-class ImportPreviewAnswer(Answer):
+class ImportPreviewResponse(ResponseModel):
     """The first rows of a file, as an import would read them."""
 
     encoding: str
     delimiter: str
     warnings: list[str]
-    columns: list[ColumnAnswer]
+    columns: list[ImportColumnResponse]
     rows: list[dict[str, Any]]
 
 
-class ContactLine(Answer):
+class ContactSummaryResponse(ResponseModel):
     """A person, and whether they may be written to."""
 
     contact_id: str
@@ -254,24 +254,24 @@ class ContactLine(Answer):
     created_at: Time
 
 
-class MembershipAnswer(Answer):
+class SubscriptionResponse(ResponseModel):
     list_key: str
     subscribed_at: Time | None
     unsubscribed_at: Time | None
     is_pending: bool
 
 
-class ContactAnswer(ContactLine):
+class ContactResponse(ContactSummaryResponse):
     """All that is known of a person, with their latest mails."""
 
-    lists: list[MembershipAnswer]
+    lists: list[SubscriptionResponse]
     tags: list[str]
-    suppressions: list[SuppressionAnswer]
-    messages: list[MessageLine]
+    suppressions: list[SuppressionResponse]
+    messages: list[MessageSummaryResponse]
 
 
-class ContactList(Answer):
-    contacts: list[ContactLine]
+class ContactListResponse(ResponseModel):
+    contacts: list[ContactSummaryResponse]
     next_cursor: str | None
 
 

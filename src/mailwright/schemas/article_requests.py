@@ -96,7 +96,7 @@ class ArticlePreviewRequest(Named):
     ] = []
 
 
-class CoverageRequest(Named):
+class ArticleCoverageRequest(Named):
     audience_filter: Filter | None = None
 
 

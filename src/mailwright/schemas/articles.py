@@ -17,7 +17,7 @@ class Named(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
-class SliceAnswer(Named):
+class SliceResponse(Named):
     slice_id: str
     article_key: str
     section_order: int
@@ -34,30 +34,30 @@ class SliceAnswer(Named):
     expires_at: Time | None
 
 
-class SliceList(Named):
+class SliceListResponse(Named):
     """In the order in which a reader of all of them would get them."""
 
-    slices: list[SliceAnswer]
+    slices: list[SliceResponse]
 
 
-class SlicesTaken(Named):
+class SliceImportResponse(Named):
     added: int
     changed: int
     unchanged: int
 
 
-class ArticleLine(Named):
+class ArticleSummaryResponse(Named):
     article_key: str
     slices: int
     published: int
     updated_at: Time
 
 
-class ArticleList(Named):
-    articles: list[ArticleLine]
+class ArticleListResponse(Named):
+    articles: list[ArticleSummaryResponse]
 
 
-class RunAnswer(Named):
+class ArticleRunResponse(Named):
     """`recipients` have a message; `skipped` are in the audience, and none of the slices is for them."""
 
     run_id: str
@@ -74,32 +74,32 @@ class RunAnswer(Named):
     failure: str | None
 
 
-class SendingAnswer(RunAnswer):
+class ArticleSendResponse(ArticleRunResponse):
     """`is_replay`: this batch was asked for before, and nothing has changed."""
 
     is_replay: bool
 
 
-class ShareAnswer(Named):
+class RunVariantResponse(Named):
     """Readers of one variant all got these slices."""
 
     slice_ids: list[str]
     recipients: int
 
 
-class RunStory(RunAnswer):
+class ArticleRunDetailResponse(ArticleRunResponse):
     """`counts`: how many of its messages stand where, by status."""
 
     counts: dict[str, int]
-    variants: list[ShareAnswer]
+    variants: list[RunVariantResponse]
 
 
-class RunList(Named):
-    runs: list[RunAnswer]
+class ArticleRunListResponse(Named):
+    runs: list[ArticleRunResponse]
     next_cursor: str | None
 
 
-class JudgedAnswer(Named):
+class SliceDecisionResponse(Named):
     """Why a slice is, or is not, in the article."""
 
     slice_id: str
@@ -112,7 +112,7 @@ class JudgedAnswer(Named):
     reason: str
 
 
-class ArticlePreviewAnswer(Named):
+class ArticlePreviewResponse(Named):
     """Everything but `slices` is null where the reader gets nothing."""
 
     title: str | None
@@ -122,24 +122,24 @@ class ArticlePreviewAnswer(Named):
     html: str | None
     text: str | None
     ocd_ids: list[str]
-    slices: list[JudgedAnswer]
+    slices: list[SliceDecisionResponse]
 
 
-class CoveredAnswer(Named):
+class VariantCoverageResponse(Named):
     title: str
     recipients: int
-    slices: list[SliceAnswer]
+    slices: list[SliceResponse]
 
 
-class CoverageAnswer(Named):
+class ArticleCoverageResponse(Named):
     """`unread`: slices that are published, and that nobody in the audience gets."""
 
     article_key: str
     list_key: str
     recipients: int
     skipped: int
-    variants: list[CoveredAnswer]
-    unread: list[SliceAnswer]
+    variants: list[VariantCoverageResponse]
+    unread: list[SliceResponse]
 
 
 def slice_(each: Slice) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from mailwright.sources.api.requests import (
     Identifier,
     Moment,
     RequestInvalid,
+    RequestModel,
     Variables,
-    Wire,
     field_errors,
 )
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
@@ -50,22 +50,22 @@ class CampaignRequest(CampaignDefinition):
     scheduled_at: Moment | None = None
 
 
-class DuplicateRequest(Wire):
+class CampaignDuplicateRequest(RequestModel):
     name: SingleLine | None = None
 
 
-class CampaignTestRequest(Wire):
+class CampaignTestRequest(RequestModel):
     """Where the mails go, and whose name and attributes fill them."""
 
     addresses: Annotated[list[Address], Field(min_length=1, max_length=MAX_ADDRESSES)]
     as_contact: Address | None = None
 
 
-class ExtendRequest(Wire):
+class CampaignExtendRequest(RequestModel):
     segment: ListKey | None = None
 
 
-class WinnerRequest(Wire):
+class CampaignWinnerRequest(RequestModel):
     version: SingleLine
 
 

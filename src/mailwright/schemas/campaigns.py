@@ -12,7 +12,7 @@ from mailwright.content.presend_checks import Finding
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.audit_log import Deed
-from mailwright.schemas.answers import Answer, Time
+from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
@@ -24,7 +24,7 @@ REPORT_COLUMNS = ("email", "status", "error_message", "message_id", "sent_at")
 _ROWS = 500
 
 
-class CampaignCounts(Answer):
+class CampaignCountsResponse(ResponseModel):
     """`planned`: as many as were in the audience at the start; `recipients`: as many as have become messages."""
 
     planned: int
@@ -39,7 +39,7 @@ class CampaignCounts(Answer):
     cancelled: int
 
 
-class CampaignLine(Answer):
+class CampaignSummaryResponse(ResponseModel):
     """A campaign and what holds it, if something does. `deferredUntil` is null where only a person ends the wait."""
 
     campaign_id: str
@@ -54,64 +54,64 @@ class CampaignLine(Answer):
     finished_at: Time | None
 
 
-class CampaignAnswer(CampaignLine):
+class CampaignResponse(CampaignSummaryResponse):
     """`definition` is what was written down, as a PUT takes it. The rest is null before the start."""
 
     definition: dict[str, Any]
     queue_status: QueueStatus | None
-    counts: CampaignCounts | None
+    counts: CampaignCountsResponse | None
     percent: float | None
     failed_count: int
 
 
-class CampaignList(Answer):
-    campaigns: list[CampaignLine]
+class CampaignListResponse(ResponseModel):
+    campaigns: list[CampaignSummaryResponse]
     next_cursor: str | None
 
 
-class WarningAnswer(Answer):
+class CampaignWarningResponse(ResponseModel):
     code: str
     sentence: str
     where: str
 
 
-class ReasonAnswer(Answer):
+class CampaignProblemResponse(ResponseModel):
     field: str
     code: str
     message: str
 
 
-class CampaignPreflightAnswer(Answer):
+class CampaignCheckResponse(ResponseModel):
     """What starting would say: `problems` keep it from starting, `warnings` do not."""
 
     may_start: bool
     planned: int
-    problems: list[ReasonAnswer]
-    warnings: list[WarningAnswer]
+    problems: list[CampaignProblemResponse]
+    warnings: list[CampaignWarningResponse]
 
 
-class StartedAnswer(CampaignAnswer):
-    warnings: list[WarningAnswer]
+class CampaignStartResponse(CampaignResponse):
+    warnings: list[CampaignWarningResponse]
 
 
-class RetriedAnswer(CampaignAnswer):
+class CampaignRetryResponse(CampaignResponse):
     retried: int
 
 
-class ExtendedAnswer(CampaignAnswer):
+class CampaignExtendResponse(CampaignResponse):
     newcomers: int
 
 
-class TriedMail(Answer):
+class TestMessageResponse(ResponseModel):
     outbox_id: str
     status: str
 
 
-class CampaignTestAnswer(Answer):
-    mails: list[TriedMail]
+class CampaignTestResponse(ResponseModel):
+    mails: list[TestMessageResponse]
 
 
-class FailureAnswer(Answer):
+class FailedRecipientResponse(ResponseModel):
     """Someone whose mail did not leave, and what the last attempt said."""
 
     email: str
@@ -122,12 +122,12 @@ class FailureAnswer(Answer):
     failed_at: Time | None
 
 
-class FailureList(Answer):
-    failures: list[FailureAnswer]
+class FailedRecipientListResponse(ResponseModel):
+    failures: list[FailedRecipientResponse]
     next_cursor: str | None
 
 
-class DeedAnswer(Answer):
+class AuditEntryResponse(ResponseModel):
     """`actor` is `console` for commands on the machine itself, `api` for keys."""
 
     actor: str
@@ -137,8 +137,8 @@ class DeedAnswer(Answer):
     created_at: Time
 
 
-class JournalAnswer(Answer):
-    deeds: list[DeedAnswer]
+class AuditLogResponse(ResponseModel):
+    deeds: list[AuditEntryResponse]
     next_cursor: str | None
 
 

@@ -6,7 +6,7 @@ from fastapi import Query
 from pydantic import Field
 
 from mailwright.schemas.paging import Page
-from mailwright.sources.api.requests import Moment, Variables, Wire
+from mailwright.sources.api.requests import Moment, RequestModel, Variables
 from mailwright.sources.notifications.event_types import OPEN_SEAT
 from mailwright.sources.notifications.producer import Happening
 from mailwright.sources.notifications.statuses import Fanout
@@ -14,7 +14,7 @@ from mailwright.sources.notifications.statuses import Fanout
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class EventRequest(Wire):
+class NotificationEventRequest(RequestModel):
     """What happened, to which subject: the term, the campus and the index number name it, as subscriptions do."""
 
     event_type: Word = OPEN_SEAT

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from mailwright.schemas.answers import Answer, Time
+from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.overview import Standing
 from mailwright.sources.notifications.producer import Emitted
 from mailwright.sources.notifications.statuses import Waits
 
 
-class WaitAnswer(Answer):
+class NotificationWaitResponse(ResponseModel):
     """`until` is null where nobody knows when the wait ends."""
 
     reason: Waits
@@ -17,7 +17,7 @@ class WaitAnswer(Answer):
     detail: str
 
 
-class NotificationAnswer(Answer):
+class NotificationResponse(ResponseModel):
     """As the queue has it. `wait` says why a pending one is not sent now; `outlook` what happens to one that is due."""
 
     notification_id: int
@@ -32,17 +32,17 @@ class NotificationAnswer(Answer):
     locked_at: str | None
     error: Any
     created_at: str | None
-    wait: WaitAnswer | None
+    wait: NotificationWaitResponse | None
     outlook: str | None
     outbox_id: str | None
 
 
-class NotificationList(Answer):
-    notifications: list[NotificationAnswer]
+class NotificationListResponse(ResponseModel):
+    notifications: list[NotificationResponse]
     next_cursor: str | None
 
 
-class EmittedAnswer(Answer):
+class NotificationEventResponse(ResponseModel):
     """`isRepeat`: the same was told within the window, and nothing was written."""
 
     open_event_id: int

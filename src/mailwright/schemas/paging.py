@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from mailwright.sources.api.requests import FieldError, RequestInvalid, Wire
+from mailwright.sources.api.requests import FieldError, RequestInvalid, RequestModel
 
 _LARGEST = 2**63 - 1
 
 
-class Page(Wire):
+class Page(RequestModel):
     """What every list takes. A misspelt parameter is refused: a filter that is silently ignored shows too much."""
 
     limit: Annotated[int, Field(ge=1, le=200, description="How many at most.")] = 50

@@ -9,16 +9,16 @@ from mailwright.content.presend_checks import Finding
 from mailwright.content.template import Rendered
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain.clock import isoformat
-from mailwright.schemas.answers import Answer, Time
+from mailwright.schemas.answers import ResponseModel, Time
 
 
-class VariableAnswer(Answer):
+class TemplateVariableResponse(ResponseModel):
     name: str
     required: bool
     sample: Any
 
 
-class VersionLine(Answer):
+class TemplateVersionResponse(ResponseModel):
     """One version. `locale` is empty for the one that is for everyone; numbers count over all locales."""
 
     template_id: str
@@ -29,38 +29,38 @@ class VersionLine(Answer):
     created_at: Time
 
 
-class TemplateAnswer(VersionLine):
+class TemplateResponse(TemplateVersionResponse):
     """`body` is what its author wrote, `html` what is sent."""
 
     body: str
     html: str
     text: str | None
-    variables: list[VariableAnswer]
+    variables: list[TemplateVariableResponse]
 
 
-class VersionList(Answer):
-    versions: list[VersionLine]
+class TemplateVersionListResponse(ResponseModel):
+    versions: list[TemplateVersionResponse]
 
 
-class TemplateLine(Answer):
+class TemplateSummaryResponse(ResponseModel):
     """A template with the newest version of each locale, the one for everyone first."""
 
     template_id: str
-    newest: list[VersionLine]
+    newest: list[TemplateVersionResponse]
 
 
-class TemplateList(Answer):
-    templates: list[TemplateLine]
+class TemplateListResponse(ResponseModel):
+    templates: list[TemplateSummaryResponse]
     next_after: str | None
 
 
-class DifferenceAnswer(Answer):
+class TemplateDiffResponse(ResponseModel):
     """In the form of `diff -u`; empty where nothing differs."""
 
     difference: str
 
 
-class PreviewAnswer(Answer):
+class TemplatePreviewResponse(ResponseModel):
     template_id: str
     version: int
     locale: str
@@ -69,21 +69,21 @@ class PreviewAnswer(Answer):
     text: str
 
 
-class FindingAnswer(Answer):
+class TemplateIssueResponse(ResponseModel):
     level: str
     code: str
     sentence: str
     where: str
 
 
-class PreflightAnswer(Answer):
+class TemplateCheckResponse(ResponseModel):
     """What blocks comes first; a mail with nothing but warnings may go."""
 
     may_go: bool
-    findings: list[FindingAnswer]
+    findings: list[TemplateIssueResponse]
 
 
-class ImageAnswer(Answer):
+class ImageResponse(ResponseModel):
     """`name` is what templates call it, `url` what readers load."""
 
     name: str
@@ -92,8 +92,8 @@ class ImageAnswer(Answer):
     created_at: Time
 
 
-class ImageList(Answer):
-    images: list[ImageAnswer]
+class ImageListResponse(ResponseModel):
+    images: list[ImageResponse]
     next_cursor: str | None
 
 

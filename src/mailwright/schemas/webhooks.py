@@ -5,10 +5,10 @@ from typing import Any, Literal
 from mailwright.domain.clock import isoformat
 from mailwright.events.outbound.deliveries import PENDING, Delivery
 from mailwright.events.outbound.endpoints import Endpoint
-from mailwright.schemas.answers import Answer, Time
+from mailwright.schemas.answers import ResponseModel, Time
 
 
-class WebhookAnswer(Answer):
+class WebhookResponse(ResponseModel):
     """`state` is what becomes of the next event: `active`, `failing` and told all the same, `paused` until somebody
     edits it, or `off`."""
 
@@ -26,17 +26,17 @@ class WebhookAnswer(Answer):
     updated_at: Time
 
 
-class WebhookSecretAnswer(WebhookAnswer):
+class WebhookSecretResponse(WebhookResponse):
     """`secret` is shown here and nowhere else."""
 
     secret: str
 
 
-class WebhookList(Answer):
-    webhooks: list[WebhookAnswer]
+class WebhookListResponse(ResponseModel):
+    webhooks: list[WebhookResponse]
 
 
-class AttemptAnswer(Answer):
+class DeliveryAttemptResponse(ResponseModel):
     """What came of one attempt: `status` and the beginning of the answer, or `error` where no whole answer came."""
 
     at: Time
@@ -47,7 +47,7 @@ class AttemptAnswer(Answer):
     milliseconds: int
 
 
-class DeliveryAnswer(Answer):
+class WebhookDeliveryResponse(ResponseModel):
     """`deliveryId` is the `id` that the receiver sees, however often it is told."""
 
     delivery_id: str
@@ -60,11 +60,11 @@ class DeliveryAnswer(Answer):
     event_at: Time
     created_at: Time
     ended_at: Time | None
-    log: list[AttemptAnswer]
+    log: list[DeliveryAttemptResponse]
 
 
-class DeliveryList(Answer):
-    deliveries: list[DeliveryAnswer]
+class WebhookDeliveryListResponse(ResponseModel):
+    deliveries: list[WebhookDeliveryResponse]
     next_cursor: str | None
 
 

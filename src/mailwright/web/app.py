@@ -30,11 +30,11 @@ from mailwright.web.api import (
     webhooks,
 )
 from mailwright.web.api.openapi import describe
-from mailwright.web.cache import ForgetsAfterChanges
+from mailwright.web.cache import InvalidateOnWrite
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
 from mailwright.web.parts import ApiParts
-from mailwright.web.reject_nul import Nowhere
+from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
 
 __all__ = ["ApiParts", "create_app"]
@@ -86,8 +86,8 @@ def create_app(parts: ApiParts) -> FastAPI:
         app.include_router(router)
     handle_problems(app)
     app.add_exception_handler(HTTPStatus.NOT_FOUND, public.nothing_here)
-    app.add_middleware(ForgetsAfterChanges, kept=parts.kept)
-    app.add_middleware(Nowhere)
+    app.add_middleware(InvalidateOnWrite, kept=parts.kept)
+    app.add_middleware(RejectNul)
     app.add_middleware(RequestIds, clock=parts.clock)
     describe(app, server=parts.public_url)
     return app

@@ -1,4 +1,4 @@
-"""Kept answers: what asks everybody is asked once for all who want to know it within a few seconds.
+"""ResultCache answers: what asks everybody is asked once for all who want to know it within a few seconds.
 
 Whoever changes something here and looks again is told what is true now. What others change meanwhile, workers, commands
 and readers who leave, shows a few seconds later.
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-KEPT_SECONDS: Final = 15.0
+CACHE_SECONDS: Final = 15.0
 # More than anybody looks at within that time.
 _MOST_KEPT: Final = 1_000
 _CHANGES_NOTHING: Final = ("GET", "HEAD", "OPTIONS")
@@ -27,12 +27,12 @@ class _Asked:
     answer: asyncio.Future[Any]
 
 
-class Kept:
-    def __init__(self, seconds: float = KEPT_SECONDS) -> None:
+class ResultCache:
+    def __init__(self, seconds: float = CACHE_SECONDS) -> None:
         self._seconds = seconds
         self._asked: dict[Hashable, _Asked] = {}
 
-    async def answer(self, question: Hashable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def get(self, question: Hashable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Who comes while somebody asks waits for the same answer; one who leaves does not take it from the others."""
         now = asyncio.get_running_loop().time()
         known = self._asked.get(question)
@@ -47,14 +47,14 @@ class Kept:
             raise
         return found
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._asked.clear()
 
 
-class ForgetsAfterChanges:
+class InvalidateOnWrite:
     """Around the whole application: after whatever may have changed the audience, nothing is kept of it."""
 
-    def __init__(self, app: ASGIApp, kept: Kept) -> None:
+    def __init__(self, app: ASGIApp, kept: ResultCache) -> None:
         self._app = app
         self._kept = kept
 
@@ -65,7 +65,7 @@ class ForgetsAfterChanges:
 
         async def told(message: Any) -> None:
             if message["type"] == "http.response.start":
-                self._kept.forget()
+                self._kept.clear()
             await send(message)
 
         await self._app(scope, receive, told)

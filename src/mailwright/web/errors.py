@@ -91,10 +91,10 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(MailwrightError, _known)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, _http)
-    app.add_middleware(LastResort)
+    app.add_middleware(UnexpectedErrors)
 
 
-class LastResort:
+class UnexpectedErrors:
     """What nobody expected is logged in full and answered without a word of what is inside."""
 
     def __init__(self, app: ASGIApp) -> None:

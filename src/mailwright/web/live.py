@@ -72,9 +72,9 @@ class Live:
         async def look() -> bytes:
             return orjson.dumps(progress(await queue_progress(self._database, self._clock, tenant_id=tenant_id)))
 
-        return self.told(("progress", tenant_id), look, is_welcome, event="progress")
+        return self.stream(("progress", tenant_id), look, is_welcome, event="progress")
 
-    async def told(
+    async def stream(
         self,
         what: Hashable,
         look: Callable[[], Awaitable[bytes]],

@@ -32,7 +32,7 @@ from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.pipeline.compose import Identity
-from mailwright.sources.api.mail import Mail
+from mailwright.sources.api.messages import ApiMessages
 from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
@@ -40,7 +40,7 @@ from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.mailouts.runs import Runs as MailoutRuns
 from mailwright.sources.notifications.overview import Desk
 from mailwright.storage.database import Database
-from mailwright.web.cache import Kept
+from mailwright.web.cache import ResultCache
 from mailwright.web.live import Live
 
 
@@ -99,7 +99,7 @@ class ApiParts:
     images: ImageStore = field(init=False)
     templates: TemplateStore = field(init=False)
     keys: Keys = field(init=False)
-    mail: Mail = field(init=False)
+    mail: ApiMessages = field(init=False)
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
     campaigns: Campaigns = field(init=False)
@@ -109,7 +109,7 @@ class ApiParts:
     outgoing: Endpoints = field(init=False)
     mailout_runs: MailoutRuns = field(init=False)
     live: Live = field(init=False)
-    kept: Kept = field(init=False)
+    kept: ResultCache = field(init=False)
 
     def __post_init__(self) -> None:
         images = ImageStore(self.database, self.clock, self.images_folder)
@@ -124,7 +124,7 @@ class ApiParts:
         templates = TemplateStore(self.database, self.clock, images, self.public_url, self.postal_address)
         object.__setattr__(self, "templates", templates)
         object.__setattr__(self, "keys", Keys(self.database, self.clock))
-        object.__setattr__(self, "mail", Mail(self.database, self.clock, self.intake))
+        object.__setattr__(self, "mail", ApiMessages(self.database, self.clock, self.intake))
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
         object.__setattr__(self, "campaigns", Campaigns(self.database, self.clock, self.templates))
@@ -135,7 +135,7 @@ class ApiParts:
         object.__setattr__(self, "outgoing", endpoints)
         object.__setattr__(self, "mailout_runs", MailoutRuns(self.database, self.clock))
         object.__setattr__(self, "live", Live(self.database, self.clock))
-        object.__setattr__(self, "kept", Kept())
+        object.__setattr__(self, "kept", ResultCache())
 
     async def finish(self) -> None:
         """What listeners asked for is answered, whether or not they are there; files end with a portion."""

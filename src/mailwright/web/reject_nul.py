@@ -10,7 +10,7 @@ _NUL = b"%00"
 _NO_CHARACTER = b"%EF%BF%BD"  # U+FFFD, which stands for what cannot be shown
 
 
-class Nowhere:
+class RejectNul:
     """Around the whole application, so that no route has to think of it: such a path leads nowhere, and in a query the
     NUL is read as a character that is in no name either."""
 

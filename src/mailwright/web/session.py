@@ -27,19 +27,19 @@ _SECURE_COOKIE: Final = "__Host-mailwright"
 _PLAIN_COOKIE: Final = "mailwright"
 
 
-class SignInNeeded(MailwrightError):
+class SignInRequired(MailwrightError):
     """Sign in first."""
 
     code = "SIGN_IN_NEEDED"
 
 
-class CodeNeeded(MailwrightError):
+class SecondFactorRequired(MailwrightError):
     """The password was right; the code of the second factor is still needed."""
 
     code = "CODE_NEEDED"
 
 
-class NotFromHere(Forbidden):
+class ForeignOrigin(Forbidden):
     """This did not come from a page of this dashboard. Open the page anew and try again."""
 
     code = "NOT_FROM_HERE"
@@ -85,9 +85,9 @@ async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: b
     """`is_seen` False for whoever only listens: that keeps nobody signed in."""
     visitor = await found_visitor(request, is_seen=is_seen)
     if visitor is None:
-        raise SignInNeeded
+        raise SignInRequired
     if visitor.session.awaits_code:
-        raise CodeNeeded
+        raise SecondFactorRequired
     await require_own_page(request, visitor.token)
     if not visitor.may(needed):
         raise Forbidden(f"This needs the role {needed}; yours is {visitor.user.role}.")
@@ -123,7 +123,7 @@ def welcome(request: Request, needed: Role = Role.VIEWER) -> Callable[[], Corout
     async def is_welcome() -> bool:
         try:
             await visitor_of(request, needed, is_seen=False)
-        except (SignInNeeded, CodeNeeded, Forbidden):
+        except (SignInRequired, SecondFactorRequired, Forbidden):
             return False
         return True
 
@@ -143,7 +143,7 @@ async def require_own_page(request: Request, token: str) -> None:
         given = (await request.form()).get(FORM_FIELD)
         shown = given if isinstance(given, str) else None
     if shown is None or not is_form_token(shown, token):
-        raise NotFromHere
+        raise ForeignOrigin
 
 
 def require_own_origin(request: Request) -> None:
@@ -153,9 +153,9 @@ def require_own_origin(request: Request) -> None:
         # Some leave it out for pages of the same origin; all of those say so in words.
         if request.headers.get("sec-fetch-site") == "same-origin":
             return
-        raise NotFromHere
+        raise ForeignOrigin
     if origin not in _own_origins(request, parts_of(request)):
-        raise NotFromHere
+        raise ForeignOrigin
 
 
 def _own_origins(request: Request, parts: ApiParts) -> set[str]:
@@ -176,7 +176,7 @@ def session_token(request: Request) -> str | None:
 
 
 def keep_session(request: Request, response: Response, token: str) -> None:
-    """Kept until the browser is closed; the session ends by the server's clock."""
+    """ResultCache until the browser is closed; the session ends by the server's clock."""
     is_secure = _is_secure(request)
     name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
     response.set_cookie(name, token, path="/", secure=is_secure, httponly=True, samesite="lax")

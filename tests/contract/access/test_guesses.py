@@ -10,7 +10,7 @@ from mailwright.access.guesses import ACCOUNT, ADDRESS, Guesses, TooManyGuesses,
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import guesses
-from mailwright.web.api.administrator import Administrating
+from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import ApiParts, create_app
 from tests.api import client_of
 from tests.builders import an_intake
@@ -113,7 +113,7 @@ def an_app(database: Database, clock: ManualClock, password: str | None) -> Fast
     app = create_app(ApiParts(database, clock, intake, "http://mail.example", admin_password=password))
 
     @app.post("/only-administrators")
-    async def only(administrator: Administrating) -> str:
+    async def only(administrator: AdministratorDep) -> str:
         return administrator.actor
 
     return app

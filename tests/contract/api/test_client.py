@@ -47,7 +47,7 @@ async def client(served: Served) -> AsyncIterator[AsyncClient]:
 async def test_message_is_sent_found_and_listed(client: AsyncClient) -> None:
     first = await client.email.send(MESSAGE)
     batch = await client.email.send_batch(models.BatchRequest(messages=[MESSAGE, MESSAGE]))
-    assert [each.status for each in batch.results if isinstance(each, models.AcceptedItem)] == ["PENDING"] * 2
+    assert [each.status for each in batch.results if isinstance(each, models.AcceptedItemResponse)] == ["PENDING"] * 2
     found = await client.email.get(first.outbox_id)
     assert (found.to, found.status, found.created_at.tzinfo is not None) == ("ada@example.com", "PENDING", True)
     page = await client.email.list(limit=2, to="ada@example.com")
@@ -67,7 +67,7 @@ async def test_same_idempotency_key_is_one_message(client: AsyncClient) -> None:
 async def test_audience_and_campaign_round_trip(client: AsyncClient) -> None:
     await client.lists.create(models.ListRequest(list_key="news", name="News"))
     await client.contacts.put("ada@example.com", models.ContactRequest(name="Ada"))
-    joined = await client.lists.subscribe("news", models.JoiningRequest(email="ada@example.com"))
+    joined = await client.lists.subscribe("news", models.SubscribeRequest(email="ada@example.com"))
     assert joined.email == "ada@example.com"
     await client.segments.create(models.SegmentRequest(segment_key="vips", filter={"tag": "vip"}))
     assert [each.segment_key for each in (await client.segments.list()).segments] == ["vips"]
@@ -87,7 +87,7 @@ async def test_contacts_are_imported_suppressed_and_erased(client: AsyncClient) 
     while (await client.imports.get(begun.import_id)).finished_at is None:
         await asyncio.sleep(0.01)
     assert [each.email async for each in client.contacts.list_all()] == ["ada@example.com"]
-    await client.suppressions.add(models.SuppressRequest(email="ada@example.com"))
+    await client.suppressions.add(models.SuppressionRequest(email="ada@example.com"))
     assert len((await client.suppressions.list()).suppressions) == 1
     await client.suppressions.remove("ada@example.com")
     await client.contacts.erase("ada@example.com")

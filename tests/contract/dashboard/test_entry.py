@@ -14,7 +14,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import deeds
 from mailwright.storage.database import Database
-from mailwright.web.api.administrator import Administrating
+from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.dashboard import pages
 from mailwright.web.dashboard.shell import own_path
@@ -55,7 +55,7 @@ async def house(database: Database, clock: ManualClock) -> House:
     app = create_app(parts)
 
     @app.post("/only-administrators")
-    async def only(administrator: Administrating) -> str:
+    async def only(administrator: AdministratorDep) -> str:
         return administrator.actor
 
     for login, role in PEOPLE.items():

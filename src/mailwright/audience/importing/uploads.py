@@ -20,7 +20,7 @@ from mailwright.ops.logs import logger
 # Whoever works on an import tells so with every portion. One of which nothing is heard for so long was cut off.
 SILENT_AFTER: Final[Instant] = MINUTE
 # A file that somebody handed in to look at first is kept for so long; then nobody comes back for it.
-KEPT_SECONDS: Final = 6 * 3600
+CACHE_SECONDS: Final = 6 * 3600
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -171,7 +171,7 @@ class ImportDesk:
         """By the clock of the file system, which is the one that their times are of."""
         for path in self._folder.glob("*.kept") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                if time.time() - path.stat().st_mtime > CACHE_SECONDS:
                     path.unlink()
 
     def _kept(self, tenant_id: int, token: str) -> Path:

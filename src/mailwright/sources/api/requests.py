@@ -212,13 +212,13 @@ Content = Annotated[str, Field(min_length=1, max_length=LARGEST_CONTENT), AfterV
 Moment = Annotated[Instant, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
-class Wire(BaseModel):
+class RequestModel(BaseModel):
     """Names are camelCase outside; a field that we do not know is refused, never silently dropped."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, hide_input_in_errors=True)
 
 
-class Attachment(Wire):
+class Attachment(RequestModel):
     filename: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
     content_type: Annotated[
         str,
@@ -232,7 +232,7 @@ class Attachment(Wire):
         return len(self.content) * 3 // 4 - self.content[-2:].count("=")
 
 
-class Recipient(Wire):
+class Recipient(RequestModel):
     """Whom the mail is for, beside the address: an id of ours or an id of the caller's own."""
 
     recipient_id: Identifier | None = None
@@ -241,7 +241,7 @@ class Recipient(Wire):
     name: Name | None = None
 
 
-class SendRequest(Wire):
+class SendRequest(RequestModel):
     """One mail to one recipient. It says `html` and/or `text` with a `subject`, or names a `templateId`.
 
     With a `listKey` it is bulk mail of that list: it carries the links to leave, and waits for working hours.
@@ -274,19 +274,19 @@ class SendRequest(Wire):
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] | None = None
 
 
-class BatchRequest(Wire):
+class BatchRequest(RequestModel):
     """Up to 1,000 mails. Each is judged on its own: a bad one is answered with its error and stops no other."""
 
     messages: Annotated[list[Any], Field(min_length=1, max_length=1_000)]
 
 
-class ResolveRequest(Wire):
+class ResolveRequest(RequestModel):
     """What was found out about a mail in doubt."""
 
     resolution: Annotated[Resolution, Field(alias="as")]
 
 
-class SuppressRequest(Wire):
+class SuppressionRequest(RequestModel):
     """An address that is not to be written to, and why."""
 
     email: Address
@@ -294,7 +294,7 @@ class SuppressRequest(Wire):
     list_key: Scope = ALL_MAIL
 
 
-class ListRequest(Wire):
+class ListRequest(RequestModel):
     """A list that readers may join and leave."""
 
     list_key: ListKey
@@ -304,7 +304,7 @@ class ListRequest(Wire):
     requires_confirmation: bool = False
 
 
-class ListChange(Wire):
+class ListUpdateRequest(RequestModel):
     """What is not given stays as it is; an empty description takes it away."""
 
     name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)] | None = None
@@ -313,19 +313,19 @@ class ListChange(Wire):
     requires_confirmation: bool | None = None
 
 
-class MembershipRequest(Wire):
+class UnsubscribeRequest(RequestModel):
     """Whoever joins or leaves a list."""
 
     email: Address
 
 
-class JoiningRequest(MembershipRequest):
+class SubscribeRequest(UnsubscribeRequest):
     """Whoever joins a list; `confirmed` if they have agreed elsewhere, so that they are not asked again."""
 
     confirmed: bool = False
 
 
-Model = TypeVar("Model", bound=Wire)
+Model = TypeVar("Model", bound=RequestModel)
 
 
 # The validator's words for the commonest errors, in ours; other words are used as they are, in capitals.

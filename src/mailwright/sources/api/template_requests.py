@@ -15,9 +15,9 @@ from mailwright.sources.api.requests import (
     Line,
     Locale,
     RequestInvalid,
+    RequestModel,
     Value,
     Variables,
-    Wire,
     parse,
 )
 
@@ -25,7 +25,7 @@ NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 VersionNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class DeclaredVariable(Wire):
+class TemplateVariableRequest(RequestModel):
     """A variable that the template uses. The sample is shown in previews where nothing is given."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -33,7 +33,7 @@ class DeclaredVariable(Wire):
     sample: Value = None
 
 
-class TemplateRequest(Wire):
+class TemplateRequest(RequestModel):
     """A new version, in one of three forms: `html`, `mjml` or `markdown`. Without `text`, one is made from the HTML.
 
     Without a `locale` it is for everyone; with one, for readers of that locale, who must have been left to the version
@@ -46,7 +46,7 @@ class TemplateRequest(Wire):
     markdown: Content | None = None
     text: Content | None = None
     locale: Locale | None = None
-    variables: Annotated[list[DeclaredVariable], Field(max_length=200)] | None = None
+    variables: Annotated[list[TemplateVariableRequest], Field(max_length=200)] | None = None
 
     def draft(self) -> Draft:
         [(format_, body)] = self.bodies()
@@ -63,7 +63,7 @@ class TemplateRequest(Wire):
         return [(format_, body) for format_ in Format if (body := getattr(self, format_.value)) is not None]
 
 
-class PreviewRequest(Wire):
+class TemplatePreviewRequest(RequestModel):
     """Values to render with, and for whom: the newest version for a locale, or a version by its number."""
 
     variables: Variables | None = None

@@ -1,6 +1,6 @@
 """The administrator: scripts show `ADMIN_PASSWORD` as a bearer, people are signed in. Both open the same routes.
 
-A route takes `administrator: Administrating`, says `openapi_extra=ADMINISTRATORS_ONLY`, and writes
+A route takes `administrator: AdministratorDep`, says `openapi_extra=ADMINISTRATORS_ONLY`, and writes
 `administrator.actor` into the journal.
 """
 
@@ -15,7 +15,7 @@ from mailwright.access import guesses
 from mailwright.access.roles import Role
 from mailwright.domain.errors import Unauthorized
 from mailwright.web.parts import ApiParts, parts_of
-from mailwright.web.session import CodeNeeded, SignInNeeded, session_token, visitor_of
+from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
 
 # In a route's description: who may call it. 401 and 429 are added to what it answers.
 SECURITY_SCHEME: Final = "administrator"
@@ -44,7 +44,7 @@ async def administrator_of(request: Request) -> Administrator:
     return await _by_password(request, parts_of(request), bearer[1])
 
 
-Administrating = Annotated[Administrator, Depends(administrator_of)]
+AdministratorDep = Annotated[Administrator, Depends(administrator_of)]
 
 
 async def _by_password(request: Request, parts: ApiParts, shown: str) -> Administrator:
@@ -64,7 +64,7 @@ async def _by_password(request: Request, parts: ApiParts, shown: str) -> Adminis
 async def _by_session(request: Request) -> Administrator:
     try:
         return Administrator((await visitor_of(request, Role.ADMIN)).actor)
-    except (SignInNeeded, CodeNeeded) as error:
+    except (SignInRequired, SecondFactorRequired) as error:
         raise _unknown() from error
 
 

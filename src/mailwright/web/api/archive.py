@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from mailwright.domain.clock import isoformat
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
-from mailwright.schemas.answers import Answer, Time
-from mailwright.sources.api.requests import Wire, parse
+from mailwright.schemas.answers import ResponseModel, Time
+from mailwright.sources.api.requests import RequestModel, parse
 from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
 from mailwright.sources.campaigns.campaigns import Actor
-from mailwright.web.api.caller import Calling
+from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.campaigns import ACTOR
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import ApiParts, Parts
 
@@ -24,13 +24,13 @@ router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
 _BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 
 
-class ArchiveRequest(Wire):
+class ArchiveRequest(RequestModel):
     """Whether everyone may read the campaign."""
 
     is_public: bool
 
 
-class ArchiveAnswer(Answer):
+class ArchiveResponse(ResponseModel):
     """`urls`: where it can be read, one for each of its public lists; none where it is not open to everyone."""
 
     campaign_id: str
@@ -41,9 +41,9 @@ class ArchiveAnswer(Answer):
 
 @router.get(
     "/{campaignId}/archive",
-    responses=answering({HTTPStatus.OK: ArchiveAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=describe_responses({HTTPStatus.OK: ArchiveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def show_archived(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def show_archived(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Whether everyone may read the campaign, and where."""
     found = await archive_of(parts).find(campaignId, tenant_id=caller.tenant_id)
     return json_response(await _shown(parts, found))
@@ -51,10 +51,12 @@ async def show_archived(campaignId: str, parts: Parts, caller: Calling) -> Respo
 
 @router.put(
     "/{campaignId}/archive",
-    openapi_extra=accepting(ArchiveRequest),
-    responses=answering({HTTPStatus.OK: ArchiveAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(ArchiveRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: ArchiveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+    ),
 )
-async def set_archived(request: Request, campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def set_archived(request: Request, campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Opens a campaign that has started to everyone, without anything of its readers, or closes it again."""
     archive, acting = archive_of(parts), Actor(caller.actor or ACTOR, caller.tenant_id)
     wanted = parse(ArchiveRequest, await read_json(request))

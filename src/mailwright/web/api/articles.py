@@ -13,9 +13,9 @@ from mailwright.domain.errors import NotFound
 from mailwright.outbox import tenants
 from mailwright.schemas import articles as answers
 from mailwright.schemas.article_requests import (
+    ArticleCoverageRequest,
     ArticlePreviewRequest,
     ArticleSendRequest,
-    CoverageRequest,
     SliceRequest,
     told,
 )
@@ -27,9 +27,9 @@ from mailwright.sources.articles.assembly import SliceSet
 from mailwright.sources.articles.files import FilesRefused
 from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slice_input import SliceRefused
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, Administrating
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering, handing_out
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
 from mailwright.web.bodies import json_response, read_bytes, read_json
 from mailwright.web.parts import Parts
 
@@ -55,14 +55,14 @@ class RunPage(Page):
 @router.post(
     "/v1/articles/send",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra={**accepting(ArticleSendRequest), **ADMINISTRATORS_ONLY},
-    responses=answering(
-        {HTTPStatus.ACCEPTED: answers.SendingAnswer, HTTPStatus.OK: answers.SendingAnswer},
+    openapi_extra={**describe_body(ArticleSendRequest), **ADMINISTRATORS_ONLY},
+    responses=describe_responses(
+        {HTTPStatus.ACCEPTED: answers.ArticleSendResponse, HTTPStatus.OK: answers.ArticleSendResponse},
         HTTPStatus.CONFLICT,
         *_BODY_PROBLEMS,
     ),
 )
-async def send(request: Request, parts: Parts, administrator: Administrating) -> Response:
+async def send(request: Request, parts: Parts, administrator: AdministratorDep) -> Response:
     """Answered as soon as the run is on disk: a worker then writes to everyone. The same batch again gets 200 and the
     run as it is; nothing is sent twice."""
     wanted = parse(ArticleSendRequest, await read_json(request))
@@ -72,15 +72,18 @@ async def send(request: Request, parts: Parts, administrator: Administrating) ->
     return json_response({**answers.run(run), "is_replay": is_replay}, status)
 
 
-@router.get("/v1/articles", responses=answering({HTTPStatus.OK: answers.ArticleList}))
-async def list_articles(parts: Parts, caller: Calling) -> Response:
+@router.get("/v1/articles", responses=describe_responses({HTTPStatus.OK: answers.ArticleListResponse}))
+async def list_articles(parts: Parts, caller: CallerDep) -> Response:
     """By key."""
     found = await parts.slices.list_articles(caller.tenant_id)
     return json_response({"articles": [answers.article(each) for each in found]})
 
 
-@router.get("/v1/articles/{articleKey}", responses=answering({HTTPStatus.OK: answers.SliceList}, HTTPStatus.NOT_FOUND))
-async def show_article(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - as in the address
+@router.get(
+    "/v1/articles/{articleKey}",
+    responses=describe_responses({HTTPStatus.OK: answers.SliceListResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_article(articleKey: ArticleKey, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - as in the address
     """All slices, whether they are published or not."""
     found = await parts.slices.list_slices(caller.tenant_id, articleKey)
     if not found:
@@ -88,8 +91,8 @@ async def show_article(articleKey: ArticleKey, parts: Parts, caller: Calling) ->
     return json_response({"slices": [answers.slice_(each) for each in SliceSet(found).slices]})
 
 
-@router.get("/v1/articles/{articleKey}/slices.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
-async def export(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get("/v1/articles/{articleKey}/slices.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+async def export(articleKey: ArticleKey, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Taken in again, it changes nothing."""
     found = await parts.slices.list_slices(caller.tenant_id, articleKey)
     if not found:
@@ -100,10 +103,12 @@ async def export(articleKey: ArticleKey, parts: Parts, caller: Calling) -> Respo
 
 @router.post(
     "/v1/articles/{articleKey}/preview",
-    openapi_extra=accepting(ArticlePreviewRequest),
-    responses=answering({HTTPStatus.OK: answers.ArticlePreviewAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(ArticlePreviewRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.ArticlePreviewResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS
+    ),
 )
-async def preview(request: Request, articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def preview(request: Request, articleKey: ArticleKey, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """As this reader would get it now, with the reason for each slice that is in it or is not."""
     wanted = parse(ArticlePreviewRequest, await read_json(request))
     with _as_an_address():
@@ -115,12 +120,14 @@ async def preview(request: Request, articleKey: ArticleKey, parts: Parts, caller
 
 @router.post(
     "/v1/articles/{articleKey}/coverage",
-    openapi_extra=accepting(CoverageRequest),
-    responses=answering({HTTPStatus.OK: answers.CoverageAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(ArticleCoverageRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.ArticleCoverageResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS
+    ),
 )
-async def coverage(request: Request, articleKey: ArticleKey, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def coverage(request: Request, articleKey: ArticleKey, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """How many readers would get which variant now, and which slices nobody would get."""
-    wanted = parse(CoverageRequest, await read_json(request))
+    wanted = parse(ArticleCoverageRequest, await read_json(request))
     with _as_an_address():
         found = await parts.article_previews.coverage(caller.tenant_id, articleKey, wanted.audience_filter or {})
     return json_response(answers.coverage(articleKey, found))
@@ -128,10 +135,10 @@ async def coverage(request: Request, articleKey: ArticleKey, parts: Parts, calle
 
 @router.put(
     "/v1/slices",
-    openapi_extra=accepting(SliceRequest),
-    responses=answering({HTTPStatus.OK: answers.SliceAnswer}, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(SliceRequest),
+    responses=describe_responses({HTTPStatus.OK: answers.SliceResponse}, *_BODY_PROBLEMS),
 )
-async def put_slice(request: Request, parts: Parts, caller: Calling) -> Response:
+async def put_slice(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """In its place: what is there is changed, what is not is added."""
     wanted = parse(SliceRequest, await read_json(request))
     with _told():
@@ -142,9 +149,9 @@ async def put_slice(request: Request, parts: Parts, caller: Calling) -> Response
 @router.post(
     "/v1/slices/import",
     openapi_extra=_CSV_BODY,
-    responses=answering({HTTPStatus.OK: answers.SlicesTaken}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    responses=describe_responses({HTTPStatus.OK: answers.SliceImportResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
-async def take_in(request: Request, parts: Parts, caller: Calling) -> Response:
+async def take_in(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """A CSV whose columns are the fields of a slice. All of it is taken, or nothing, with the line of what is wrong."""
     body = await read_bytes(request, files.MAX_FILE_BYTES)
     with _told():
@@ -156,19 +163,21 @@ async def take_in(request: Request, parts: Parts, caller: Calling) -> Response:
     return json_response(answers.taken(put))
 
 
-@router.get("/v1/slices/{sliceId}", responses=answering({HTTPStatus.OK: answers.SliceAnswer}, HTTPStatus.NOT_FOUND))
-async def show_slice(sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get(
+    "/v1/slices/{sliceId}", responses=describe_responses({HTTPStatus.OK: answers.SliceResponse}, HTTPStatus.NOT_FOUND)
+)
+async def show_slice(sliceId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     return json_response(answers.slice_(await parts.slices.find(caller.tenant_id, sliceId)))
 
 
 @router.put(
     "/v1/slices/{sliceId}",
-    openapi_extra=accepting(SliceRequest),
-    responses=answering(
-        {HTTPStatus.OK: answers.SliceAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
+    openapi_extra=describe_body(SliceRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.SliceResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_BODY_PROBLEMS
     ),
 )
-async def change_slice(request: Request, sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def change_slice(request: Request, sliceId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Replaces the whole of it, also in another place, unless that is taken."""
     wanted = parse(SliceRequest, await read_json(request))
     with _told():
@@ -179,16 +188,16 @@ async def change_slice(request: Request, sliceId: str, parts: Parts, caller: Cal
 @router.delete(
     "/v1/slices/{sliceId}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
-async def remove_slice(sliceId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def remove_slice(sliceId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Runs that have begun keep what they were begun with."""
     await parts.slices.remove(caller.actor or ACTOR, caller.tenant_id, sliceId)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.get("/v1/article-runs", responses=answering({HTTPStatus.OK: answers.RunList}))
-async def list_runs(parts: Parts, caller: Calling, page: Annotated[RunPage, Query()]) -> Response:
+@router.get("/v1/article-runs", responses=describe_responses({HTTPStatus.OK: answers.ArticleRunListResponse}))
+async def list_runs(parts: Parts, caller: CallerDep, page: Annotated[RunPage, Query()]) -> Response:
     """The latest first."""
     before = decode_cursor("run", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await parts.article_runs.list_runs(
@@ -198,8 +207,11 @@ async def list_runs(parts: Parts, caller: Calling, page: Annotated[RunPage, Quer
     return json_response({"runs": [answers.run(each) for each in found], "next_cursor": following})
 
 
-@router.get("/v1/article-runs/{runId}", responses=answering({HTTPStatus.OK: answers.RunStory}, HTTPStatus.NOT_FOUND))
-async def show_run(runId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get(
+    "/v1/article-runs/{runId}",
+    responses=describe_responses({HTTPStatus.OK: answers.ArticleRunDetailResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_run(runId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Where its messages stand, and how many readers each variant has."""
     found = await parts.article_runs.find(caller.tenant_id, runId)
     counts, shares = await parts.article_runs.count_messages(found), await parts.article_runs.list_variants(found)

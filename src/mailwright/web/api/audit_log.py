@@ -10,8 +10,8 @@ from starlette.responses import Response
 from mailwright.outbox.audit_log import deeds
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import answering
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
@@ -27,8 +27,8 @@ class JournalPage(Page):
     ] = None
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.JournalAnswer}))
-async def show(parts: Parts, caller: Calling, page: Annotated[JournalPage, Query()]) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.AuditLogResponse}))
+async def show(parts: Parts, caller: CallerDep, page: Annotated[JournalPage, Query()]) -> Response:
     """The latest first."""
     before = decode_cursor("deed", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await deeds(

@@ -12,11 +12,11 @@ from fastapi import Depends, Request
 from mailwright.access.keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.domain.errors import Unauthorized
-from mailwright.sources.api.mail import Asking
+from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.requests import FieldError, RequestInvalid
 from mailwright.web.parts import parts_of
 from mailwright.web.request_ids import request_id_of
-from mailwright.web.session import SAFE_METHODS, CodeNeeded, SignInNeeded, session_token, visitor_of
+from mailwright.web.session import SAFE_METHODS, SecondFactorRequired, SignInRequired, session_token, visitor_of
 
 KEY_NAME = "Idempotency-Key"
 KEY_PATTERN = r"^[ -~]{1,255}$"
@@ -42,7 +42,7 @@ async def _signed_in(request: Request) -> Caller:
     """A person asks as their role may; what changes something must come from a page of ours, as everywhere."""
     try:
         visitor = await visitor_of(request)
-    except (SignInNeeded, CodeNeeded) as error:
+    except (SignInRequired, SecondFactorRequired) as error:
         raise Unauthorized from error
     return Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
 
@@ -54,14 +54,14 @@ def scope_of(method: str, path: str) -> Scope:
     return Scope.SEND if path in _SENDING else Scope.MANAGE
 
 
-async def asking_of(request: Request) -> Asking:
+async def request_context_of(request: Request) -> RequestContext:
     """The caller, and the names that the request goes by."""
     caller = await caller_of(request)
     key = request.headers.get(KEY_NAME)
     if key is not None and not _KEY.fullmatch(key):
         message = "must have 1 to 255 printable ASCII characters"
         raise RequestInvalid([FieldError(KEY_NAME, "INVALID", message)])
-    return Asking(caller, request_id_of(request), key)
+    return RequestContext(caller, request_id_of(request), key)
 
 
-Calling = Annotated[Caller, Depends(caller_of)]
+CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -14,9 +14,9 @@ from mailwright.audience.status import ContactStatus, Standing
 from mailwright.domain.clock import isoformat
 from mailwright.schemas import answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import Wire, parse
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering, handing_out
+from mailwright.sources.api.requests import RequestModel, parse
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import Parts
 
@@ -30,7 +30,7 @@ class ContactPage(Page):
 ContactQuery = Annotated[ContactPage, Query()]
 
 
-class ContactRequest(Wire):
+class ContactRequest(RequestModel):
     """What is told of a person."""
 
     name: Annotated[str, Field(max_length=200)] | None = None
@@ -40,7 +40,7 @@ class ContactRequest(Wire):
     tags: Annotated[list[str], Field(max_length=50)] | None = None
 
 
-class ExportQuery(Wire):
+class ExportQuery(RequestModel):
     format: Annotated[Literal["csv", "jsonl"], Field(description="CSV, or JSON lines.")] = "csv"
     list_key: Annotated[str | None, Field(max_length=63, description="Only who is on it.")] = None
     segment_key: Annotated[str | None, Field(max_length=63, description="Only who is in it.")] = None
@@ -53,8 +53,8 @@ _EXPORTS = {
 _BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.ContactList}))
-async def list_contacts(parts: Parts, caller: Calling, page: ContactQuery) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.ContactListResponse}))
+async def list_contacts(parts: Parts, caller: CallerDep, page: ContactQuery) -> Response:
     """The latest first."""
     before = decode_cursor("contact", page.cursor)[0] if page.cursor is not None else contacts.NEWEST
     found = await contacts.list_some(
@@ -64,8 +64,8 @@ async def list_contacts(parts: Parts, caller: Calling, page: ContactQuery) -> Re
     return json_response({"contacts": [answers.contact(person) for person in found], "nextCursor": following})
 
 
-@router.get("/export", responses=handing_out(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
-async def export(parts: Parts, caller: Calling, wanted: Annotated[ExportQuery, Query()]) -> Response:
+@router.get("/export", responses=describe_files(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
+async def export(parts: Parts, caller: CallerDep, wanted: Annotated[ExportQuery, Query()]) -> Response:
     """People with lists, tags and attributes, in the order of addresses. An import takes the CSV back as it is."""
     if wanted.list_key is not None:
         async with parts.database.read() as tx:
@@ -81,18 +81,18 @@ async def export(parts: Parts, caller: Calling, wanted: Annotated[ExportQuery, Q
 # An address may hold a slash before its @.
 @router.get(
     "/{email:path}/data",
-    responses=answering({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
-async def data(email: str, parts: Parts, caller: Calling) -> Response:
+async def data(email: str, parts: Parts, caller: CallerDep) -> Response:
     """Everything that is known of a person, mails and all, to be handed to them."""
     return json_response(await personal_data.everything(parts.database, caller.tenant_id, email))
 
 
 @router.get(
     "/{email:path}/history",
-    responses=answering({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
-async def history(email: str, parts: Parts, caller: Calling) -> Response:
+async def history(email: str, parts: Parts, caller: CallerDep) -> Response:
     """What happened with a person, the latest first: lists, status, and every step of their latest mails."""
     found = await personal_data.history(parts.database, caller.tenant_id, email)
     return json_response(
@@ -102,9 +102,9 @@ async def history(email: str, parts: Parts, caller: Calling) -> Response:
 
 @router.post(
     "/{email:path}/activate",
-    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND),
 )
-async def activate(email: str, parts: Parts, caller: Calling) -> Response:
+async def activate(email: str, parts: Parts, caller: CallerDep) -> Response:
     """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay left."""
     await Standing(parts.database, parts.clock).activate(caller.tenant_id, email, source="api", actor="api")
     return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
@@ -112,10 +112,10 @@ async def activate(email: str, parts: Parts, caller: Calling) -> Response:
 
 @router.put(
     "/{email:path}",
-    openapi_extra=accepting(ContactRequest),
-    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(ContactRequest),
+    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
 )
-async def put(request: Request, email: str, parts: Parts, caller: Calling) -> Response:
+async def put(request: Request, email: str, parts: Parts, caller: CallerDep) -> Response:
     """Tells of a person, who becomes a contact if not known yet. What is not named stays; an attribute that is null is
     taken away. Whether they may be written to is not changed by this."""
     wanted = parse(ContactRequest, await read_json(request))
@@ -127,9 +127,9 @@ async def put(request: Request, email: str, parts: Parts, caller: Calling) -> Re
 @router.delete(
     "/{email:path}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def erase(email: str, parts: Parts, caller: Calling) -> Response:
+async def erase(email: str, parts: Parts, caller: CallerDep) -> Response:
     """Erases all that tells who the person is, also in mails that were sent. The address is kept only as one that gets
     no bulk mail, so that no import writes to them again."""
     folder = parts.imports_folder
@@ -139,8 +139,8 @@ async def erase(email: str, parts: Parts, caller: Calling) -> Response:
 
 @router.get(
     "/{email:path}",
-    responses=answering({HTTPStatus.OK: answers.ContactAnswer}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: answers.ContactResponse}, HTTPStatus.NOT_FOUND),
 )
-async def show(email: str, parts: Parts, caller: Calling) -> Response:
+async def show(email: str, parts: Parts, caller: CallerDep) -> Response:
     """A person's status, lists, suppressions and latest mails, by any spelling of the address."""
     return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))

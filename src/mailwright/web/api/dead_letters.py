@@ -8,16 +8,16 @@ from starlette.responses import Response
 from mailwright.outbox import message_records
 from mailwright.schemas import answers
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import answering
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.DeadLetterList}))
-async def list_dead_letters(parts: Parts, caller: Calling, page: PageQuery) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.DeadLetterListResponse}))
+async def list_dead_letters(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """Messages that wait for an operator, the latest first. `POST /v1/email/{outboxId}/retry` tries one again."""
     created_at, message_key = (
         decode_cursor("dead-letter", page.cursor, 2)

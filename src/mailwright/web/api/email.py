@@ -23,8 +23,8 @@ from mailwright.sources.api.requests import (
     parse,
 )
 from mailwright.web.api.actions import actions
-from mailwright.web.api.caller import Calling, asking_of
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.web.api.caller import CallerDep, request_context_of
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import LARGEST_BATCH, json_response, read_json
 from mailwright.web.parts import Parts, parts_of
 
@@ -59,16 +59,16 @@ class SearchQuery(Page):
 @router.post(
     "/send",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra=accepting(SendRequest, is_idempotent=True),
-    responses=answering(
-        {HTTPStatus.ACCEPTED: answers.AcceptedAnswer, HTTPStatus.OK: answers.AcceptedAnswer},
+    openapi_extra=describe_body(SendRequest, is_idempotent=True),
+    responses=describe_responses(
+        {HTTPStatus.ACCEPTED: answers.AcceptedResponse, HTTPStatus.OK: answers.AcceptedResponse},
         HTTPStatus.CONFLICT,
         *_BODY_PROBLEMS,
     ),
 )
 async def send(request: Request) -> Response:
     """Accepts one message: 202 once it is on disk, 200 when the idempotency key was used before with this body."""
-    asking = await asking_of(request)
+    asking = await request_context_of(request)
     accepted = await parts_of(request).mail.send(asking, await read_json(request))
     if accepted.is_replay:
         return json_response(answers.accepted(accepted), HTTPStatus.OK, {"Idempotent-Replay": "true"})
@@ -78,52 +78,58 @@ async def send(request: Request) -> Response:
 @router.post(
     "/batch",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra=accepting(BatchRequest, is_idempotent=True),
-    responses=answering({HTTPStatus.ACCEPTED: answers.BatchAnswer}, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(BatchRequest, is_idempotent=True),
+    responses=describe_responses({HTTPStatus.ACCEPTED: answers.BatchResponse}, *_BODY_PROBLEMS),
 )
 async def send_batch(request: Request) -> Response:
     """Accepts up to 1,000 messages in one commit. A bad item is answered with its error and stops no other.
 
     With an idempotency key, each item has a key of its own, made of the key and the item's index.
     """
-    asking = await asking_of(request)
+    asking = await request_context_of(request)
     results = await parts_of(request).mail.send_batch(asking, await read_json(request, LARGEST_BATCH))
     return json_response({"results": [answers.item(result) for result in results]}, HTTPStatus.ACCEPTED)
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.MessageList}))
-async def search(parts: Parts, caller: Calling, query: Annotated[SearchQuery, Query()]) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.MessageListResponse}))
+async def search(parts: Parts, caller: CallerDep, query: Annotated[SearchQuery, Query()]) -> Response:
     """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that is short."""
     found = await look_for(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
     following = encode_cursor("message", found.next_key) if found.next_key is not None else None
     return json_response({"messages": [answers.line(message) for message in found.messages], "nextCursor": following})
 
 
-@router.get("/{outboxId}", responses=answering({HTTPStatus.OK: answers.MessageAnswer}, HTTPStatus.NOT_FOUND))
-async def show(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+@router.get("/{outboxId}", responses=describe_responses({HTTPStatus.OK: answers.MessageResponse}, HTTPStatus.NOT_FOUND))
+async def show(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """One message with its whole story."""
     record = await message_records.find(parts.database, outboxId, tenant_id=caller.tenant_id)
     return json_response(answers.story(record))
 
 
 @router.get(
-    "/{outboxId}/explain", responses=answering({HTTPStatus.OK: answers.ExplanationAnswer}, HTTPStatus.NOT_FOUND)
+    "/{outboxId}/explain",
+    responses=describe_responses({HTTPStatus.OK: answers.MessageExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
-async def why(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def why(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do now."""
     found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
     return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})
 
 
-@router.post("/{outboxId}/cancel", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))
-async def cancel(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.post(
+    "/{outboxId}/cancel",
+    responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS),
+)
+async def cancel(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Holds back a message that no provider has been called for yet."""
     status = await parts.operations.cancel(outboxId, tenant_id=caller.tenant_id)
     return _now_is(outboxId, status)
 
 
-@router.post("/{outboxId}/retry", responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS))
-async def retry(outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.post(
+    "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS)
+)
+async def retry(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Gives a failed message all its attempts again."""
     status = await parts.operations.requeue(outboxId, tenant_id=caller.tenant_id)
     return _now_is(outboxId, status)
@@ -131,10 +137,10 @@ async def retry(outboxId: str, parts: Parts, caller: Calling) -> Response:  # no
 
 @router.post(
     "/{outboxId}/resolve",
-    openapi_extra=accepting(ResolveRequest),
-    responses=answering({HTTPStatus.OK: answers.StatusAnswer}, *_ACTION_PROBLEMS, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(ResolveRequest),
+    responses=describe_responses({HTTPStatus.OK: answers.MessageStatusResponse}, *_ACTION_PROBLEMS, *_BODY_PROBLEMS),
 )
-async def resolve(request: Request, outboxId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def resolve(request: Request, outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Ends a doubt: the mail was `sent`, is to `resend`, or nobody will know and it is to `close`."""
     wanted = parse(ResolveRequest, await read_json(request))
     status = await parts.operations.resolve(outboxId, wanted.resolution, tenant_id=caller.tenant_id)

@@ -9,19 +9,19 @@ from starlette.responses import Response
 
 from mailwright.content.presend_checks import Facts
 from mailwright.domain.clock import DAY
-from mailwright.schemas.answers import ActionAnswer, Answer, Time
+from mailwright.schemas.answers import ActionResponse, ResponseModel, Time
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.web.api.actions import actions
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import answering
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1", tags=["campaigns"])
 
 
-class StretchAnswer(Answer):
+class ForecastSegmentResponse(ResponseModel):
     """Sent without a reason: at full pace. A reason and none sent: it waits. Both: in portions, because of it."""
 
     begins_at: Annotated[Time, Field(alias="from")]
@@ -30,7 +30,7 @@ class StretchAnswer(Answer):
     reason: str | None
 
 
-class CourseAnswer(Answer):
+class CampaignForecastResponse(ResponseModel):
     """Null times: not within the time that was looked at."""
 
     campaign_id: str
@@ -38,19 +38,19 @@ class CourseAnswer(Answer):
     remaining: int
     starts_at: Time | None
     finishes_at: Time | None
-    segments: list[StretchAnswer]
+    segments: list[ForecastSegmentResponse]
 
 
-class ForecastAnswer(Answer):
+class ForecastResponse(ResponseModel):
     computed_at: Time
     looked_until: Time
     rate_per_second: float
     is_rate_measured: bool
     assumptions: list[str]
-    campaigns: list[CourseAnswer]
+    campaigns: list[CampaignForecastResponse]
 
 
-class CampaignExplanationAnswer(Answer):
+class CampaignExplanationResponse(ResponseModel):
     """Why a campaign is not sent yet, as sentences and as data."""
 
     campaign_id: str
@@ -61,7 +61,7 @@ class CampaignExplanationAnswer(Answer):
     until: Time | None
     what_would_change: str | None
     then: str | None
-    actions: list[ActionAnswer]
+    actions: list[ActionResponse]
 
 
 class ForecastQuery(BaseModel):
@@ -70,8 +70,8 @@ class ForecastQuery(BaseModel):
     days: Annotated[int, Field(ge=1, le=365, description="How far to look.")] = 365
 
 
-@router.get("/forecast", responses=answering({HTTPStatus.OK: ForecastAnswer}))
-async def show(parts: Parts, caller: Calling, query: Annotated[ForecastQuery, Query()]) -> Response:
+@router.get("/forecast", responses=describe_responses({HTTPStatus.OK: ForecastResponse}))
+async def show(parts: Parts, caller: CallerDep, query: Annotated[ForecastQuery, Query()]) -> Response:
     """Your campaigns in line, on the rules and counters of this moment."""
     horizon = query.days * DAY
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=horizon)
@@ -80,9 +80,9 @@ async def show(parts: Parts, caller: Calling, query: Annotated[ForecastQuery, Qu
 
 @router.get(
     "/campaigns/{campaignId}/explain",
-    responses=answering({HTTPStatus.OK: CampaignExplanationAnswer}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.OK: CampaignExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
-async def why(campaignId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+async def why(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """Why it is not sent yet: which rule holds it, until when, what would change that, what it then does, and what you
     can do now."""
     found = await explain_campaign(

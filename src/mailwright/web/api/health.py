@@ -14,10 +14,10 @@ from mailwright.domain.errors import NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.workers import present
-from mailwright.schemas.answers import Answer
+from mailwright.schemas.answers import ResponseModel
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import newest_revision
-from mailwright.web.api.openapi import describing
+from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import ApiParts, Parts
 
@@ -33,11 +33,11 @@ _REVISION: Select[Any] = select(column("version_num")).select_from(table("alembi
 _newest_revision = cache(newest_revision)
 
 
-class Alive(Answer):
+class LivenessResponse(ResponseModel):
     status: Literal["ok"]
 
 
-class Readiness(Answer):
+class ReadinessResponse(ResponseModel):
     """`ready`, or which part is not."""
 
     status: Literal["ready", "not_ready"]
@@ -45,13 +45,16 @@ class Readiness(Answer):
     providers: dict[str, Literal["ok", "left_alone"]]
 
 
-@router.get("/healthz", responses=describing({HTTPStatus.OK: Alive}))
+@router.get("/healthz", responses=describe_success({HTTPStatus.OK: LivenessResponse}))
 async def healthz() -> Response:
     """The process is alive. Nothing else is asked, so that a database's outage restarts nobody."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", responses=describing({HTTPStatus.OK: Readiness, HTTPStatus.SERVICE_UNAVAILABLE: Readiness}))
+@router.get(
+    "/readyz",
+    responses=describe_success({HTTPStatus.OK: ReadinessResponse, HTTPStatus.SERVICE_UNAVAILABLE: ReadinessResponse}),
+)
 async def readyz(parts: Parts) -> Response:
     """The database answers and has the newest form, and the worker in this process, if there is one, runs.
 

@@ -11,9 +11,9 @@ from mailwright.content.images import MAX_BYTES, MEDIA_TYPES
 from mailwright.domain.errors import NotFound
 from mailwright.schemas import templates as answers
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import Wire
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import answering
+from mailwright.sources.api.requests import RequestModel
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.parts import Parts
 
@@ -37,7 +37,7 @@ _UPLOAD = {
 }
 
 
-class NameQuery(Wire):
+class NameQuery(RequestModel):
     name: Annotated[str, Field(max_length=100, description="What templates call it, as logo.png.")]
 
 
@@ -45,16 +45,16 @@ class NameQuery(Wire):
     "/v1/images",
     status_code=HTTPStatus.CREATED,
     openapi_extra=_UPLOAD,
-    responses=answering({HTTPStatus.CREATED: answers.ImageAnswer}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    responses=describe_responses({HTTPStatus.CREATED: answers.ImageResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
-async def upload(request: Request, parts: Parts, caller: Calling, query: Annotated[NameQuery, Query()]) -> Response:
+async def upload(request: Request, parts: Parts, caller: CallerDep, query: Annotated[NameQuery, Query()]) -> Response:
     """PNG, JPEG, GIF or WebP, known by its content. Templates that are written from now on show it under its name."""
     made = await parts.images.put(caller.tenant_id, query.name, await read_bytes(request, MAX_BYTES))
     return json_response(answers.image(made, parts.public_url), HTTPStatus.CREATED)
 
 
-@router.get("/v1/images", responses=answering({HTTPStatus.OK: answers.ImageList}))
-async def list_images(parts: Parts, caller: Calling, page: PageQuery) -> Response:
+@router.get("/v1/images", responses=describe_responses({HTTPStatus.OK: answers.ImageListResponse}))
+async def list_images(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("image", page.cursor)[0] if page.cursor is not None else 2**63 - 1
     found = await parts.images.some(caller.tenant_id, limit=page.limit, before=before)

@@ -13,9 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.audience.importing.plans import Purpose
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
-from mailwright.sources.api.requests import FieldError, RequestInvalid, Wire
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import answering, handing_out
+from mailwright.sources.api.requests import FieldError, RequestInvalid, RequestModel
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_files, describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
@@ -30,7 +30,7 @@ _CSV_BODY: dict[str, Any] = {
 }
 
 
-class ImportQuery(Wire):
+class ImportQuery(RequestModel):
     list_key: Annotated[str | None, Field(max_length=63, description="The list to join.")] = None
     tag: Annotated[tuple[str, ...], Field(max_length=50, description="For everyone in the file.")] = ()
     map: Annotated[tuple[str, ...], Field(max_length=200, description="What a column is, as `E-Mail=email`.")] = ()
@@ -53,9 +53,9 @@ Wanted = Annotated[ImportQuery, Query()]
     "",
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=_CSV_BODY,
-    responses=answering({HTTPStatus.ACCEPTED: answers.ImportAnswer}),
+    responses=describe_responses({HTTPStatus.ACCEPTED: answers.ImportResponse}),
 )
-async def begin(request: Request, parts: Parts, caller: Calling, wanted: Wanted) -> Response:
+async def begin(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
     """The body is the file. It is stored whole and its columns are understood before the answer; the rows follow."""
     begun = await parts.import_desk.receive(
         caller.tenant_id, request.stream(), wanted.purpose(), file_name=wanted.file_name, actor=API
@@ -63,28 +63,30 @@ async def begin(request: Request, parts: Parts, caller: Calling, wanted: Wanted)
     return json_response(answers.importing(begun), HTTPStatus.ACCEPTED)
 
 
-@router.post("/preview", openapi_extra=_CSV_BODY, responses=answering({HTTPStatus.OK: answers.ImportPreviewAnswer}))
-async def preview(request: Request, parts: Parts, caller: Calling, wanted: Wanted) -> Response:
+@router.post(
+    "/preview", openapi_extra=_CSV_BODY, responses=describe_responses({HTTPStatus.OK: answers.ImportPreviewResponse})
+)
+async def preview(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
     """How the first rows would be read. Nothing is stored."""
     seen = await parts.import_desk.preview(caller.tenant_id, request.stream(), wanted.purpose())
     return json_response(answers.previewing(seen))
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.ImportList}))
-async def list_imports(parts: Parts, caller: Calling) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.ImportListResponse}))
+async def list_imports(parts: Parts, caller: CallerDep) -> Response:
     """The latest first."""
     found = await parts.import_desk.latest(caller.tenant_id, limit=100)
     return json_response({"imports": [answers.importing(each) for each in found]})
 
 
-@router.get("/{importId}", responses=answering({HTTPStatus.OK: answers.ImportAnswer}, HTTPStatus.NOT_FOUND))
-async def show(importId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get("/{importId}", responses=describe_responses({HTTPStatus.OK: answers.ImportResponse}, HTTPStatus.NOT_FOUND))
+async def show(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """How far it has come."""
     return json_response(answers.importing(await parts.import_desk.find(caller.tenant_id, importId)))
 
 
-@router.get("/{importId}/report", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
-async def report(importId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get("/{importId}/report", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+async def report(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """A line of CSV for every row that is done: line, email, outcome, why."""
     path, length = await parts.import_desk.report(caller.tenant_id, importId)
     return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8")

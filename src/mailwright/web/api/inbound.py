@@ -12,8 +12,8 @@ from mailwright.events.reports import Received
 from mailwright.events.trust import EventRefused, Malformed, NotConfigured, NotNow
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.logs import logger
-from mailwright.schemas.answers import Answer
-from mailwright.web.api.openapi import answering
+from mailwright.schemas.answers import ResponseModel
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.errors import BodyTooLarge, problem
 from mailwright.web.parts import Parts
@@ -32,7 +32,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
 }
 
 
-class EventsAnswer(Answer):
+class InboundEventsResponse(ResponseModel):
     """How many reports were new, had come before, or are about no mail of ours."""
 
     new: int
@@ -40,7 +40,7 @@ class EventsAnswer(Answer):
     unknown: int
 
 
-_PROBLEMS = answering({HTTPStatus.OK: EventsAnswer}, *STATUSES.values())
+_PROBLEMS = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *STATUSES.values())
 # No key is asked for, and no field has a model of its own.
 ANSWERS = {status: answer for status, answer in _PROBLEMS.items() if status not in (401, 422)}
 

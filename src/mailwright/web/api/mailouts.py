@@ -11,19 +11,19 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.mailouts import tallies_of
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotPossibleNow
-from mailwright.schemas.answers import Answer, Time
+from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.schemas.campaign_requests import parse
 from mailwright.schemas.campaigns import report_csv
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import FieldError, Wire
+from mailwright.sources.api.requests import FieldError, RequestModel
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.queue import Tally
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
 from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
 from mailwright.sources.mailouts.wait_reasons import Wait, waits_of
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, Administrating
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering, handing_out
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.errors import problem
 from mailwright.web.parts import Parts
@@ -40,13 +40,13 @@ class NotConfigured(NotPossibleNow):
     code = "mailouts_not_configured"
 
 
-class MailoutRequest(Wire):
+class MailoutRequest(RequestModel):
     notion_page_id: Annotated[
         str, Field(min_length=1, max_length=2_000, description="The page's id, or its address in the browser.")
     ]
 
 
-class MailoutCounts(Answer):
+class MailoutCountsResponse(ResponseModel):
     """Where its mails stand. `withdrawn`: left before their turn."""
 
     planned: int
@@ -58,7 +58,7 @@ class MailoutCounts(Answer):
     cancelled: int
 
 
-class MailoutDelay(Answer):
+class MailoutDelayResponse(ResponseModel):
     """What it waits for: the last try failed, `failures` of them in a row, and the next one is at `nextTryAt`."""
 
     code: str
@@ -67,7 +67,7 @@ class MailoutDelay(Answer):
     next_try_at: Time
 
 
-class MailoutWait(Answer):
+class MailoutWaitResponse(ResponseModel):
     """What keeps it from being sent here, by the names that explanations of messages and campaigns have."""
 
     state: str
@@ -76,7 +76,7 @@ class MailoutWait(Answer):
     what_would_change: str
 
 
-class MailoutAnswer(Answer):
+class MailoutResponse(ResponseModel):
     """`runId` is also the id of its campaign, once it is in line: what can be done to campaigns can be done to it.
 
     `errorCode` tells why it was refused or, once it is sent, why its page can no longer be told how it went.
@@ -89,26 +89,26 @@ class MailoutAnswer(Answer):
     is_test: bool | None
     error_code: str | None
     error_message: str | None
-    delay: MailoutDelay | None
-    wait: MailoutWait | None
-    counts: MailoutCounts | None
+    delay: MailoutDelayResponse | None
+    wait: MailoutWaitResponse | None
+    counts: MailoutCountsResponse | None
     created_at: Time
     finished_at: Time | None
     reported_at: Time | None
 
 
-class MailoutList(Answer):
-    mailouts: list[MailoutAnswer]
+class MailoutListResponse(ResponseModel):
+    mailouts: list[MailoutResponse]
     next_cursor: str | None
 
 
 @router.post(
     "/send-mailout",
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra={**accepting(MailoutRequest), **ADMINISTRATORS_ONLY},
-    responses=answering({HTTPStatus.ACCEPTED: MailoutAnswer}, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
+    openapi_extra={**describe_body(MailoutRequest), **ADMINISTRATORS_ONLY},
+    responses=describe_responses({HTTPStatus.ACCEPTED: MailoutResponse}, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
 )
-async def send(request: Request, parts: Parts, administrator: Administrating) -> Response:
+async def send(request: Request, parts: Parts, administrator: AdministratorDep) -> Response:
     """Answered as soon as the run is on disk and the page was looked at; a worker does the rest. What speaks against
     the mailout is answered by its code, and stands in Notion's table of errors as well."""
     wanted = parse(MailoutRequest, await read_json(request))
@@ -122,8 +122,8 @@ async def send(request: Request, parts: Parts, administrator: Administrating) ->
     return json_response(answer(run, None, waits.get(run.key)), HTTPStatus.ACCEPTED)
 
 
-@router.get("/v1/mailouts", responses=answering({HTTPStatus.OK: MailoutList}))
-async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Response:
+@router.get("/v1/mailouts", responses=describe_responses({HTTPStatus.OK: MailoutListResponse}))
+async def list_mailouts(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("mailout", page.cursor)[0] if page.cursor is not None else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
@@ -134,8 +134,10 @@ async def list_mailouts(parts: Parts, caller: Calling, page: PageQuery) -> Respo
     return json_response({"mailouts": runs, "nextCursor": following})
 
 
-@router.get("/v1/mailouts/{mailoutId}", responses=answering({HTTPStatus.OK: MailoutAnswer}, HTTPStatus.NOT_FOUND))
-async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+@router.get(
+    "/v1/mailouts/{mailoutId}", responses=describe_responses({HTTPStatus.OK: MailoutResponse}, HTTPStatus.NOT_FOUND)
+)
+async def show(mailoutId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """How far it has come, or why it did not begin."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     tallies = await tallies_of(parts.database, parts.clock, [run])
@@ -143,8 +145,8 @@ async def show(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # no
     return json_response(answer(run, tallies.get(run.key), waits.get(run.key)))
 
 
-@router.get("/v1/mailouts/{mailoutId}/report.csv", responses=handing_out(("text/csv",), HTTPStatus.NOT_FOUND))
-async def report_of(mailoutId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get("/v1/mailouts/{mailoutId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+async def report_of(mailoutId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """A line of CSV for every recipient: email, status, error_message, message_id, sent_at."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     rows = report.report_rows(parts.database, run.campaign_key or 0)

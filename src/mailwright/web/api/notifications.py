@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from mailwright.domain.errors import ConfigurationInvalid, NotFound, NotPossibleNow
 from mailwright.schemas import notifications as answers
-from mailwright.schemas.notification_requests import EventRequest, NotificationQuery
+from mailwright.schemas.notification_requests import NotificationEventRequest, NotificationQuery
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import parse
 from mailwright.sources.notifications.overview import NEWEST, Desk
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import Parts
 
@@ -24,8 +24,8 @@ router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
 NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.NotificationList}, HTTPStatus.CONFLICT))
-async def list_notifications(parts: Parts, caller: Calling, page: NotificationQuery) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.NotificationListResponse}, HTTPStatus.CONFLICT))
+async def list_notifications(parts: Parts, caller: CallerDep, page: NotificationQuery) -> Response:
     """The newest first, each with the reason of its wait. Where no queue is configured, there are none."""
     before = decode_cursor("notification", page.cursor)[0] if page.cursor is not None else NEWEST
     async with _desk(parts, caller) as desk:
@@ -39,19 +39,19 @@ async def list_notifications(parts: Parts, caller: Calling, page: NotificationQu
 @router.post(
     "/events",
     status_code=HTTPStatus.CREATED,
-    openapi_extra=accepting(EventRequest),
-    responses=answering(
-        {HTTPStatus.CREATED: answers.EmittedAnswer},
+    openapi_extra=describe_body(NotificationEventRequest),
+    responses=describe_responses(
+        {HTTPStatus.CREATED: answers.NotificationEventResponse},
         HTTPStatus.CONFLICT,
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ),
 )
-async def emit(request: Request, parts: Parts, caller: Calling) -> Response:
+async def emit(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """Everyone who is subscribed to the subject gets a notification. The same again within the window of its kind
     changes nothing, and says so."""
-    wanted = parse(EventRequest, await read_json(request)).happening()
+    wanted = parse(NotificationEventRequest, await read_json(request)).happening()
     async with _desk(parts, caller) as desk:
         if desk is None:
             raise NotPossibleNow("No queue of notifications is configured: set MAILWRIGHT_NOTIFY_DATABASE_URL.")
@@ -60,9 +60,11 @@ async def emit(request: Request, parts: Parts, caller: Calling) -> Response:
 
 @router.get(
     "/{notificationId}",
-    responses=answering({HTTPStatus.OK: answers.NotificationAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
+    ),
 )
-async def show(notificationId: NotificationId, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def show(notificationId: NotificationId, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Where it stands, why it waits, and the message that it became."""
     async with _desk(parts, caller) as desk:
         if desk is None:
@@ -72,9 +74,11 @@ async def show(notificationId: NotificationId, parts: Parts, caller: Calling) ->
 
 @router.post(
     "/{notificationId}/requeue",
-    responses=answering({HTTPStatus.OK: answers.NotificationAnswer}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
+    ),
 )
-async def requeue(notificationId: NotificationId, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def requeue(notificationId: NotificationId, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """One that failed, was skipped or expired begins anew. What was sent stays sent."""
     async with _desk(parts, caller) as desk:
         if desk is None:
@@ -83,7 +87,7 @@ async def requeue(notificationId: NotificationId, parts: Parts, caller: Calling)
 
 
 @asynccontextmanager
-async def _desk(parts: Parts, caller: Calling) -> AsyncIterator[Desk | None]:
+async def _desk(parts: Parts, caller: CallerDep) -> AsyncIterator[Desk | None]:
     """None where no queue is configured, or the queue is another tenant's."""
     if parts.open_notifications is None:
         yield None

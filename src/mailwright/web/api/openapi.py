@@ -35,13 +35,15 @@ _IDEMPOTENCY_KEY = {
 _models: dict[str, type[BaseModel]] = {}
 
 
-def accepting(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[str, Any]:
+def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[str, Any]:
     """The body of a route that reads it by itself."""
     body = {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
     return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 
 
-def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus) -> dict[int | str, Any]:
+def describe_responses(
+    success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: HTTPStatus
+) -> dict[int | str, Any]:
     """What a route of a caller answers. Each may also say 401, 403, 422, and 503 while the database is out of reach."""
     always = (
         HTTPStatus.UNAUTHORIZED,
@@ -53,16 +55,16 @@ def answering(success: Mapping[HTTPStatus, type[BaseModel] | None], *problems: H
     described: dict[int | str, Any] = {
         problem.value: {"description": problem.phrase, "content": content} for problem in (*problems, *always)
     }
-    return {**describing(success), **described}
+    return {**describe_success(success), **described}
 
 
-def handing_out(media_types: Sequence[str], *problems: HTTPStatus) -> dict[int | str, Any]:
+def describe_files(media_types: Sequence[str], *problems: HTTPStatus) -> dict[int | str, Any]:
     """A file in one of these forms."""
     content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
-    return {**answering({}, *problems), HTTPStatus.OK.value: {"description": "OK", "content": content}}
+    return {**describe_responses({}, *problems), HTTPStatus.OK.value: {"description": "OK", "content": content}}
 
 
-def describing(answers: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:
+def describe_success(answers: Mapping[HTTPStatus, type[BaseModel] | None]) -> dict[int | str, Any]:
     return {
         status.value: {
             "description": status.phrase,

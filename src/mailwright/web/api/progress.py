@@ -10,8 +10,8 @@ from mailwright.domain.errors import Unauthorized
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.answers import Time
 from mailwright.sources.campaigns.progress import queue_progress
-from mailwright.web.api.caller import Calling, caller_of
-from mailwright.web.api.openapi import answering
+from mailwright.web.api.caller import CallerDep, caller_of
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
@@ -27,7 +27,7 @@ class Snake(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
-class ActiveCampaign(Snake):
+class ActiveCampaignResponse(Snake):
     """`rate` is in mails per second; `eta` is null while nothing moves."""
 
     id: str
@@ -38,10 +38,10 @@ class ActiveCampaign(Snake):
     eta: Time | None
 
 
-class ProgressAnswer(Snake):
+class ProgressResponse(Snake):
     """The campaign that is being sent, or the one that goes on first; how many wait besides; what holds it."""
 
-    active_campaign: ActiveCampaign | None
+    active_campaign: ActiveCampaignResponse | None
     queued_count: int
     next_campaign_at: Time | None
     reason_code: str | None
@@ -51,9 +51,9 @@ class ProgressAnswer(Snake):
 @router.get(
     "/mail/progress/poll/",
     openapi_extra={"security": [{"apiKey": []}]},
-    responses=answering({HTTPStatus.OK: ProgressAnswer}),
+    responses=describe_responses({HTTPStatus.OK: ProgressResponse}),
 )
-async def poll_progress(parts: Parts, caller: Calling) -> Response:
+async def poll_progress(parts: Parts, caller: CallerDep) -> Response:
     """Straight from the queue: the reason and its end are those that the workers go by."""
     found = await queue_progress(parts.database, parts.clock, tenant_id=caller.tenant_id)
     return json_response(answers.progress(found), headers={"Cache-Control": "no-store"})
@@ -61,7 +61,7 @@ async def poll_progress(parts: Parts, caller: Calling) -> Response:
 
 # Not in the description: an answer that does not end is nothing that a description can state.
 @router.get("/v1/progress/stream", include_in_schema=False)
-async def stream(request: Request, parts: Parts, caller: Calling) -> Response:
+async def stream(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """The same as server-sent events, whenever something has changed. `Last-Event-ID` is not needed: each event
     stands for itself."""
 

@@ -10,16 +10,16 @@ from mailwright.domain.clock import isoformat
 from mailwright.outbox import quotas
 from mailwright.outbox.quotas import Known
 from mailwright.outbox.workers import Presence, sightings
-from mailwright.schemas.answers import Answer, Time
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, Administrating
-from mailwright.web.api.openapi import answering
+from mailwright.schemas.answers import ResponseModel, Time
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
 
 router = APIRouter(prefix="/v1/providers", tags=["providers"])
 
 
-class QuotaAnswer(Answer):
+class QuotaResponse(ResponseModel):
     """What a provider said, and how much of it was used since. A rate that it did not confirm for long is not kept."""
 
     remaining: int | None
@@ -34,7 +34,7 @@ class QuotaAnswer(Answer):
     failure: str | None
 
 
-class ProviderAnswer(Answer):
+class ProviderResponse(ResponseModel):
     """`left_alone`: no worker hands it anything until then. `unused`: no worker has it in its route."""
 
     provider: str
@@ -42,15 +42,15 @@ class ProviderAnswer(Answer):
     workers: int
     unavailable_until: Time | None
     unavailable_reason: str | None
-    quota: QuotaAnswer | None
+    quota: QuotaResponse | None
 
 
-class ProviderList(Answer):
-    providers: list[ProviderAnswer]
+class ProviderListResponse(ResponseModel):
+    providers: list[ProviderResponse]
 
 
-@router.get("", openapi_extra=ADMINISTRATORS_ONLY, responses=answering({HTTPStatus.OK: ProviderList}))
-async def list_providers(parts: Parts, _administrator: Administrating) -> Response:
+@router.get("", openapi_extra=ADMINISTRATORS_ONLY, responses=describe_responses({HTTPStatus.OK: ProviderListResponse}))
+async def list_providers(parts: Parts, _administrator: AdministratorDep) -> Response:
     """In the order of the route."""
     seen = await sightings(parts.database, parts.clock.now(), parts.defaults.providers)
     known = {each.provider: each for each in await quotas.known(parts.database)}

@@ -12,9 +12,9 @@ from mailwright.audience.filter_text import describe
 from mailwright.audience.segments import Segment
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
-from mailwright.sources.api.requests import Wire, parse
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.sources.api.requests import RequestModel, parse
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import ApiParts, Parts
 
@@ -25,7 +25,7 @@ _BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, H
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class SegmentRequest(Wire):
+class SegmentRequest(RequestModel):
     """A question about people, under a key."""
 
     segment_key: Annotated[str, Field(max_length=63)]
@@ -33,22 +33,22 @@ class SegmentRequest(Wire):
     filter: dict[str, Any]
 
 
-class SegmentChange(Wire):
+class SegmentUpdateRequest(RequestModel):
     name: Name | None = None
     filter: dict[str, Any] | None = None
 
 
-class FilterRequest(Wire):
+class SegmentCountRequest(RequestModel):
     filter: dict[str, Any]
 
 
-class MemberPage(Wire):
+class MemberPage(RequestModel):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     after: Annotated[str, Field(max_length=254, description="The last address of the page before.")] = ""
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.SegmentList}))
-async def list_segments(parts: Parts, caller: Calling) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.SegmentListResponse}))
+async def list_segments(parts: Parts, caller: CallerDep) -> Response:
     """By name."""
     found = await segments.list_all(parts.database, caller.tenant_id)
     return json_response({"segments": [_shown(each) for each in found]})
@@ -57,10 +57,10 @@ async def list_segments(parts: Parts, caller: Calling) -> Response:
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
-    openapi_extra=accepting(SegmentRequest),
-    responses=answering({HTTPStatus.CREATED: answers.SegmentAnswer}, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(SegmentRequest),
+    responses=describe_responses({HTTPStatus.CREATED: answers.SegmentResponse}, HTTPStatus.CONFLICT, *_BODY_PROBLEMS),
 )
-async def create(request: Request, parts: Parts, caller: Calling) -> Response:
+async def create(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """A segment is asked anew each time: whoever answers to it now is in it now."""
     wanted = parse(SegmentRequest, await read_json(request))
     made = await segments.create(
@@ -77,30 +77,35 @@ async def create(request: Request, parts: Parts, caller: Calling) -> Response:
 
 @router.post(
     "/count",
-    openapi_extra=accepting(FilterRequest),
-    responses=answering({HTTPStatus.OK: None}, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(SegmentCountRequest),
+    responses=describe_responses({HTTPStatus.OK: None}, *_BODY_PROBLEMS),
 )
-async def count(request: Request, parts: Parts, caller: Calling) -> Response:
+async def count(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """How many people answer to a filter that is not saved, and the filter in a sentence."""
-    asked = parse(FilterRequest, await read_json(request)).filter
+    asked = parse(SegmentCountRequest, await read_json(request)).filter
     sentence = describe(asked)
     async with parts.database.read() as tx:
         found = await segments.count(tx, caller.tenant_id, asked, parts.clock.now())
     return json_response({"count": found, "sentence": sentence})
 
 
-@router.get("/{segmentKey}", responses=answering({HTTPStatus.OK: answers.SegmentCount}, HTTPStatus.NOT_FOUND))
-async def show(segmentKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get(
+    "/{segmentKey}", responses=describe_responses({HTTPStatus.OK: answers.SegmentCountResponse}, HTTPStatus.NOT_FOUND)
+)
+async def show(segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """With the number of people who are in it now, whether they may be written to or not."""
     found = await segments.find(parts.database, caller.tenant_id, segmentKey)
     return json_response({**_shown(found), "count": await people_in(parts, caller.tenant_id, found)})
 
 
-@router.get("/{segmentKey}/contacts", responses=answering({HTTPStatus.OK: answers.ContactList}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{segmentKey}/contacts",
+    responses=describe_responses({HTTPStatus.OK: answers.ContactListResponse}, HTTPStatus.NOT_FOUND),
+)
 async def members(
     segmentKey: str,  # noqa: N803
     parts: Parts,
-    caller: Calling,
+    caller: CallerDep,
     page: Annotated[MemberPage, Query()],
 ) -> Response:
     """In the order of addresses; `nextCursor` is the `after` of the next page."""
@@ -115,12 +120,12 @@ async def members(
 
 @router.patch(
     "/{segmentKey}",
-    openapi_extra=accepting(SegmentChange),
-    responses=answering({HTTPStatus.OK: answers.SegmentAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(SegmentUpdateRequest),
+    responses=describe_responses({HTTPStatus.OK: answers.SegmentResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
 )
-async def change(request: Request, segmentKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def change(request: Request, segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Campaigns that were started keep the question that they were started with."""
-    wanted = parse(SegmentChange, await read_json(request))
+    wanted = parse(SegmentUpdateRequest, await read_json(request))
     changed = await segments.change(
         parts.database,
         parts.clock,
@@ -136,9 +141,9 @@ async def change(request: Request, segmentKey: str, parts: Parts, caller: Callin
 @router.delete(
     "/{segmentKey}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
-async def forget(segmentKey: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def forget(segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """The people stay."""
     await segments.forget(parts.database, caller.tenant_id, segmentKey, actor=API, clock=parts.clock)
     return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -151,7 +156,7 @@ async def people_in(parts: ApiParts, tenant_id: int, found: Segment) -> int:
         async with parts.database.read() as tx:
             return await segments.count(tx, tenant_id, found.filter, parts.clock.now())
 
-    return await parts.kept.answer(("people in", tenant_id, found.segment_key), ask)
+    return await parts.kept.get(("people in", tenant_id, found.segment_key), ask)
 
 
 def _shown(found: Segment) -> dict[str, Any]:

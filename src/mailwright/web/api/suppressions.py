@@ -11,14 +11,14 @@ from mailwright.audience import suppressions
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
-from mailwright.sources.api.requests import Scope, SuppressRequest, Wire, parse
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.sources.api.requests import RequestModel, Scope, SuppressionRequest, parse
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import Parts
 
 
-class OneScope(Wire):
+class OneScope(RequestModel):
     list_key: Annotated[Scope | None, Field(description="Only this entry of the address.")] = None
 
 
@@ -30,20 +30,20 @@ router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
-    openapi_extra=accepting(SuppressRequest),
-    responses=answering(
-        {HTTPStatus.CREATED: answers.SuppressionAnswer, HTTPStatus.OK: answers.SuppressionAnswer},
+    openapi_extra=describe_body(SuppressionRequest),
+    responses=describe_responses(
+        {HTTPStatus.CREATED: answers.SuppressionResponse, HTTPStatus.OK: answers.SuppressionResponse},
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ),
 )
-async def add(request: Request, parts: Parts, caller: Calling) -> Response:
+async def add(request: Request, parts: Parts, caller: CallerDep) -> Response:
     """Nothing is sent to this address any more, not even what already waits. Adding it again keeps the first reason.
 
     A `listKey` narrows that: `general` stops all bulk mail, a list's key the mail of that list.
     """
-    wanted = parse(SuppressRequest, await read_json(request))
+    wanted = parse(SuppressionRequest, await read_json(request))
     entry, is_new = await suppressions.add(
         parts.database,
         parts.clock,
@@ -57,8 +57,8 @@ async def add(request: Request, parts: Parts, caller: Calling) -> Response:
     return json_response(answers.suppression(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.SuppressionList}))
-async def list_suppressions(parts: Parts, caller: Calling, page: PageQuery) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.SuppressionListResponse}))
+async def list_suppressions(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("suppression", page.cursor)[0] if page.cursor is not None else suppressions.NEWEST
     found = await suppressions.list_some(parts.database, caller.tenant_id, limit=page.limit, before=before)
@@ -70,9 +70,9 @@ async def list_suppressions(parts: Parts, caller: Calling, page: PageQuery) -> R
 @router.delete(
     "/{email:path}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=answering({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
-async def remove(email: str, parts: Parts, caller: Calling, only: ScopeQuery) -> Response:
+async def remove(email: str, parts: Parts, caller: CallerDep, only: ScopeQuery) -> Response:
     """The address may be written to again: altogether, or by what its `listKey` names."""
     await suppressions.remove(
         parts.database, caller.tenant_id, email, list_key=only.list_key, actor=API, clock=parts.clock

@@ -13,16 +13,16 @@ from mailwright.content.presend_checks import Facts, preflight
 from mailwright.content.template import TemplateFailed
 from mailwright.content.template_store import StoredTemplate, difference
 from mailwright.schemas import templates as answers
-from mailwright.sources.api.requests import FieldError, Locale, RequestInvalid, Wire, parse
+from mailwright.sources.api.requests import FieldError, Locale, RequestInvalid, RequestModel, parse
 from mailwright.sources.api.template_requests import (
-    PreviewRequest,
+    TemplatePreviewRequest,
     TemplateRequest,
     VersionNumber,
     check_template_id,
     parse_template,
 )
-from mailwright.web.api.caller import Calling
-from mailwright.web.api.openapi import accepting, answering
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.parts import ApiParts, Parts
 
@@ -35,12 +35,12 @@ _BODY_PROBLEMS = (
 )
 
 
-class ListQuery(Wire):
+class ListQuery(RequestModel):
     limit: Annotated[int, Field(ge=1, le=200, description="How many at most.")] = 50
     after: Annotated[str, Field(max_length=100, description="`nextAfter` of the page before.")] = ""
 
 
-class WhichQuery(Wire):
+class WhichQuery(RequestModel):
     locale: Annotated[Locale | None, Field(description="The newest version for its readers.")] = None
     version: Annotated[VersionNumber | None, Field(description="A version by its number.")] = None
 
@@ -49,13 +49,13 @@ class PreflightQuery(WhichQuery):
     bulk: Annotated[bool, Field(description="Bulk mail needs a link to leave and a postal address.")] = True
 
 
-class DiffQuery(Wire):
+class DiffQuery(RequestModel):
     before: Annotated[VersionNumber | None, Field(description="Else the one before it, of the same locale.")] = None
     after: Annotated[VersionNumber | None, Field(description="Else the newest.")] = None
 
 
-@router.get("", responses=answering({HTTPStatus.OK: answers.TemplateList}))
-async def list_templates(parts: Parts, caller: Calling, query: Annotated[ListQuery, Query()]) -> Response:
+@router.get("", responses=describe_responses({HTTPStatus.OK: answers.TemplateListResponse}))
+async def list_templates(parts: Parts, caller: CallerDep, query: Annotated[ListQuery, Query()]) -> Response:
     """In the order of their ids, each with its newest versions."""
     found = await parts.templates.some(caller.tenant_id, limit=query.limit, after=query.after)
     lines = [answers.template_line(newest) for newest in found]
@@ -66,10 +66,10 @@ async def list_templates(parts: Parts, caller: Calling, query: Annotated[ListQue
 @router.put(
     "/{templateId}",
     status_code=HTTPStatus.CREATED,
-    openapi_extra=accepting(TemplateRequest),
-    responses=answering({HTTPStatus.CREATED: answers.TemplateAnswer}, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(TemplateRequest),
+    responses=describe_responses({HTTPStatus.CREATED: answers.TemplateResponse}, *_BODY_PROBLEMS),
 )
-async def write(request: Request, templateId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803 - the name in the address
+async def write(request: Request, templateId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """A new version. Old ones stay, and so do the mails that were asked for with them."""
     check_template_id(templateId)
     wanted = parse_template(await read_json(request))
@@ -79,21 +79,29 @@ async def write(request: Request, templateId: str, parts: Parts, caller: Calling
     return json_response(answers.template(stored), HTTPStatus.CREATED)
 
 
-@router.get("/{templateId}", responses=answering({HTTPStatus.OK: answers.TemplateAnswer}, HTTPStatus.NOT_FOUND))
-async def show(templateId: str, parts: Parts, caller: Calling, query: Annotated[WhichQuery, Query()]) -> Response:  # noqa: N803
+@router.get(
+    "/{templateId}", responses=describe_responses({HTTPStatus.OK: answers.TemplateResponse}, HTTPStatus.NOT_FOUND)
+)
+async def show(templateId: str, parts: Parts, caller: CallerDep, query: Annotated[WhichQuery, Query()]) -> Response:  # noqa: N803
     """The newest version for everyone, or the one that is asked for."""
     return json_response(answers.template(await _which(parts, caller.tenant_id, templateId, query)))
 
 
-@router.get("/{templateId}/versions", responses=answering({HTTPStatus.OK: answers.VersionList}, HTTPStatus.NOT_FOUND))
-async def versions(templateId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+@router.get(
+    "/{templateId}/versions",
+    responses=describe_responses({HTTPStatus.OK: answers.TemplateVersionListResponse}, HTTPStatus.NOT_FOUND),
+)
+async def versions(templateId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """All versions of all locales, the latest first."""
     found = await parts.templates.versions(caller.tenant_id, templateId)
     return json_response({"versions": [answers.version_line(stored) for stored in found]})
 
 
-@router.get("/{templateId}/diff", responses=answering({HTTPStatus.OK: answers.DifferenceAnswer}, HTTPStatus.NOT_FOUND))
-async def diff(templateId: str, parts: Parts, caller: Calling, query: Annotated[DiffQuery, Query()]) -> Response:  # noqa: N803
+@router.get(
+    "/{templateId}/diff",
+    responses=describe_responses({HTTPStatus.OK: answers.TemplateDiffResponse}, HTTPStatus.NOT_FOUND),
+)
+async def diff(templateId: str, parts: Parts, caller: CallerDep, query: Annotated[DiffQuery, Query()]) -> Response:  # noqa: N803
     """What changed from one version to another, as its author wrote it."""
     before, after = await parts.templates.pair(caller.tenant_id, templateId, query.before, query.after)
     return json_response({"difference": difference(before, after)})
@@ -101,12 +109,14 @@ async def diff(templateId: str, parts: Parts, caller: Calling, query: Annotated[
 
 @router.post(
     "/{templateId}/preview",
-    openapi_extra=accepting(PreviewRequest),
-    responses=answering({HTTPStatus.OK: answers.PreviewAnswer}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS),
+    openapi_extra=describe_body(TemplatePreviewRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: answers.TemplatePreviewResponse}, HTTPStatus.NOT_FOUND, *_BODY_PROBLEMS
+    ),
 )
-async def preview(request: Request, templateId: str, parts: Parts, caller: Calling) -> Response:  # noqa: N803
+async def preview(request: Request, templateId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """What a reader with these values would get. Declared samples stand in for what is not given."""
-    wanted = parse(PreviewRequest, await read_json(request))
+    wanted = parse(TemplatePreviewRequest, await read_json(request))
     stored = await _which(parts, caller.tenant_id, templateId, wanted)
     with _told("variables"):
         rendered = stored.render(wanted.variables or {}, parts.templates.standard)
@@ -114,9 +124,15 @@ async def preview(request: Request, templateId: str, parts: Parts, caller: Calli
 
 
 @router.get(
-    "/{templateId}/preflight", responses=answering({HTTPStatus.OK: answers.PreflightAnswer}, HTTPStatus.NOT_FOUND)
+    "/{templateId}/preflight",
+    responses=describe_responses({HTTPStatus.OK: answers.TemplateCheckResponse}, HTTPStatus.NOT_FOUND),
 )
-async def check(templateId: str, parts: Parts, caller: Calling, query: Annotated[PreflightQuery, Query()]) -> Response:  # noqa: N803
+async def check(
+    templateId: str,  # noqa: N803
+    parts: Parts,
+    caller: CallerDep,
+    query: Annotated[PreflightQuery, Query()],
+) -> Response:
     """What readers and mailbox providers would mind. Nothing is fetched."""
     stored = await _which(parts, caller.tenant_id, templateId, query)
     facts = Facts(is_bulk=query.bulk, postal_address=parts.postal_address)
@@ -134,7 +150,7 @@ def _told(field: str) -> Iterator[None]:
 
 
 async def _which(
-    parts: ApiParts, tenant_id: int, template_id: str, wanted: WhichQuery | PreviewRequest
+    parts: ApiParts, tenant_id: int, template_id: str, wanted: WhichQuery | TemplatePreviewRequest
 ) -> StoredTemplate:
     if wanted.version is not None:
         return await parts.templates.version(tenant_id, template_id, wanted.version)

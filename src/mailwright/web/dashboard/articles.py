@@ -216,7 +216,7 @@ async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str
     try:
         given = filter_of(text)
         question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
-        coverage = await parts.kept.answer(
+        coverage = await parts.kept.get(
             question, lambda: parts.article_previews.coverage(visitor.tenant_id, article_key, given)
         )
         return {"coverage": coverage, "errors": Errors()}

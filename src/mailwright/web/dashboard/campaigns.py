@@ -193,7 +193,7 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
             facts=Facts(postal_address=parts.postal_address),
         )
 
-    examined = await parts.kept.answer(("preflight", campaign.key), ask)
+    examined = await parts.kept.get(("preflight", campaign.key), ask)
     values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
     return fragment(request, visitor, "campaigns/preflight.html", **values)
 

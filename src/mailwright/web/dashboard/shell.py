@@ -29,7 +29,7 @@ from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.navigation import link, places_for
 from mailwright.web.errors import STATUSES, not_now
 from mailwright.web.parts import parts_of
-from mailwright.web.session import CodeNeeded, SignInNeeded, Visitor, found_visitor
+from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, found_visitor
 
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
@@ -128,9 +128,9 @@ class PageRoute(APIRoute):
         async def handle_for_people(request: Request) -> Response:
             try:
                 return await handle(request)
-            except SignInNeeded:
+            except SignInRequired:
                 return _elsewhere(request, "/sign-in")
-            except CodeNeeded:
+            except SecondFactorRequired:
                 return _elsewhere(request, "/sign-in/code")
             except MailwrightError as error:
                 return await _told(request, error)

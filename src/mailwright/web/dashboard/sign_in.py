@@ -16,7 +16,7 @@ from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fie
 from mailwright.web.dashboard.shell import PageRoute, done, own_path, page
 from mailwright.web.parts import Parts
 from mailwright.web.session import (
-    SignInNeeded,
+    SignInRequired,
     Viewing,
     Visitor,
     drop_session,
@@ -156,7 +156,7 @@ async def _enter(request: Request, parts: Parts, user: User, to: str) -> Respons
 async def _half_in(request: Request) -> Visitor:
     visitor = await found_visitor(request)
     if visitor is None or not visitor.session.awaits_code:
-        raise SignInNeeded
+        raise SignInRequired
     return visitor
 
 

@@ -34,5 +34,5 @@ def stream(
     async def parts() -> bytes:
         return orjson.dumps(dict(await look()))
 
-    events = parts_of(request).live.told(shared, parts, welcome(request, needed), event="parts")
+    events = parts_of(request).live.stream(shared, parts, welcome(request, needed), event="parts")
     return StreamingResponse(events, media_type="text/event-stream", headers=_AT_ONCE)

@@ -16,7 +16,7 @@ from mailwright.content.template import Rendered, TemplateFailed
 from mailwright.content.template_store import RESERVED, StoredTemplate, difference
 from mailwright.content.variables import STANDARD, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
-from mailwright.sources.api.mail import Asking
+from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.api.template_requests import check_template_id, parse_template
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
@@ -193,7 +193,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, template_id:
         rendered = stored.render(_samples(stored), parts.templates.standard)
         mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
-        await parts.mail.send(Asking(caller, request_id_of(request)), body)
+        await parts.mail.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, TemplateFailed) as error:
         return await _page(request, parts, visitor, template_id, version, error=error, form=form)
     return done(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")

@@ -59,7 +59,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestContext:
     """Who asks, under which names: the same for all the messages of one request."""
 
     caller: Caller
@@ -83,13 +83,13 @@ class _Item(NamedTuple):
     body: Any
 
 
-class Mail:
+class ApiMessages:
     def __init__(self, database: Database, clock: Clock, intake: Intake) -> None:
         self._database = database
         self._clock = clock
         self._intake = intake
 
-    async def send(self, asking: Asking, body: Any) -> Accepted:
+    async def send(self, asking: RequestContext, body: Any) -> Accepted:
         """Accepts one message. When this returns, the message is on disk."""
         request = parse_send(body)
         named = await self._named(asking.caller, [request])
@@ -101,7 +101,7 @@ class Mail:
             raise IdempotencyConflict
         return accepted
 
-    async def send_batch(self, asking: Asking, body: Any) -> list[Accepted | Refused]:
+    async def send_batch(self, asking: RequestContext, body: Any) -> list[Accepted | Refused]:
         """Accepts all good items in one commit; the answers come in the order of the items."""
         items = parse(BatchRequest, body).messages
         parsed = [_parsed(item) for item in items]
@@ -130,13 +130,13 @@ class Mail:
             )
 
 
-def _item_key(asking: Asking, index: int) -> str | None:
+def _item_key(asking: RequestContext, index: int) -> str | None:
     """Apart from the keys of single sends: whatever those hold, none of them is an item's."""
     return f"batch:{index}:{asking.idempotency_key}" if asking.idempotency_key else None
 
 
 def _unless_refused(
-    asking: Asking, request: SendRequest, named: Named, item: _Item, now: Instant
+    asking: RequestContext, request: SendRequest, named: Named, item: _Item, now: Instant
 ) -> NewMessage | Refused:
     try:
         return _message(asking, request, named, item, now)
@@ -144,7 +144,7 @@ def _unless_refused(
         return _refused(error)
 
 
-def _message(asking: Asking, request: SendRequest, named: Named, item: _Item, now: Instant) -> NewMessage:
+def _message(asking: RequestContext, request: SendRequest, named: Named, item: _Item, now: Instant) -> NewMessage:
     if request.scheduled_at is not None and request.scheduled_at > now + FURTHEST_AHEAD:
         raise RequestInvalid([FieldError("scheduledAt", "TOO_FAR_AHEAD", "is more than a year ahead")])
     template = None
