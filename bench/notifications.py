@@ -20,11 +20,11 @@ from bench.migrated import migrated
 from mailwright.app.notifications import MOST_AT_ONCE, TELL_SECONDS, make_fanout, opened_queue
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.domain.clock import Instant
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
 from mailwright.ops import logs
 from mailwright.ops.settings import load
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.notifications.queue import create_queue
 from mailwright.sources.notifications.statuses import Fanout
 from mailwright.storage.database import Database
@@ -56,12 +56,12 @@ class Counting:
     def __init__(self) -> None:
         self.mails: list[str] = []
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         self.mails.append(message.outbox_id)
         return sent(self.name, message.outbox_id)
 
-    async def check(self) -> Probe:
-        return Probe(True, "counting")
+    async def check(self) -> ProviderCheck:
+        return ProviderCheck(True, "counting")
 
     async def close(self, grace: Instant = 0) -> None:
         """Nothing to end."""

@@ -19,13 +19,13 @@ from mailwright.app.mailouts import CampaignQueue
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.ops import logs
 from mailwright.ops.settings import load
-from mailwright.providers.callbacks import called_back
+from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.mailbox import MailboxProvider
-from mailwright.providers.protocol import Answered, Probe, Sending
+from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
 from mailwright.sources.mailouts.queue import Addressee, Entering
 
 RATES = (5, 20, 50)
@@ -60,15 +60,15 @@ class Timed:
         self.begun: list[float] = []
         self._mailbox = mailbox
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         """Mails begin when they are handed over, as those over SMTP, SES and SendGrid do."""
         self.begun.append(time.perf_counter())
-        return called_back(self.send(message), answered)
+        return run_with_callback(self.send(message), answered)
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         return await self._mailbox.send(message)
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         return await self._mailbox.check()
 
     async def close(self, grace: Instant = 0) -> None:

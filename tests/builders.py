@@ -13,8 +13,8 @@ from mailwright.audience import suppressions as suppressed
 from mailwright.domain.clock import Instant, ManualClock
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Claimed, Event, NewMessage, Settlement, Source
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, ResultKind, SendResult, sent
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.accept import Intake
@@ -22,7 +22,7 @@ from mailwright.outbox.claim import Claims
 from mailwright.outbox.doubt import Doubts
 from mailwright.outbox.message_records import Record, find
 from mailwright.outbox.settle import Settling
-from mailwright.pipeline.conclude import Ready, concluded
+from mailwright.pipeline.conclude import ReadyMessage, conclude
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.storage.database import Database
@@ -88,52 +88,57 @@ FAULT = SendResult(
     ResultKind.RETRYABLE,
     "scripted",
     code="TEMPORARY",
-    category=Category.TRANSIENT,
+    category=ErrorCategory.TRANSIENT,
     message="later",
     original_code="451",
-    not_taken=True,
+    definitely_not_sent=True,
 )
 REFUSAL = SendResult(
     ResultKind.FAILED,
     "scripted",
     code="REFUSED",
-    category=Category.PERMANENT,
+    category=ErrorCategory.PERMANENT,
     message="never",
     original_code="550",
-    not_taken=True,
+    definitely_not_sent=True,
 )
 THROTTLE = SendResult(
     ResultKind.RETRYABLE,
     "scripted",
     code="THROTTLED",
-    category=Category.QUOTA,
+    category=ErrorCategory.QUOTA,
     message="slower",
     original_code="454",
-    not_taken=True,
+    definitely_not_sent=True,
 )
 MISCONFIGURED = SendResult(
     ResultKind.FAILED,
     "scripted",
     code="AUTH_FAILED",
-    category=Category.CONFIGURATION,
+    category=ErrorCategory.CONFIGURATION,
     message="wrong password",
     original_code="535",
     blames_provider=True,
-    not_taken=True,
+    definitely_not_sent=True,
 )
 UNKNOWN = SendResult(
-    ResultKind.IN_DOUBT, "scripted", code="NO_ANSWER", category=Category.TIMEOUT, message="cut", blames_provider=True
+    ResultKind.IN_DOUBT,
+    "scripted",
+    code="NO_ANSWER",
+    category=ErrorCategory.TIMEOUT,
+    message="cut",
+    blames_provider=True,
 )
 
 
-def ready(claimed: Claimed, attempted_at: Instant) -> Ready:
-    outgoing = Outgoing(claimed.outbox_id, "sender@example.com", (claimed.to_email,), b"")
-    return Ready(claimed, outgoing, validated_at=claimed.received_at, attempted_at=attempted_at)
+def ready(claimed: Claimed, attempted_at: Instant) -> ReadyMessage:
+    outgoing = OutgoingMessage(claimed.outbox_id, "sender@example.com", (claimed.to_email,), b"")
+    return ReadyMessage(claimed, outgoing, validated_at=claimed.received_at, attempted_at=attempted_at)
 
 
 def a_result(claimed: Claimed, result: SendResult, now: Instant, doubt_grace: Instant = 0) -> Settlement:
     """What a worker writes once the provider has answered this."""
-    return concluded(ready(claimed, now), result, now, held_until=now + 10_000, doubt_until=now + doubt_grace)
+    return conclude(ready(claimed, now), result, now, deferred_until=now + 10_000, doubt_until=now + doubt_grace)
 
 
 # What is in the database.

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from mailwright.app.mailouts import MailoutDesk, drain_mailouts
 from mailwright.audience.status import Standing
 from mailwright.domain.clock import Instant, SystemClock
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.ops.settings import Settings
 from mailwright.providers.protocol import Provider
@@ -117,7 +117,9 @@ class MailoutBench:
             newest = select(messages.c.to_email, messages.c.outbox_id).where(messages.c.to_email.in_(emails))
             rows = await tx.execute(newest.order_by(messages.c.id))
         mails = {row.to_email: row.outbox_id for row in rows}
-        verdict = {"bounce": Verdict.HARD_BOUNCE, "complaint": Verdict.COMPLAINT}.get(what, Verdict.NOTHING)
+        verdict = {"bounce": ContactVerdict.HARD_BOUNCE, "complaint": ContactVerdict.COMPLAINT}.get(
+            what, ContactVerdict.NOTHING
+        )
         told = [
             Report(
                 key=f"{what}:{mails[email]}",

@@ -17,7 +17,7 @@ from mailwright.audience import lists
 from mailwright.audience.status import Standing
 from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 from tests.campaigns import NEWS, OPERATOR, Desk, join
@@ -90,7 +90,7 @@ async def test_nothing_runs_in_a_mail_that_is_opened_in_the_browser(place: Place
     context = await browser.new_context()
     await context.add_cookies([{"name": "session", "value": "secret", "url": place.address}])
     page = await context.new_page()
-    address = f"{place.address}/view/{ViewTokens('s' * 32).make(mail.outbox_id)}"
+    address = f"{place.address}/view/{WebViewTokens('s' * 32).make(mail.outbox_id)}"
     await page.goto(address)
     await page.click("#link")
     await page.click("#send")

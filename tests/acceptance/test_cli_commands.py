@@ -15,8 +15,8 @@ from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Settlement
-from mailwright.domain.report import Report, Verdict
-from mailwright.domain.results import Category
+from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, Status
 from mailwright.events.reports import Reports
 from mailwright.storage.database import Database
@@ -81,7 +81,7 @@ async def a_dead_letter(database: Database) -> str:
         (),
         completes_attempt=True,
         error_code="MAX_ATTEMPTS_EXCEEDED",
-        error_category=Category.TRANSIENT,
+        error_category=ErrorCategory.TRANSIENT,
         error_reason="Nobody answered.",
         is_dead_letter=True,
     )
@@ -156,7 +156,7 @@ async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Da
         "link": "https://a.example",
     }
     report = Report("1", "ses", EventType.BOUNCED, CLOCK.now(), "ada@example.com", outbox_id, metadata=words)
-    bounce = replace(report, verdict=Verdict.HARD_BOUNCE, bounce_type="Permanent", bounce_subtype="NoEmail")
+    bounce = replace(report, verdict=ContactVerdict.HARD_BOUNCE, bounce_type="Permanent", bounce_subtype="NoEmail")
     await Reports(its_database, CLOCK).receive([bounce])
     shown = " ".join((await here.ok("message", "show", outbox_id)).out.split())
     assert "bounced for good; no more mail goes to ada@example.com" in shown

@@ -18,7 +18,7 @@ from mailwright.access.roles import Role
 from mailwright.app.notifications import desk_opener
 from mailwright.audience import lists
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outbound.endpoints import Wanted
 from mailwright.storage.tables import dead_letters, messages
@@ -199,7 +199,7 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     await bench.drain(ScriptedProvider())
     clock.advance(60_000)
     bounce: dict[str, Any] = {"outbox_id": outbox_id, "recipient": "lost@example.com", "bounce_type": "Permanent"}
-    told = Report("1", "ses", EventType.BOUNCED, clock.now(), verdict=Verdict.HARD_BOUNCE, **bounce)
+    told = Report("1", "ses", EventType.BOUNCED, clock.now(), verdict=ContactVerdict.HARD_BOUNCE, **bounce)
     await bench.engine.reports.receive([told])
     ada.client.cookies.set("zone", "Asia/Tokyo")
     await ada.open("/messages?q=lost@example.com")

@@ -7,14 +7,14 @@ import sys
 from typing import Any
 
 from mailwright.cli import main
-from mailwright.pipeline.compose import Road
+from mailwright.pipeline.compose import Composer
 
 POISON = "poison@example.com"
 
-prepare = Road.prepare
+prepare = Composer.prepare
 
 
-def deadly(self: Road, claimed: Any, now: int) -> Any:
+def deadly(self: Composer, claimed: Any, now: int) -> Any:
     result = prepare(self, claimed, now)
     if claimed.to_email == POISON and type(result).__name__ == "Ready":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -22,6 +22,6 @@ def deadly(self: Road, claimed: Any, now: int) -> Any:
 
 
 if __name__ == "__main__":
-    Road.prepare = deadly  # type: ignore[method-assign]
+    Composer.prepare = deadly  # type: ignore[method-assign]
     sys.argv = ["mailwright", "worker"]
     main()

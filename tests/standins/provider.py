@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import ProviderCheck
 
-Answer = SendResult | Exception | Callable[[Outgoing], SendResult]
+Answer = SendResult | Exception | Callable[[OutgoingMessage], SendResult]
 
 
 class ScriptedProvider:
@@ -17,7 +17,7 @@ class ScriptedProvider:
     def __init__(self, *answers: Answer, reports_events: bool = False, name: str = "scripted") -> None:
         self.name = name
         self.reports_events = reports_events
-        self.mails: list[Outgoing] = []  # in the order in which they were handed over
+        self.mails: list[OutgoingMessage] = []  # in the order in which they were handed over
         self.under_way = 0
         self.most_under_way = 0
         self._answers = list(answers)
@@ -41,7 +41,7 @@ class ScriptedProvider:
         async with self._handed_over:
             await self._handed_over.wait_for(lambda: len(self.mails) >= count)
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         answer = self._answers.pop(0) if self._answers else sent(self.name, f"<{len(self.mails) + 1}@scripted>")
@@ -61,8 +61,8 @@ class ScriptedProvider:
             case _:
                 return answer(message)
 
-    async def check(self) -> Probe:
-        return Probe(True, "scripted")
+    async def check(self) -> ProviderCheck:
+        return ProviderCheck(True, "scripted")
 
     async def close(self, grace: Instant = 0) -> None:
         """Nothing to end."""

@@ -5,52 +5,52 @@ from dataclasses import replace
 import pytest
 
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
-from mailwright.domain.permits import Held
-from mailwright.providers.circuit_breaker import Circuit, State
+from mailwright.domain.permits import Deferral
+from mailwright.providers.circuit_breaker import CircuitBreaker, CircuitState
 from tests.builders import FAULT, MISCONFIGURED, REFUSAL, SENT, THROTTLE
 
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
 
 
 @pytest.fixture
-def circuit(clock: ManualClock) -> Circuit:
-    return Circuit(clock)
+def circuit(clock: ManualClock) -> CircuitBreaker:
+    return CircuitBreaker(clock)
 
 
 @pytest.mark.promise("circuit-configuration")
-def test_a_configuration_error_opens_it_at_once_and_says_why(circuit: Circuit, clock: ManualClock) -> None:
+def test_a_configuration_error_opens_it_at_once_and_says_why(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
-    assert circuit.objection() == Held(clock.now() + 10 * SECOND, "provider_unavailable")
+    assert circuit.deferral() == Deferral(clock.now() + 10 * SECOND, "provider_unavailable")
     assert circuit.explanation == "AUTH_FAILED: wrong password"
-    assert circuit.held_until() == clock.now() + 10 * SECOND
+    assert circuit.deferred_until() == clock.now() + 10 * SECOND
 
 
 @pytest.mark.promise("circuit-failures")
-def test_five_failures_of_the_provider_in_a_row_open_it(circuit: Circuit) -> None:
+def test_five_failures_of_the_provider_in_a_row_open_it(circuit: CircuitBreaker) -> None:
     for _ in range(4):
         circuit.record(DOWN)
-        assert circuit.objection() is None
+        assert circuit.deferral() is None
     circuit.record(DOWN)
-    assert circuit.objection() is not None
+    assert circuit.deferral() is not None
 
 
 @pytest.mark.promise("circuit-failures")
 @pytest.mark.parametrize("answer", [SENT, REFUSAL, THROTTLE, FAULT], ids=lambda answer: str(answer.code or answer.kind))
-def test_any_answer_about_a_mail_shows_that_the_provider_is_there(circuit: Circuit, answer: object) -> None:
+def test_any_answer_about_a_mail_shows_that_the_provider_is_there(circuit: CircuitBreaker, answer: object) -> None:
     for _ in range(20):
         for _ in range(4):
             circuit.record(DOWN)
         circuit.record(answer)  # type: ignore[arg-type]
-        assert circuit.objection() is None
+        assert circuit.deferral() is None
 
 
-def test_when_the_pause_is_over_one_mail_tries(circuit: Circuit, clock: ManualClock) -> None:
+def test_when_the_pause_is_over_one_mail_tries(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert not circuit.is_probing
     clock.advance(10 * SECOND - 1)
-    assert circuit.objection() is not None
+    assert circuit.deferral() is not None
     clock.advance(1)
-    assert circuit.objection() is None
+    assert circuit.deferral() is None
     assert circuit.is_probing
     circuit.record(SENT)
     assert not circuit.is_probing
@@ -59,32 +59,34 @@ def test_when_the_pause_is_over_one_mail_tries(circuit: Circuit, clock: ManualCl
 
 @pytest.mark.parametrize("failure", [MISCONFIGURED, DOWN], ids=lambda failure: str(failure.code))
 def test_a_try_that_fails_doubles_the_pause_up_to_five_minutes(
-    circuit: Circuit, clock: ManualClock, failure: object
+    circuit: CircuitBreaker, clock: ManualClock, failure: object
 ) -> None:
     circuit.record(MISCONFIGURED)
     pauses = []
     for _ in range(8):
-        pauses.append(circuit.held_until() - clock.now())
+        pauses.append(circuit.deferred_until() - clock.now())
         clock.advance(pauses[-1])
         circuit.record(failure)  # type: ignore[arg-type]
     assert pauses == [10 * SECOND * 2**n for n in range(5)] + [5 * MINUTE] * 3
 
 
-def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(circuit: Circuit, clock: ManualClock) -> None:
+def test_what_was_in_flight_when_it_opened_does_not_prolong_the_pause(
+    circuit: CircuitBreaker, clock: ManualClock
+) -> None:
     circuit.record(MISCONFIGURED)
     clock.advance(SECOND)
     for _ in range(10):
         circuit.record(MISCONFIGURED)
-    assert circuit.held_until() == clock.now() + 9 * SECOND
+    assert circuit.deferred_until() == clock.now() + 9 * SECOND
 
 
-def test_after_a_success_the_pauses_begin_anew(circuit: Circuit, clock: ManualClock) -> None:
+def test_after_a_success_the_pauses_begin_anew(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(4):
         circuit.record(MISCONFIGURED)
         clock.advance(5 * MINUTE)
     circuit.record(SENT)
     circuit.record(MISCONFIGURED)
-    assert circuit.held_until() == clock.now() + 10 * SECOND
+    assert circuit.deferred_until() == clock.now() + 10 * SECOND
 
 
 # Throttling: nobody failed, so the pauses are short and grow by themselves.
@@ -92,60 +94,62 @@ def test_after_a_success_the_pauses_begin_anew(circuit: Circuit, clock: ManualCl
 ASKED_TO_WAIT = replace(THROTTLE, retry_after=7 * SECOND)
 
 
-def test_a_throttle_that_says_how_long_is_obeyed_at_once(circuit: Circuit, clock: ManualClock) -> None:
+def test_a_throttle_that_says_how_long_is_obeyed_at_once(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(ASKED_TO_WAIT)
-    assert circuit.objection() == Held(clock.now() + 7 * SECOND, "provider_throttled")
+    assert circuit.deferral() == Deferral(clock.now() + 7 * SECOND, "provider_throttled")
     assert circuit.explanation == "THROTTLED: slower"
 
 
-def test_a_wish_of_hours_is_tried_again_within_minutes(circuit: Circuit, clock: ManualClock) -> None:
+def test_a_wish_of_hours_is_tried_again_within_minutes(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(replace(THROTTLE, retry_after=4 * 60 * MINUTE))
-    assert circuit.objection() == Held(clock.now() + 5 * MINUTE, "provider_throttled")
+    assert circuit.deferral() == Deferral(clock.now() + 5 * MINUTE, "provider_throttled")
 
 
-def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: Circuit, clock: ManualClock) -> None:
+def test_one_throttled_mail_slows_nobody_and_three_in_a_row_do(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(10):
         circuit.record(THROTTLE)
         circuit.record(THROTTLE)
         circuit.record(SENT)
-        assert circuit.objection() is None
+        assert circuit.deferral() is None
     for _ in range(3):
         circuit.record(THROTTLE)
-    assert circuit.objection() == Held(clock.now() + SECOND, "provider_throttled")
+    assert circuit.deferral() == Deferral(clock.now() + SECOND, "provider_throttled")
 
 
-def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: Circuit, clock: ManualClock) -> None:
+def test_what_was_in_flight_neither_ends_nor_prolongs_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     clock.advance(SECOND // 2)
     for answer in (SENT, THROTTLE, SENT, ASKED_TO_WAIT, REFUSAL):
         circuit.record(answer)
-    assert circuit.held_until() == clock.now() + SECOND // 2
+    assert circuit.deferred_until() == clock.now() + SECOND // 2
 
 
 def test_a_throttled_try_doubles_the_pause_up_to_a_minute_and_a_success_ends_that(
-    circuit: Circuit, clock: ManualClock
+    circuit: CircuitBreaker, clock: ManualClock
 ) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     pauses = []
     for _ in range(8):
-        pauses.append(circuit.held_until() - clock.now())
+        pauses.append(circuit.deferred_until() - clock.now())
         clock.advance(pauses[-1])
         assert circuit.is_probing
         circuit.record(THROTTLE)
     assert pauses == [SECOND * 2**n for n in range(6)] + [MINUTE] * 2
     clock.advance(MINUTE)
     circuit.record(SENT)
-    assert circuit.state is State.CLOSED
+    assert circuit.state is CircuitState.CLOSED
     for _ in range(3):
         circuit.record(THROTTLE)
-    assert circuit.held_until() == clock.now() + SECOND
+    assert circuit.deferred_until() == clock.now() + SECOND
 
 
 @pytest.mark.promise("circuit-configuration")
-def test_a_wrong_password_found_while_throttled_opens_it_for_longer(circuit: Circuit, clock: ManualClock) -> None:
+def test_a_wrong_password_found_while_throttled_opens_it_for_longer(
+    circuit: CircuitBreaker, clock: ManualClock
+) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)
     circuit.record(MISCONFIGURED)
-    assert circuit.objection() == Held(clock.now() + 10 * SECOND, "provider_unavailable")
+    assert circuit.deferral() == Deferral(clock.now() + 10 * SECOND, "provider_unavailable")

@@ -5,7 +5,7 @@ import pytest
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import DeferReason
-from mailwright.policies.domains import DomainLimit, DomainLimits, Slots, parse_domain_limits, window
+from mailwright.policies.domains import DomainLimit, DomainLimits, SendSlots, parse_domain_limits, window
 
 NOW = 1_800_000_000_250
 
@@ -59,13 +59,13 @@ def test_a_domain_has_a_counter_for_each_half_second_and_counts_the_half_before_
     assert first == same
     assert len({first.name, second.name, third.name}) == 3
     assert (first.limit, first.ends_at, first.reason) == (20, NOW + 750, DeferReason.DOMAIN_RATE)
-    assert [each.beside[0].name for each in (second, third)] == [first.name, second.name]
+    assert [each.related[0].name for each in (second, third)] == [first.name, second.name]
     assert {each.deferred_until for each in (first, second)} == {NOW + 750}  # a whole second, as mails are put off
     assert window("web.de", 20, NOW).name != first.name
 
 
 def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
-    slots = Slots()
+    slots = SendSlots()
     given = [slots.take(1, "gmail.com", per_second=4, earliest=NOW) for _ in range(5)]
     assert given == [NOW, NOW + 250, NOW + 500, NOW + 750, NOW + SECOND]
     assert slots.take(2, "gmail.com", per_second=4, earliest=NOW) == NOW  # another lane does not stand behind it
@@ -74,7 +74,7 @@ def test_whoever_waits_gets_the_next_free_moment_of_its_line() -> None:
 
 
 def test_lines_that_nobody_stands_in_are_forgotten() -> None:
-    slots = Slots()
+    slots = SendSlots()
     for number in range(100):
         slots.take(1, f"{number}.example", per_second=1, earliest=NOW)
     slots.take(1, "busy.example", per_second=0.1, earliest=NOW)

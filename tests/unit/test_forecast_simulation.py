@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
-from mailwright.domain.permits import Allowance, Held, Level, Limits
+from mailwright.domain.permits import Deferral, LimitLevel, Limits, QuotaSnapshot
 from mailwright.policies.hours import outside_hours
 from mailwright.sources.campaigns import simulation
 from mailwright.sources.campaigns.simulation import (
@@ -38,18 +38,20 @@ sizes = st.integers(0, 30_000)
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[QueuedCampaign]:
-    tenants = [Level(str(number), draw(limits)) for number in (1, 2)]
+    tenants = [LimitLevel(str(number), draw(limits)) for number in (1, 2)]
     found = []
     for number in range(draw(st.integers(1, 5))):
         tenant = draw(st.sampled_from(tenants))
-        own = Level(f"campaign-{number}", draw(limits)) if draw(st.booleans()) else None
-        held = Held(NOW + draw(st.integers(1, 20)) * 5 * HOUR, "scheduled") if draw(st.integers(0, 4)) == 0 else None
+        own = LimitLevel(f"campaign-{number}", draw(limits)) if draw(st.booleans()) else None
+        held = (
+            Deferral(NOW + draw(st.integers(1, 20)) * 5 * HOUR, "scheduled") if draw(st.integers(0, 4)) == 0 else None
+        )
         found.append(QueuedCampaign(f"c{number}", f"c{number}", int(tenant.owner), draw(sizes), tenant, own, 1, held))
     return found
 
 
 quotas = st.none() | st.builds(
-    Allowance,
+    QuotaSnapshot,
     providers=st.just(("ses",)),
     remaining=st.integers(0, 50_000),
     synced_at=st.just(NOW - HOUR),
@@ -59,12 +61,14 @@ quotas = st.none() | st.builds(
 
 
 def one(remaining: int, tenant: Limits, own: Limits | None = None) -> QueuedCampaign:
-    return QueuedCampaign("c", "c", 1, remaining, Level("1", tenant), Level("campaign-1", own) if own else None)
+    return QueuedCampaign(
+        "c", "c", 1, remaining, LimitLevel("1", tenant), LimitLevel("campaign-1", own) if own else None
+    )
 
 
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
-def test_leaps_over_days_that_are_alike_change_nothing(line: list[QueuedCampaign], quota: Allowance | None) -> None:
+def test_leaps_over_days_that_are_alike_change_nothing(line: list[QueuedCampaign], quota: QuotaSnapshot | None) -> None:
     conditions = SimulationConditions(NOW, 7.0, {}, quota, 60 * DAY)
     told = simulate(line, conditions)
     with mock.patch.object(simulation, "_periods", return_value=[]):
@@ -81,7 +85,7 @@ def test_leaps_over_days_that_are_alike_change_nothing(line: list[QueuedCampaign
 @settings(deadline=None, max_examples=40)
 @given(line=lines(), quota=quotas)
 def test_every_moment_has_one_answer_and_nobody_is_lost_or_counted_twice(
-    line: list[QueuedCampaign], quota: Allowance | None
+    line: list[QueuedCampaign], quota: QuotaSnapshot | None
 ) -> None:
     told = simulate(line, SimulationConditions(NOW, 7.0, {}, quota, 60 * DAY))
     for queued, course in zip(line, told.campaigns, strict=True):
@@ -138,9 +142,9 @@ def test_mails_that_go_one_at_a_time_wait_for_one_another(own: Limits, reason: s
 
 def test_tenants_share_the_workers_by_weight_and_what_one_cannot_use_goes_to_the_others() -> None:
     line = [
-        QueuedCampaign("a", "a", 1, 3_000, Level("1", Limits()), weight=3),
-        QueuedCampaign("b", "b", 2, 1_000, Level("2", Limits()), weight=1),
-        QueuedCampaign("c", "c", 3, 600, Level("3", Limits(interval_ms=1_000)), weight=6),
+        QueuedCampaign("a", "a", 1, 3_000, LimitLevel("1", Limits()), weight=3),
+        QueuedCampaign("b", "b", 2, 1_000, LimitLevel("2", Limits()), weight=1),
+        QueuedCampaign("c", "c", 3, 600, LimitLevel("3", Limits(interval_ms=1_000)), weight=6),
     ]
     courses = {course.name: course for course in simulate(line, SimulationConditions(NOW, 41.0)).campaigns}
     assert courses["a"].finishes_at == courses["b"].finishes_at == NOW + 100 * SECOND
@@ -168,7 +172,7 @@ def test_what_does_not_end_within_the_year_has_no_end() -> None:
     ],
 )
 def test_a_hundred_campaigns_of_a_million_take_a_few_thousand_steps(tenant: Limits) -> None:
-    line = [QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", tenant)) for n in range(100)]
+    line = [QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, LimitLevel("1", tenant)) for n in range(100)]
     told = simulate(line, SimulationConditions(NOW, 1_000.0))
     print(f"{told.steps} steps")
     assert told.steps < 8_000
@@ -177,7 +181,7 @@ def test_a_hundred_campaigns_of_a_million_take_a_few_thousand_steps(tenant: Limi
 def test_a_hundred_campaigns_with_limits_of_their_own_do_not_take_long_either() -> None:
     own = Limits(rate_per_hour=1_000)
     line = [
-        QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, Level("1", Limits()), Level(f"campaign-{n}", own))
+        QueuedCampaign(f"c{n}", f"c{n}", 1, 1_000_000, LimitLevel("1", Limits()), LimitLevel(f"campaign-{n}", own))
         for n in range(100)
     ]
     told = simulate(line, SimulationConditions(NOW, 1_000.0))

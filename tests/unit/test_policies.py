@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, instant_of
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, to_instant
 from mailwright.domain.permits import Limits
 from mailwright.policies.hours import local_day, next_opening, outside_hours
 from mailwright.policies.rates import windows
@@ -24,13 +24,13 @@ ZONES = [
     "Africa/Cairo",
 ]
 
-moments = st.integers(instant_of(datetime(2024, 1, 1, tzinfo=UTC)), instant_of(datetime(2032, 1, 1, tzinfo=UTC)))
+moments = st.integers(to_instant(datetime(2024, 1, 1, tzinfo=UTC)), to_instant(datetime(2032, 1, 1, tzinfo=UTC)))
 # Around every change of clocks there is more to get wrong.
 changes = st.builds(
     lambda base, minutes: base + minutes * MINUTE,
     st.sampled_from(
         [
-            instant_of(datetime.fromisoformat(text))
+            to_instant(datetime.fromisoformat(text))
             for text in (
                 "2027-03-28T01:00:00+00:00",
                 "2027-10-31T01:00:00+00:00",
@@ -55,7 +55,7 @@ def _time(minutes: int) -> str:
 
 
 def at(text: str, zone: str = "UTC", fold: int = 0) -> Instant:
-    return instant_of(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold))
+    return to_instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold))
 
 
 def bulk_held(limits: Limits, now: Instant) -> Instant | None:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mailwright.app.wiring import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
-from mailwright.domain.permits import Allowance, Level, Limits
+from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
 from mailwright.ops.settings import load
 from mailwright.outbox.limits import limits_of_campaign
 from mailwright.policies import quota, warmup
-from mailwright.policies.hours import closes_at, lane_outside_hours, outside_hours, reader_outside_hours
-from mailwright.policies.rates import windows, windows_of
+from mailwright.policies.hours import closes_at, lane_outside_hours, outside_hours, recipient_outside_hours
+from mailwright.policies.rates import windows, windows_of_levels
 from tests.unit.test_policies import ZONES, at, changes, hours, moments
 
 NOW = at("2027-01-12T10:20:30.400")
@@ -28,7 +28,7 @@ NOW = at("2027-01-12T10:20:30.400")
 def test_whatever_went_within_the_last_sixty_minutes_counts(now: Instant, earlier: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now - earlier)
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
-    assert then.name in {window.name, *(beside.name for beside in window.beside)}
+    assert then.name in {window.name, *(related.name for related in window.related)}
 
 
 @pytest.mark.promise("limits-sliding-hour")
@@ -36,7 +36,7 @@ def test_whatever_went_within_the_last_sixty_minutes_counts(now: Instant, earlie
 def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: Instant, ahead: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now + ahead)
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
-    assert then.name in {window.name, *(beside.name for beside in window.beside)}
+    assert then.name in {window.name, *(related.name for related in window.related)}
 
 
 @pytest.mark.promise("limits-sliding-hour")
@@ -45,11 +45,11 @@ def test_a_clock_that_was_set_back_an_hour_still_counts_what_went_before(now: In
 def test_a_minute_makes_room_once_it_is_an_hour_old_and_not_before(now: Instant) -> None:
     [window] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now)
     assert window.deferred_until == window.ends_at + HOUR
-    for beside in window.beside:
-        [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, beside.until - 1)
-        assert beside.name in {other.name for other in then.beside}
-        [after] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, beside.until)
-        assert beside.name not in {other.name for other in after.beside}
+    for related in window.related:
+        [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, related.until - 1)
+        assert related.name in {other.name for other in then.related}
+        [after] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, related.until)
+        assert related.name not in {other.name for other in after.related}
 
 
 # The warm-up.
@@ -94,7 +94,7 @@ def test_a_warm_up_counts_the_senders_own_days(now: Instant, zone: str) -> None:
 # The quota.
 
 
-def told(remaining: int = 500, **changes: object) -> Allowance:
+def told(remaining: int = 500, **changes: object) -> QuotaSnapshot:
     values: dict[str, object] = {
         "providers": ("ses",),
         "remaining": remaining,
@@ -102,7 +102,7 @@ def told(remaining: int = 500, **changes: object) -> Allowance:
         "sync_every": 5 * MINUTE,
         **changes,
     }
-    return Allowance(**values)  # type: ignore[arg-type]
+    return QuotaSnapshot(**values)  # type: ignore[arg-type]
 
 
 @pytest.mark.promise("quota-limits")
@@ -132,8 +132,8 @@ def test_what_is_still_counted_by_the_figure_before_is_taken_off_the_new_one() -
     [before] = quota.windows(told(synced_at=NOW - HOUR), NOW)
     [window] = quota.windows(told(remaining=100, previous_sync=NOW - HOUR, counted_before=40), NOW)
     assert window.limit == 140
-    assert [beside.name for beside in window.beside] == [before.name]
-    assert window.turn == before.turn
+    assert [related.name for related in window.related] == [before.name]
+    assert window.lock_name == before.lock_name
 
 
 # Levels.
@@ -141,8 +141,11 @@ def test_what_is_still_counted_by_the_figure_before_is_taken_off_the_new_one() -
 
 @pytest.mark.promise("limits-levels")
 def test_a_campaign_has_counters_of_its_own_beside_its_tenants() -> None:
-    levels = (Level("7", Limits(rate_per_hour=100)), Level("campaign-3", Limits(rate_per_hour=20, daily_limit=50)))
-    found = windows_of(levels, NOW, told())
+    levels = (
+        LimitLevel("7", Limits(rate_per_hour=100)),
+        LimitLevel("campaign-3", Limits(rate_per_hour=20, daily_limit=50)),
+    )
+    found = windows_of_levels(levels, NOW, told())
     assert [(window.limit, window.reason) for window in found] == [
         (100, "rate_per_hour"),
         (20, "rate_per_hour"),
@@ -191,26 +194,26 @@ def test_open_hours_end_at_the_moment_that_is_told_and_not_before(now: Instant, 
 
 def test_in_the_readers_own_zone_the_lane_goes_on_and_each_mail_waits_by_itself() -> None:
     levels = (
-        Level("7", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon")),
-        Level("campaign-1", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon", in_readers_zone=True)),
+        LimitLevel("7", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon")),
+        LimitLevel("campaign-1", Limits(working_hours="09:00-18:00", timezone="Europe/Lisbon", in_recipient_zone=True)),
     )
     now = at("2027-01-12T10:00")
     assert lane_outside_hours(levels, is_bulk=True, now=now) is None
-    assert reader_outside_hours(levels, "Europe/Lisbon", now) is None
-    held = reader_outside_hours(levels, "America/New_York", now)
+    assert recipient_outside_hours(levels, "Europe/Lisbon", now) is None
+    held = recipient_outside_hours(levels, "America/New_York", now)
     assert held is not None
     assert (held.until, held.reason) == (at("2027-01-12T09:00", "America/New_York"), "outside_hours")
     for unknown in (None, "", "Mars/Olympus", "../etc/passwd", "a" * 300):
-        assert reader_outside_hours(levels, unknown, now) is None
-    assert reader_outside_hours(levels[:1], "America/New_York", now) is None  # nobody asked for readers' zones
+        assert recipient_outside_hours(levels, unknown, now) is None
+    assert recipient_outside_hours(levels[:1], "America/New_York", now) is None  # nobody asked for readers' zones
 
 
 @given(now=moments | changes, zone=st.sampled_from(ZONES), theirs=st.sampled_from(ZONES), open_hours=hours)
 def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
     now: Instant, zone: str, theirs: str, open_hours: str
 ) -> None:
-    limits = Limits(working_hours=open_hours, timezone=zone, in_readers_zone=True)
-    held = reader_outside_hours((Level("7", limits),), theirs, now)
+    limits = Limits(working_hours=open_hours, timezone=zone, in_recipient_zone=True)
+    held = recipient_outside_hours((LimitLevel("7", limits),), theirs, now)
     own = Limits(working_hours=open_hours, timezone=theirs)
     if held is None:
         assert outside_hours(own, is_bulk=True, now=now) is None
@@ -222,8 +225,8 @@ def test_a_reader_is_never_written_to_outside_the_hours_of_their_own_clock(
 @pytest.mark.promise("limits-levels")
 def test_the_tenants_hours_and_the_campaigns_must_both_be_open() -> None:
     levels = (
-        Level("7", Limits(working_hours="09:00-18:00")),
-        Level("campaign-1", Limits(working_hours="14:00-24:00")),
+        LimitLevel("7", Limits(working_hours="09:00-18:00")),
+        LimitLevel("campaign-1", Limits(working_hours="14:00-24:00")),
     )
     held = lane_outside_hours(levels, is_bulk=True, now=at("2027-01-12T07:00"))
     assert held is not None

@@ -10,9 +10,9 @@ from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Held
-from mailwright.providers.circuit_breaker import Circuit
-from mailwright.providers.route import Member, Route, parse_route
+from mailwright.domain.permits import Deferral
+from mailwright.providers.circuit_breaker import CircuitBreaker
+from mailwright.providers.route import Route, RouteMember, parse_route
 from tests.builders import FAULT, MISCONFIGURED, SENT, THROTTLE
 from tests.standins.provider import ScriptedProvider
 
@@ -21,7 +21,9 @@ KNOWN = ("mailbox", "smtp", "ses", "sendgrid", "smtpbz")
 
 
 def a_route(clock: ManualClock, **weights: int | None) -> Route:
-    members = [Member(ScriptedProvider(name=name), Circuit(clock), weight) for name, weight in weights.items()]
+    members = [
+        RouteMember(ScriptedProvider(name=name), CircuitBreaker(clock), weight) for name, weight in weights.items()
+    ]
     return Route(members, clock)
 
 
@@ -30,9 +32,9 @@ def a_claim(**changes: Any) -> Claimed:
     return Claimed(**{**defaults, "outbox_id": uuid7(1_800_000_000_000), **changes})
 
 
-def chosen(route: Route, *busy: str, **changes: Any) -> str | Held:
+def chosen(route: Route, *busy: str, **changes: Any) -> str | Deferral:
     found = route.choose(a_claim(**changes), busy)
-    return found if isinstance(found, Held) else found.name
+    return found if isinstance(found, Deferral) else found.name
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_in_order_the_first_carries_everything_that_it_can(ordered: Route) -> No
 def test_while_the_first_is_left_alone_the_next_carries_everything(ordered: Route) -> None:
     ordered.record(replace(MISCONFIGURED, provider="ses"))
     assert {chosen(ordered) for _ in range(50)} == {"smtp"}
-    assert ordered.objection() is None
+    assert ordered.deferral() is None
 
 
 def test_by_weight_each_gets_its_share(weighted: Route) -> None:
@@ -103,14 +105,14 @@ def test_what_one_may_have_goes_to_no_other(ordered: Route, clock: ManualClock) 
     assert not ordered.fails_over(a_claim(only_provider="smtp"), "smtp")
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
     end = clock.now() + 10 * SECOND
-    assert chosen(ordered, only_provider="smtp") == Held(end, "provider_unavailable")
-    assert ordered.held_until(a_claim(only_provider="smtp"), "smtp") == end
-    assert ordered.held_until(a_claim(), "smtp") == clock.now()
+    assert chosen(ordered, only_provider="smtp") == Deferral(end, "provider_unavailable")
+    assert ordered.deferred_until(a_claim(only_provider="smtp"), "smtp") == end
+    assert ordered.deferred_until(a_claim(), "smtp") == clock.now()
 
 
 @pytest.mark.promise("route-doubt-stays")
 def test_what_one_may_have_that_is_no_longer_there_waits_and_says_so(ordered: Route, clock: ManualClock) -> None:
-    assert chosen(ordered, only_provider="sendgrid") == Held(clock.now() + 5 * MINUTE, "provider_missing")
+    assert chosen(ordered, only_provider="sendgrid") == Deferral(clock.now() + 5 * MINUTE, "provider_missing")
 
 
 # What it waits for.
@@ -120,8 +122,8 @@ def test_when_nobody_takes_mail_the_first_to_be_back_is_waited_for(ordered: Rout
     ordered.record(replace(MISCONFIGURED, provider="smtp"))
     clock.advance(4 * SECOND)
     ordered.record(replace(MISCONFIGURED, provider="ses"))
-    wait = Held(clock.now() + 6 * SECOND, "provider_unavailable")
-    assert ordered.objection() == wait
+    wait = Deferral(clock.now() + 6 * SECOND, "provider_unavailable")
+    assert ordered.deferral() == wait
     assert chosen(ordered) == wait
 
 
@@ -140,8 +142,8 @@ def test_where_everyone_is_tried_again_the_rest_waits_a_moment(ordered: Route, c
         ordered.record(replace(MISCONFIGURED, provider=name))
     clock.advance(10 * SECOND)
     assert ordered.is_probing
-    assert ordered.objection() is None
-    assert chosen(ordered, "ses", "smtp") == Held(clock.now() + SECOND, "provider_unavailable")
+    assert ordered.deferral() is None
+    assert chosen(ordered, "ses", "smtp") == Deferral(clock.now() + SECOND, "provider_unavailable")
 
 
 def test_a_throttled_provider_is_passed_over_for_a_while(ordered: Route, clock: ManualClock) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
-from mailwright.domain.timeline import in_order
+from mailwright.domain.timeline import order_events
 
 SENT, ACCEPTED, BOUNCED = EventType.SENT, EventType.ACCEPTED, EventType.BOUNCED
 NOW = 1_800_000_000_000
@@ -21,7 +21,7 @@ NOW = 1_800_000_000_000
 )
 def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int, expected: int) -> None:
     attempt = Event(EventType.SENT_ATTEMPT, NOW + 400)
-    story = in_order(sorted([Event(BOUNCED, told), attempt, Event(SENT, NOW + 660)], key=lambda event: event.at))
+    story = order_events(sorted([Event(BOUNCED, told), attempt, Event(SENT, NOW + 660)], key=lambda event: event.at))
     [bounce] = [event for event in story if event.type is BOUNCED]
     assert bounce.at == expected
     assert [event.at for event in story] == sorted(event.at for event in story)
@@ -31,4 +31,4 @@ def test_what_is_told_in_whole_seconds_does_not_stand_before_the_send(told: int,
 
 def test_events_of_one_moment_keep_their_order() -> None:
     story = [Event(SENT, NOW), Event(ACCEPTED, NOW), Event(BOUNCED, NOW)]
-    assert [event.type for event in in_order(story)] == [SENT, ACCEPTED, BOUNCED]
+    assert [event.type for event in order_events(story)] == [SENT, ACCEPTED, BOUNCED]

@@ -19,7 +19,7 @@ def a_delivery() -> Delivered:
         attempts=0,
         claims=1,
         resends=0,
-        company="acme",
+        tenant_name="acme",
         created_at=900,
         is_in_outbox=True,
         outbox_id="id-1",
@@ -34,9 +34,9 @@ def a_delivery() -> Delivered:
         recipient_id=None,
         external_id="1",
         contact_email=None,
-        contact_is_deleted=False,
+        is_contact_deleted=False,
         suppressed_because=None,
-        locked_until=0,
+        leased_until=0,
         received_at=1_000,
     )
     return Delivered(claimed, 1_010, 1_020, 1_500, "smtp", "queue-1")

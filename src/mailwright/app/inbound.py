@@ -102,9 +102,9 @@ def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncEx
     inlets: list[Inlet] = []
     if settings.sqs_queue_url is not None:
         from mailwright.events.sqs import Queue, QueuedEvents  # noqa: PLC0415
-        from mailwright.providers.http import Http  # noqa: PLC0415
+        from mailwright.providers.http import HttpClient  # noqa: PLC0415
 
-        http = Http(connections=4)
+        http = HttpClient(connections=4)
         closing.push_async_callback(http.close)
         queue = Queue(settings.sqs_queue_url, settings.aws_region, http, clock)
         inlets.append(QueuedEvents(queue, reports, clock, settings.sns_topic_arns))

@@ -8,8 +8,8 @@ from urllib.parse import urljoin, urlsplit
 from aiohappyeyeballs import AddrInfoType
 
 from mailwright.content.presend_checks import Finding, finding, host_of
-from mailwright.domain.network import is_public
-from mailwright.providers.http import Cut, Http, NotAllowed, Reply, Resolve, addresses_of
+from mailwright.domain.network import is_public_address
+from mailwright.providers.http import Disconnect, HostNotAllowed, HttpClient, HttpResponse, Resolve, addresses_of
 
 TIMEOUT_SECONDS = 5.0
 MOST_LINKS = 100
@@ -21,7 +21,7 @@ INSIDE = "it leads into a private network"
 # A page that asks who we are, or takes us for a robot, is there.
 NOT_DEAD = (401, 403, 405, 406, 429, 503, 999)
 
-Ask = Callable[[str], Awaitable[Reply | Cut]]
+Ask = Callable[[str], Awaitable[HttpResponse | Disconnect]]
 
 
 def public_only(resolve: Resolve = addresses_of, *, otherwise: str = INSIDE) -> Resolve:
@@ -32,8 +32,8 @@ def public_only(resolve: Resolve = addresses_of, *, otherwise: str = INSIDE) -> 
 
     async def judged(host: str, port: int) -> Sequence[AddrInfoType]:
         found = await resolve(host, port)
-        if not all(is_public(str(place[4][0])) for place in found):
-            raise NotAllowed(otherwise)
+        if not all(is_public_address(str(place[4][0])) for place in found):
+            raise HostNotAllowed(otherwise)
         return found
 
     return judged
@@ -43,7 +43,7 @@ async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[Findi
     """Those that lead nowhere, in the order of the mail."""
     if ask is not None:
         return await _dead(links, ask)
-    http = Http(connections=AT_ONCE, resolve=public_only())
+    http = HttpClient(connections=AT_ONCE, resolve=public_only())
     try:
         return await _dead(links, lambda url: http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS))
     finally:
@@ -70,11 +70,11 @@ async def _objection(url: str, ask: Ask) -> str | None:
         if reason := _refusal(url):
             return reason
         match await ask(url):
-            case Cut(cause=cause):
+            case Disconnect(cause=cause):
                 return cause
-            case Reply(status=status, headers=headers) if status in REDIRECTS:
+            case HttpResponse(status=status, headers=headers) if status in REDIRECTS:
                 url = urljoin(url, headers.get("Location", ""))
-            case Reply(status=status):
+            case HttpResponse(status=status):
                 return f"it answers {status}" if status >= 400 and status not in NOT_DEAD else None
     return "it leads from one address to the next without end"
 
@@ -92,4 +92,4 @@ def _refusal(url: str) -> str | None:
         # `127.1` and `0x7f000001` are addresses to some resolvers.
         is_digits = host.rpartition(".")[2].isdigit() or host.rpartition(".")[2].startswith("0x")
         return "it is no web address" if is_digits else None
-    return None if is_public(host) else INSIDE
+    return None if is_public_address(host) else INSIDE

@@ -17,13 +17,13 @@ from mailwright.domain.campaign import QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
 from mailwright.domain.message import Source
-from mailwright.domain.permits import Window
+from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.pipeline.compose import mailbox_of
-from mailwright.providers.http import Http, Resolve, addresses_of
+from mailwright.pipeline.compose import parse_mailbox
+from mailwright.providers.http import HttpClient, Resolve, addresses_of
 from mailwright.sources.campaigns import external, progress
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
@@ -131,8 +131,8 @@ class MailoutDesk:
         self._templates = templates
         self._sleep = sleep
         self._steady = steady or SteadyClock()
-        self._http: Http | None = None
-        self._careful: Http | None = None
+        self._http: HttpClient | None = None
+        self._careful: HttpClient | None = None
         self._mailouts: Mailouts | None = None
         self._standings: Standings | None = None
 
@@ -179,7 +179,7 @@ class MailoutDesk:
             shared=SharedPace(DatabaseLedger(self._database, self._clock), self._clock),
             sleep=self._sleep,
         )
-        self._careful = self._careful or Http(connections=4, resolve=_public_or(self.settings.notion_url))
+        self._careful = self._careful or HttpClient(connections=4, resolve=_public_or(self.settings.notion_url))
         images = ImageStore(self._database, self._clock, self.settings.images)
         preparing = Preparing(
             self._database,
@@ -203,13 +203,13 @@ class MailoutDesk:
             return None
         return Supabase(self._shared_http(), url, key.get_secret_value(), sleep=self._sleep)
 
-    def _shared_http(self) -> Http:
-        self._http = self._http or Http(connections=8)
+    def _shared_http(self) -> HttpClient:
+        self._http = self._http or HttpClient(connections=8)
         return self._http
 
 
 def setup_of(settings: Settings, tenant_id: int) -> Setup:
-    sender = mailbox_of(settings.sender)
+    sender = parse_mailbox(settings.sender)
     org_address = settings.org_address or settings.postal_address
     needed: dict[str, object] = {
         "ORG_NAME": settings.org_name,
@@ -291,7 +291,7 @@ async def _tell_in_turn(desk: MailoutDesk, ledger: DatabaseLedger, clock: Clock)
     """One process at a time: telling twice does no harm, and costs Supabase twice as much."""
     number = clock.now() // STANDINGS_EVERY
     ends = (number + 1) * STANDINGS_EVERY
-    turn = Window(f"mailer:turn:standings:{number}", 1, ends, "standings_turn", ends)
+    turn = LimitWindow(f"mailer:turn:standings:{number}", 1, ends, "standings_turn", ends)
     standings = await desk.standings()
     if standings is None or (await ledger.reserve((turn,), 1)).count == 0:
         return False

@@ -25,10 +25,10 @@ def make_posting(settings: Settings, database: Database, clock: Clock) -> "Posti
     """Tenants write the addresses: unless the settings say otherwise, none may lead into our own network."""
     from mailwright.app.link_checks import public_only  # noqa: PLC0415 - a tenth of a second, for those who use it
     from mailwright.events.outbound.dispatcher import Posting  # noqa: PLC0415
-    from mailwright.providers.http import Http, addresses_of  # noqa: PLC0415
+    from mailwright.providers.http import HttpClient, addresses_of  # noqa: PLC0415
 
     resolve = addresses_of if settings.webhook_private else public_only(otherwise=INSIDE)
-    return Posting(database, clock, Http(connections=CONNECTIONS, resolve=resolve))
+    return Posting(database, clock, HttpClient(connections=CONNECTIONS, resolve=resolve))
 
 
 async def tell_what_happened(settings: Settings, database: Database, clock: Clock) -> None:

@@ -10,14 +10,14 @@ from pydantic import SecretStr
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.settings import ProviderName, Settings
-from mailwright.providers.circuit_breaker import Circuit
+from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Provider
-from mailwright.providers.route import Member, Route, parse_route
+from mailwright.providers.route import Route, RouteMember, parse_route
 from mailwright.providers.smtp import Smtp, SmtpSettings, parse_smtp_url
 
 if TYPE_CHECKING:
-    from mailwright.providers.http import Http
+    from mailwright.providers.http import HttpClient
     from mailwright.providers.sendgrid import SendGridSettings
     from mailwright.providers.ses import SesSettings
     from mailwright.providers.smtpbz import SmtpBzSettings
@@ -29,12 +29,13 @@ def make_route(settings: Settings, clock: Clock) -> Route:
     weights = providers_of(settings)
     http = _http(settings) if weights.keys() & {"ses", "sendgrid", "smtpbz"} else None
     members = [
-        Member(make_provider(name, settings, clock, http), Circuit(clock), weight) for name, weight in weights.items()
+        RouteMember(make_provider(name, settings, clock, http), CircuitBreaker(clock), weight)
+        for name, weight in weights.items()
     ]
     return Route(members, clock, shared=http)
 
 
-def make_provider(name: str, settings: Settings, clock: Clock, http: "Http | None" = None) -> Provider:
+def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient | None" = None) -> Provider:
     """The entry for a new provider: its name in the settings, its class here."""
     match name:
         case "mailbox":
@@ -138,10 +139,10 @@ def _smtp(provider: str, name: str, url: SecretStr | None, settings: Settings) -
     return parsed if settings.smtp_connections is None else replace(parsed, connections=settings.smtp_connections)
 
 
-def _http(settings: Settings) -> "Http":
-    from mailwright.providers.http import Http  # noqa: PLC0415 - see above
+def _http(settings: Settings) -> "HttpClient":
+    from mailwright.providers.http import HttpClient  # noqa: PLC0415 - see above
 
-    return Http(connections=settings.concurrency)
+    return HttpClient(connections=settings.concurrency)
 
 
 def _needed(name: str, provider: str, settings: Settings) -> ConfigurationInvalid:

@@ -8,13 +8,13 @@ from typing import Protocol, runtime_checkable
 from mailwright.app.providers import make_provider, providers_of
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.permits import Window
+from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.quotas import Told
-from mailwright.providers.protocol import Quota
+from mailwright.providers.protocol import AccountQuota
 from mailwright.storage.database import Database
 
 log = logger(__name__)
@@ -29,7 +29,7 @@ NO_ANSWER = "it did not tell; `mailwright check` says why"
 class Telling(Protocol):
     """A provider that can be asked what it still takes."""
 
-    async def quota(self) -> Quota | None: ...
+    async def quota(self) -> AccountQuota | None: ...
 
 
 class QuotaSync:
@@ -58,7 +58,7 @@ class QuotaSync:
         told: list[Told] = []
         for name, provider in self._providers.items():
             answer = await _ask(provider)
-            if isinstance(answer, Quota):
+            if isinstance(answer, AccountQuota):
                 told.append(as_told(name, answer))
             else:
                 log.warning("quota_unknown", provider=name, reason=answer)
@@ -72,7 +72,7 @@ class QuotaSync:
         """One turn for each stretch of time: whoever takes it and dies leaves the next to others."""
         number = self._clock.now() // self._every
         ends = (number + 1) * self._every
-        turn = Window(f"mailer:turn:quota:{number}", 1, ends, "quota_turn", ends)
+        turn = LimitWindow(f"mailer:turn:quota:{number}", 1, ends, "quota_turn", ends)
         return (await self._ledger.reserve((turn,), 1)).count == 1
 
 
@@ -96,9 +96,9 @@ async def open_sync(settings: Settings, database: Database, clock: Clock) -> Asy
     if not names:
         yield None
         return
-    from mailwright.providers.http import Http  # noqa: PLC0415 - a tenth of a second, for those who use it
+    from mailwright.providers.http import HttpClient  # noqa: PLC0415 - a tenth of a second, for those who use it
 
-    http = Http(connections=2)
+    http = HttpClient(connections=2)
     made = {name: make_provider(name, settings, clock, http) for name in names}
     try:
         sources = {name: provider for name, provider in made.items() if isinstance(provider, Telling)}
@@ -115,7 +115,7 @@ def telling(settings: Settings) -> list[str]:
     return [name for name in providers_of(settings) if can.get(name)]
 
 
-def as_told(provider: str, quota: Quota) -> Told:
+def as_told(provider: str, quota: AccountQuota) -> Told:
     """The tightest of what it says: what the account, the day and the hour still take."""
     left = [
         quota.remaining,
@@ -137,7 +137,7 @@ def _left(limit: float | None, used: float | None) -> float | None:
     return None if limit is None else limit - (used or 0)
 
 
-async def _ask(provider: Telling) -> Quota | str:
+async def _ask(provider: Telling) -> AccountQuota | str:
     """The figures, or why there are none."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):

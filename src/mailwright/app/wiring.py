@@ -24,7 +24,7 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
-from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.rejections import Refusals
 from mailwright.events.reports import Reports
 from mailwright.events.webhooks import Webhooks
@@ -36,7 +36,7 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.workers import Roster
-from mailwright.pipeline.compose import Identity, Road, mailbox_of
+from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
@@ -47,10 +47,10 @@ from mailwright.sources.notifications.settle import QueueSettling
 from mailwright.storage.database import Database, parse_url
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
-from mailwright.worker.loop import Pace, Parts, Worker
-from mailwright.worker.maintenance import Duties, Keeper
+from mailwright.worker.loop import Worker, WorkerParts, WorkerSettings
+from mailwright.worker.maintenance import Maintenance, MaintenanceServices
 from mailwright.worker.pacing import Pacing
-from mailwright.worker.source_duties import Conductors
+from mailwright.worker.source_duties import SourceDuties
 from mailwright.worker.wake import Wake
 
 if TYPE_CHECKING:
@@ -160,12 +160,12 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     claims = Claims(database, clock, name, lock_ttl)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
     doubts = Doubts(database, clock, doubt_grace, silent)
-    duties = Duties(database, claims, doubts, engine.ground, Roster(database, clock, name), soft)
-    parts = Parts(
+    duties = MaintenanceServices(database, claims, doubts, engine.ground, Roster(database, clock, name), soft)
+    parts = WorkerParts(
         clock=clock,
         claims=claims,
         settling=QueueSettling(database, clock, Refusals(soft)),
-        road=Road(
+        composer=Composer(
             database,
             engine.templates,
             await make_identity(engine),
@@ -180,12 +180,14 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             Destinations(clock, engine.ledger, domains) if (domains := domain_limits(settings)) else None,
         ),
         route=route,
-        keeper=Keeper(clock, duties, lock_ttl),
-        conductor=Conductors(CampaignScheduler(database, clock), ArticleScheduler(database, clock, engine.templates)),
+        maintenance=Maintenance(clock, duties, lock_ttl),
+        source_duties=SourceDuties(
+            CampaignScheduler(database, clock), ArticleScheduler(database, clock, engine.templates)
+        ),
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),
     )
-    pace = Pace(
+    pace = WorkerSettings(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
         # Often enough that a lock of any length is renewed well before it ends.
@@ -216,7 +218,7 @@ def dkim_key(settings: Settings) -> "DkimKey | None":
         return None
     from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - only for those who sign: see there
 
-    domain = settings.dkim_domain or address.domain_of(mailbox_of(settings.sender).address)
+    domain = settings.dkim_domain or address.domain_of(parse_mailbox(settings.sender).address)
     try:
         pem = settings.dkim_key_file.read_text(encoding="utf-8")
         return DkimKey.load(pem, domain, settings.dkim_selector)
@@ -227,7 +229,7 @@ def dkim_key(settings: Settings) -> "DkimKey | None":
 
 
 def sender_of(settings: Settings) -> Mailbox:
-    sender = mailbox_of(settings.sender)
+    sender = parse_mailbox(settings.sender)
     for name, text in (("MAILWRIGHT_FROM", sender.address), ("MAILWRIGHT_BOUNCE_ADDRESS", settings.bounce_address)):
         try:
             if text is not None:
@@ -237,29 +239,29 @@ def sender_of(settings: Settings) -> Mailbox:
     return sender
 
 
-async def make_identity(engine: Engine) -> Identity:
+async def make_identity(engine: Engine) -> SenderIdentity:
     settings = engine.settings
     secret = (
         settings.unsubscribe_secret.get_secret_value()
         if settings.unsubscribe_secret is not None
         else await kept_secret(engine.database, UNSUBSCRIBE_SECRET)
     )
-    return Identity(
+    return SenderIdentity(
         sender_of(settings),
         settings.bounce_address,
         settings.unsubscribe_url,
         UnsubscribeTokens(secret),
         settings.postal_address or "",
         settings.public_url,
-        ViewTokens(secret),
+        WebViewTokens(secret),
     )
 
 
-def looked_at_identity(settings: Settings) -> Identity:
+def looked_at_identity(settings: Settings) -> SenderIdentity:
     """For mails that are only looked at: nobody leaves a list by following a link in one."""
     tokens = UnsubscribeTokens("only looked at")
     postal = settings.postal_address or ""
-    return Identity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
+    return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
 
 def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> Defaults:

@@ -18,7 +18,7 @@ class Text:
 
 
 TEXTS: Final[Mapping[str, Text]] = {
-    locales.EVERYONE: Text(
+    locales.DEFAULT_LOCALE: Text(
         subject="Please confirm: {list}",
         asks="Somebody, most likely you, asked us to send you {list}. Please confirm that you want it.",
         button="Yes, send it to me",

@@ -44,7 +44,7 @@ class Links:
     public_url: str
     tokens: UnsubscribeTokens
 
-    def to_confirm(self, joining: Joining, tenant: str) -> str:
+    def for_confirmation(self, joining: Joining, tenant: str) -> str:
         token = confirmation_tokens(self.tokens, joining.tenant_id).make(joining.email, joining.list_key)
         is_first = joining.tenant_id == FIRST_TENANT
         return unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
@@ -52,7 +52,7 @@ class Links:
 
 def confirmation_tokens(tokens: UnsubscribeTokens, tenant_id: int) -> UnsubscribeTokens:
     """Tokens that confirm: they never make anybody leave, and a token to leave never confirms."""
-    return tokens.of_tenant(tenant_id).to_confirm()
+    return tokens.for_tenant(tenant_id).for_confirmation()
 
 
 class OptingIn:
@@ -103,7 +103,7 @@ class OptingIn:
 
     async def _mail(self, tx: Transaction, joining: Joining, now: Instant) -> NewMessage:
         row = await _about(tx, joining)
-        text, link = text_for(row.locale), self._links.to_confirm(joining, row.tenant)
+        text, link = text_for(row.locale), self._links.for_confirmation(joining, row.tenant)
         asks, subject = text.asks.format(list=row.name), text.subject.format(list=row.name)
         html = (
             f"<p>{escape(asks)}</p>"

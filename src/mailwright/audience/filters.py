@@ -31,7 +31,7 @@ from pydantic.alias_generators import to_camel
 from mailwright.audience.contact_fields import InvalidPerson, attribute_name, tag_name
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address, locales
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 
 DEEPEST: Final = 8
@@ -97,7 +97,7 @@ def _moment(value: Any) -> Instant:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None:
-            return instant_of(moment)
+            return to_instant(moment)
     except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError("must be a day or a time with its zone, as 2027-01-31T09:00:00Z")

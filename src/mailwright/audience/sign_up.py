@@ -17,7 +17,7 @@ from mailwright.audience import lists, status
 from mailwright.audience.double_opt_in import Joining, OptingIn, membership, prefer, requires_confirmation
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
-from mailwright.domain.permits import Window
+from mailwright.domain.permits import LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import subscriptions, suppressions
@@ -84,7 +84,7 @@ class SigningUp:
         number = self._clock.now() // HOUR
         ends = (number + 1) * HOUR
         digest = blake2b(_network(origin).encode(), key=self._secret, digest_size=12).hexdigest()
-        turn = Window(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
+        turn = LimitWindow(f"mailer:sign-up:{number}:{digest}", PER_HOUR, ends, "sign_up", ends)
         return (await self._ledger.reserve((turn,), 1)).count == 1
 
 

@@ -14,7 +14,7 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.ids import uuid7
 from mailwright.ops.settings import Settings
 from mailwright.outbox.workers import present
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision
 from mailwright.storage.tables import counters
@@ -122,7 +122,7 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
         yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
 
 
-def _advice(probes: Sequence[Probe]) -> str:
+def _advice(probes: Sequence[ProviderCheck]) -> str:
     if any(probe.is_ok for probe in probes):
         return "mail goes through the others of the route until this is put right"
     if len(probes) > 1:

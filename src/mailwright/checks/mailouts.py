@@ -8,7 +8,7 @@ from mailwright.checks.findings import Finding, ok, problem, warning
 from mailwright.domain.clock import SteadyClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, written
 from mailwright.sources.mailouts.setup import Setup
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
@@ -25,7 +25,7 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
     setup = setup_of(settings, 0)
     for finding in _footer(settings, setup):
         yield finding
-    http = Http(connections=2)
+    http = HttpClient(connections=2)
     notion = Notion(
         http,
         settings.notion_token.get_secret_value(),

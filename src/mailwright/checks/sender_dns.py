@@ -7,7 +7,7 @@ from mailwright.checks.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.domain import address
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
-from mailwright.pipeline.compose import mailbox_of
+from mailwright.pipeline.compose import parse_mailbox
 
 # One question. A machine without a network must get its answers soon, not after a minute of waiting.
 DNS_SECONDS = 2.0
@@ -38,7 +38,7 @@ async def look_up_txt(name: str) -> list[str]:
 
 
 async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> AsyncIterator[Finding]:
-    domain = address.domain_of(mailbox_of(settings.sender).address)
+    domain = address.domain_of(parse_mailbox(settings.sender).address)
     if domain.endswith(LOCAL):
         summary = f"{domain} is not a domain that receivers know: its SPF, DKIM and DMARC are not looked at"
         yield warning("sender", summary, "set MAILWRIGHT_FROM to one of yours")

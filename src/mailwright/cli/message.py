@@ -13,10 +13,10 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
 from mailwright.domain import address
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Event, Source
-from mailwright.domain.permits import reason_told
+from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Resolution, Status
 from mailwright.outbox import message_records, tenants
 from mailwright.outbox.explain import MessageExplanation
@@ -168,9 +168,9 @@ async def subjects_read(at: Installation, tenant_id: int, stored: Mapping[str, s
     """By the message's id, those that differ from what is stored."""
     if not any("{" in subject for subject in stored.values()):
         return {}
-    from mailwright.pipeline.rerender import subjects_of  # noqa: PLC0415 - templates are slow to import
+    from mailwright.pipeline.rerender import render_subjects  # noqa: PLC0415 - templates are slow to import
 
-    return await subjects_of(at.database, stored, tenant_id=tenant_id, at=at.clock.now())
+    return await render_subjects(at.database, stored, tenant_id=tenant_id, at=at.clock.now())
 
 
 async def _found(at: Installation, outbox_id: str) -> Record:
@@ -224,7 +224,7 @@ def _provider(message: Summary) -> str | None:
 def why(message: Summary) -> str:
     """The error in one line, or nothing where there is none."""
     if message.error_code is None:
-        return reason_told(message.defer_reason)[0] or ""
+        return split_defer_reason(message.defer_reason)[0] or ""
     return f"{message.error_code}: {message.error_reason}" if message.error_reason else message.error_code
 
 
@@ -279,4 +279,4 @@ def _normal(text: str | None) -> str | None:
 
 
 def _instant(moment: datetime | None) -> Instant | None:
-    return None if moment is None else instant_of(moment.replace(tzinfo=UTC))
+    return None if moment is None else to_instant(moment.replace(tzinfo=UTC))

@@ -20,7 +20,7 @@ from mailwright.content.formats import Format
 from mailwright.content.presend_checks import Facts, Finding, Level, links_of, preflight
 from mailwright.content.template_store import Draft, StoredTemplate, TemplateStore, difference
 from mailwright.content.variables import Variable, standard
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.schemas import templates as answers
@@ -71,7 +71,7 @@ def put(
         body=file.read(),
         format=format_,
         text=text.read_text(encoding="utf-8") if text else None,
-        locale=locale or EVERYONE,
+        locale=locale or DEFAULT_LOCALE,
         variables=tuple(_declared(each) for each in variable or ()),
     )
 

@@ -18,7 +18,7 @@ from mailwright.content.variables import STANDARD, Variable, check_declared, exp
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
@@ -40,7 +40,7 @@ class Draft:
     body: str
     format: Format = Format.HTML
     text: str | None = None
-    locale: str = EVERYONE
+    locale: str = DEFAULT_LOCALE
     variables: tuple[Variable, ...] = ()
 
 
@@ -54,7 +54,7 @@ class StoredTemplate:
     html: str
     text: str | None
     created_at: Instant
-    locale: str = EVERYONE
+    locale: str = DEFAULT_LOCALE
     format: Format = Format.HTML
     source: str | None = None  # None where the HTML is what the author wrote
     variables: tuple[Variable, ...] = ()
@@ -110,7 +110,7 @@ class TemplateStore:
         """A new version, made from what its author wrote. Whoever has a name is named in the journal."""
         if RESERVED in template_id or "/" in template_id:
             raise InvalidInput("a template id has neither a colon nor a slash", field="templateId")
-        locale = EVERYONE if draft.locale == EVERYONE else locales.normal(draft.locale)
+        locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
         if locale is None:
             raise InvalidInput("a locale looks like pt or pt-BR", field="locale")
         html = await self.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
@@ -127,7 +127,14 @@ class TemplateStore:
         return await self._insert(tenant_id, template_id, stored, actor)
 
     async def put(
-        self, tenant_id: int, template_id: str, *, subject: str, html: str, text: str | None, locale: str = EVERYONE
+        self,
+        tenant_id: int,
+        template_id: str,
+        *,
+        subject: str,
+        html: str,
+        text: str | None,
+        locale: str = DEFAULT_LOCALE,
     ) -> StoredTemplate:
         """A new version of ready HTML. What is wrong with it is said now, not when the first mail is built."""
         stored = {"subject": subject, "html": html, "text": text, "locale": locale}
@@ -140,7 +147,7 @@ class TemplateStore:
         format: Format,  # noqa: A002 - the word that people use
         *,
         title: str = "",
-        locale: str = EVERYONE,
+        locale: str = DEFAULT_LOCALE,
     ) -> str:
         """The HTML of a mail, with the addresses of the tenant's images in place of their names."""
         # Compilers for three formats: whoever only reads templates need not have them.
@@ -244,7 +251,7 @@ class TemplateStore:
             # Two authors at once get two numbers.
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             newest = (await tx.execute(select(func.max(templates.c.version)).where(same)))[0][0]
-            if newest is None and stored["locale"] != EVERYONE:
+            if newest is None and stored["locale"] != DEFAULT_LOCALE:
                 raise InvalidInput("store the version for everyone first, without a locale", field="locale")
             values = {
                 **stored,

@@ -7,12 +7,12 @@ from mailwright.app.wiring import Engine, make_worker
 from mailwright.demo.campaigns import SENT
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Source
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.report import Report, Verdict
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.message_records import Search, search
-from mailwright.providers.protocol import Probe
+from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.sources.campaigns.campaigns import Campaigns
 
@@ -31,22 +31,24 @@ class _Unlucky:
     name = _MAILBOX
     reports_events = False
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         if REFUSED in message.recipients:
             return SendResult(
                 ResultKind.FAILED,
                 self.name,
                 code="REFUSED",
-                category=Category.PERMANENT,
+                category=ErrorCategory.PERMANENT,
                 message="550 5.1.1 There is no such user here",
                 original_code="550",
-                not_taken=True,
+                definitely_not_sent=True,
             )
         words = "The connection ended after the last byte and before the answer."
-        return SendResult(ResultKind.IN_DOUBT, self.name, code="NO_ANSWER", category=Category.TIMEOUT, message=words)
+        return SendResult(
+            ResultKind.IN_DOUBT, self.name, code="NO_ANSWER", category=ErrorCategory.TIMEOUT, message=words
+        )
 
-    async def check(self) -> Probe:
-        return Probe(True, "it takes no mail")
+    async def check(self) -> ProviderCheck:
+        return ProviderCheck(True, "it takes no mail")
 
     async def close(self, grace: Instant = 0) -> None:
         """It holds nothing that could be ended."""
@@ -80,7 +82,7 @@ async def tell_fates(engine: Engine, tenant_id: int) -> None:
                 now,
                 recipient=BOUNCED,
                 outbox_id=each.outbox_id,
-                verdict=Verdict.HARD_BOUNCE,
+                verdict=ContactVerdict.HARD_BOUNCE,
                 bounce_type="Permanent",
                 bounce_subtype="General",
                 metadata={"diagnostic": "550 5.1.1 mailbox unavailable"},

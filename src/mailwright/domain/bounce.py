@@ -72,7 +72,7 @@ _SOFT = re.compile("|".join(_SOFT_WORDS))
 _HARD = re.compile("|".join(_HARD_WORDS))
 
 
-def bounce_kind(status: str | None, reply_code: int | None, text: str) -> BounceKind:
+def classify_bounce(status: str | None, reply_code: int | None, text: str) -> BounceKind:
     """Of a refusal that is final. `status` is the enhanced one, as 5.1.1; the text decides where the codes do not."""
     words = " ".join(text[:MAX_TEXT].lower().split())
     if status is not None and (kind := _by_status(status, words)) is not None:

@@ -53,6 +53,6 @@ def isoformat(instant: Instant | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def instant_of(moment: datetime) -> Instant:
+def to_instant(moment: datetime) -> Instant:
     """A date without a zone is refused by the input models; here it would silently mean local time."""
     return round(moment.timestamp() * 1000)

@@ -11,8 +11,8 @@ from typing import Any
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import Paced
-from mailwright.domain.results import Category
+from mailwright.domain.permits import PacingRules
+from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
 
@@ -72,7 +72,7 @@ class Claimed:
     attempts: int
     claims: int
     resends: int
-    company: str  # the tenant's name
+    tenant_name: str
     created_at: Instant
     is_in_outbox: bool  # false when the message itself is gone or belongs to another tenant
     outbox_id: str
@@ -87,9 +87,9 @@ class Claimed:
     recipient_id: str | None
     external_id: str | None
     contact_email: str | None
-    contact_is_deleted: bool
+    is_contact_deleted: bool
     suppressed_because: str | None
-    locked_until: Instant
+    leased_until: Instant
     received_at: Instant
     tenant_limit: int | None = None  # how many of the tenant's mails may be under way at once
     list_key: str | None = None  # None for transactional mail
@@ -98,8 +98,8 @@ class Claimed:
     failed_provider: str | None = None  # it could not take the mail last time: another goes first
     provider: str | None = None  # who is to carry it; known before the mark
     domain_limit: int | None = None  # how many mails to its domain may be under way at once; known at the gate
-    reader_zone: str | None = None  # where the reader of a campaign lives, as far as anybody told
-    paced: Paced | None = None  # where its beginning needs a moment of its own; known at the gate
+    recipient_zone: str | None = None  # where the reader of a campaign lives, as far as anybody told
+    paced: PacingRules | None = None  # where its beginning needs a moment of its own; known at the gate
     lane_limit: int | None = None  # how many mails of its lane may be under way at once; known at the gate
 
     @property
@@ -113,7 +113,7 @@ class Claimed:
         return {
             "outboxId": self.outbox_id,
             "requestId": self.request_id,
-            "companyId": self.company,
+            "companyId": self.tenant_name,
             "attempt": self.attempt,
         }
 
@@ -155,18 +155,20 @@ class Settlement:
     provider: str | None = None
     provider_message_id: str | None = None
     error_code: str | None = None
-    error_category: Category | None = None
+    error_category: ErrorCategory | None = None
     error_reason: str | None = None
     duration_ms: int | None = None
     is_dead_letter: bool = False
     bounce: BounceKind | None = None  # what the refusal says about the address itself
-    may_be_taken: bool = False  # its provider may have it all the same: no other is handed it, and a report ends it
+    may_have_been_sent: bool = (
+        False  # its provider may have it all the same: no other is handed it, and a report ends it
+    )
 
 
 Outcome = Delivered | Settlement
 
 
-def for_reader(
+def personalize_payload(
     payload: Mapping[str, Any], attributes: Mapping[str, Any], to_email: str, name: str | None
 ) -> dict[str, Any]:
     """A campaign's messages share one payload; what is the reader's own is in their contact."""

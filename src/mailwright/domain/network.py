@@ -4,7 +4,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
-def is_public(address: str) -> bool:
+def is_public_address(address: str) -> bool:
     """Of an address in digits, as a name turns into."""
     try:
         return _is_public(ip_address(address.partition("%")[0]))
@@ -12,7 +12,7 @@ def is_public(address: str) -> bool:
         return False
 
 
-def leads_inside(host: str) -> bool:
+def is_private_host(host: str) -> bool:
     """Whether a host tells by itself, before anybody looks it up, that it is in a private network."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):

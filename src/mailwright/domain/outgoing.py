@@ -6,7 +6,7 @@ from mailwright.domain.clock import Instant
 
 
 @dataclass(slots=True)  # made for every mail: see domain.message
-class Outgoing:
+class OutgoingMessage:
     outbox_id: str
     sender: str  # envelope sender, where bounces go
     recipients: tuple[str, ...]  # envelope recipients, domains as A-labels
@@ -18,6 +18,6 @@ class Outgoing:
     # look through the whole content again; anything else it must look through.
     is_canonical: bool = False
     # False where the request chose the envelope sender: should it be refused, nobody else's mail is to blame.
-    is_own_sender: bool = True
+    uses_default_sender: bool = True
     # The same of the From in the mail itself, which SES and SendGrid look at.
-    is_own_from: bool = True
+    uses_default_from: bool = True

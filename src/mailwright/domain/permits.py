@@ -19,10 +19,10 @@ class DeferReason(StrEnum):
     TENANT_CONCURRENCY = "max_in_flight"
     ONE_AT_A_TIME = "one_at_a_time"
     RESEND_TURN = "resend_turn"  # mails that were in doubt go one at a time
-    READERS_HOURS = "outside_hours"  # it is night where this reader lives; others of the campaign may go
+    RECIPIENT_HOURS = "outside_hours"  # it is night where this reader lives; others of the campaign may go
 
 
-def reason_told(stored: str | None) -> tuple[str | None, str | None]:
+def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
     """The reason's own name, and what it is more exactly: `domain_limit:rate` is a domain's limit, that of its rate."""
     if stored is None:
         return None, None
@@ -48,37 +48,37 @@ class Limits:
     warmup_since: date | None = None
     warmup_start: int = 50
     warmup_factor: float = 2.0
-    in_readers_zone: bool = False  # the hours are those of each reader's own clock
+    in_recipient_zone: bool = False  # the hours are those of each reader's own clock
     interval_ms: int | None = None  # at least so long between the beginnings of two sends, whoever sends them
     one_at_a_time: bool = False  # the next begins when the one before has ended
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SendRate:
     """So many mails begin together, and the next not before the interval is over; `name` is every worker's."""
 
     name: str
     interval_us: int
     reason: str
-    portion: int = 1
+    batch_size: int = 1
     # One worker at a time keeps this pace: it alone knows when its last mail really began.
     is_exact: bool = False
 
     @property
     def per_second(self) -> float:
-        return self.portion * 1_000_000 / self.interval_us
+        return self.batch_size * 1_000_000 / self.interval_us
 
 
 @dataclass(frozen=True, slots=True)
-class Paced:
+class PacingRules:
     """What the moment at which a mail begins depends on."""
 
-    paces: tuple[Pace, ...] = ()
+    rates: tuple[SendRate, ...] = ()
     alone: tuple[str, ...] = ()  # whose mails go one at a time: of each of these, none is under way when it begins
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LimitLevel:
     """Limits, and whose: a tenant and a campaign of it have counters of their own."""
 
     owner: str
@@ -86,7 +86,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RelatedCounter:
     """Another counter whose permits count in a window as well."""
 
     name: str
@@ -94,7 +94,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LimitWindow:
     """So many permits until `ends_at`; `name` is the same for every worker that shares them."""
 
     name: str
@@ -102,15 +102,15 @@ class Window:
     ends_at: Instant
     reason: str
     deferred_until: Instant  # when mail may go again once the window is used up
-    beside: tuple[Beside, ...] = ()
+    related: tuple[RelatedCounter, ...] = ()
     # Whoever counts several counters together takes this one first, so that nobody counts while another adds.
-    turn: str | None = None
+    lock_name: str | None = None
     # Counted for each mail and never bought ahead: what is bought and not used would be missing elsewhere.
     is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class QuotaSnapshot:
     """What the providers of a route said they still take, together, and when they said so."""
 
     providers: tuple[str, ...]
@@ -122,21 +122,21 @@ class Allowance:
     counted_before: int = 0  # what the counter of the previous sync stood at when they were asked
 
     @property
-    def turn(self) -> str:
-        return quota_turn(self.providers)
+    def lock_name(self) -> str:
+        return quota_lock_name(self.providers)
 
 
-def quota_turn(providers: Iterable[str]) -> str:
+def quota_lock_name(providers: Iterable[str]) -> str:
     """Begins the name of every counter of these providers' quota; the moment of the sync follows."""
     return "mailer:quota:" + "+".join(sorted(providers))
 
 
-def quota_counter(turn: str, synced_at: Instant) -> str:
-    return f"{turn}:{synced_at}"
+def quota_counter(lock_name: str, synced_at: Instant) -> str:
+    return f"{lock_name}:{synced_at}"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Deferral:
     """Nobody failed, so a hold never counts as an attempt."""
 
     until: Instant

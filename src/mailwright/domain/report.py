@@ -9,14 +9,14 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
 
 
-class Verdict(StrEnum):
+class ContactVerdict(StrEnum):
     """What a report means for the person it speaks of."""
 
     NOTHING = "nothing"
     HARD_BOUNCE = "hard_bounce"  # the address does not work: no mail at all goes there again
     SOFT_BOUNCE = "soft_bounce"  # not now; only many of these in a short time count
     COMPLAINT = "complaint"  # called it spam: no mail at all, and the contact has left
-    LEAVES = "leaves"  # unsubscribed at the provider: no bulk mail
+    UNSUBSCRIBE = "leaves"  # unsubscribed at the provider: no bulk mail
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Report:
     recipient: str | None = None
     outbox_id: str | None = None  # ours, as the mail carried it
     provider_message_id: str | None = None
-    verdict: Verdict = Verdict.NOTHING
+    verdict: ContactVerdict = ContactVerdict.NOTHING
     bounce_type: str | None = None  # in the reporter's words, as Permanent
     bounce_subtype: str | None = None  # as General
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 
 
-class Category(StrEnum):
+class ErrorCategory(StrEnum):
     PERMANENT = "PERMANENT_ERROR"
     CONFIGURATION = "CONFIGURATION_ERROR"  # ours, not the recipient's: the circuit opens, no attempt is burned
     QUOTA = "QUOTA_ERROR"  # the provider asks us to slow down: the message waits, no attempt is burned
@@ -31,14 +31,14 @@ class SendResult:
     provider: str
     provider_message_id: str | None = None
     code: str | None = None
-    category: Category | None = None
+    category: ErrorCategory | None = None
     message: str | None = None
     original_code: str | None = None
     retry_after: Instant | None = None  # a duration in milliseconds
     # The connection or the account failed, not this mail: enough of these in a row open the circuit.
     blames_provider: bool = False
     # Nobody can have the mail: it was refused, or its last byte never left. Only then another provider may be asked.
-    not_taken: bool = False
+    definitely_not_sent: bool = False
     # What a refusal says about the address itself; None where it says nothing.
     bounce: BounceKind | None = None
 

@@ -10,7 +10,7 @@ from mailwright.domain.states import EventType
 _SENDING = (EventType.SENT_ATTEMPT, EventType.SENT)
 
 
-def in_order(events: Sequence[Event]) -> tuple[Event, ...]:
+def order_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Whoever tells whole seconds seems to have heard of a mail before it was sent: that is put right after it."""
     steps = [event.at for event in events if event.type in _SENDING]
     found = [replace(event, at=_not_before(event, steps)) for event in events]

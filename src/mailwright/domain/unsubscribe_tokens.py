@@ -33,7 +33,7 @@ class InvalidToken(MailwrightError):
     code = "INVALID_TOKEN"
 
 
-class Leaving(NamedTuple):
+class TokenPayload(NamedTuple):
     email: str
     list_key: str
 
@@ -65,15 +65,15 @@ class UnsubscribeTokens:
         self._signers = [_Signer(each) for each in self._secrets]
         self._derived: dict[str, UnsubscribeTokens] = {}
 
-    def of_tenant(self, tenant_id: int) -> "UnsubscribeTokens":
+    def for_tenant(self, tenant_id: int) -> "UnsubscribeTokens":
         """Each tenant's tokens are its own: one of them never acts in another tenant."""
         return self if tenant_id == FIRST_TENANT else self._for(f"unsubscribe tokens of tenant {tenant_id}")
 
-    def to_return(self) -> "UnsubscribeTokens":
+    def for_resubscribe(self) -> "UnsubscribeTokens":
         """Tokens that undo a leaving: they never make anybody leave, and a token to leave never undoes."""
         return self._for("tokens to return")
 
-    def to_confirm(self) -> "UnsubscribeTokens":
+    def for_confirmation(self) -> "UnsubscribeTokens":
         """Tokens that confirm a subscription, and do nothing else."""
         return self._for("tokens to confirm")
 
@@ -82,7 +82,7 @@ class UnsubscribeTokens:
         payload = _payload(email, list_key)
         return f"{_encode(payload)}.{_encode(self._signers[0].sign(payload))}"
 
-    def parse(self, token: str) -> Leaving:
+    def parse(self, token: str) -> TokenPayload:
         """Only the canonical spelling is accepted: a token has one form, so it can be counted and compared."""
         payload, signature = _parts(token)
         # Every secret is tried, so that the time taken does not tell which one signed.
@@ -129,7 +129,7 @@ def _parts(token: str) -> tuple[bytes, bytes]:
         raise InvalidToken from error
 
 
-def _read(payload: bytes) -> Leaving:
+def _read(payload: bytes) -> TokenPayload:
     try:
         content = json.loads(payload)
         email, list_key = content["email"], content["list_key"]
@@ -137,4 +137,4 @@ def _read(payload: bytes) -> Leaving:
         raise InvalidToken from error
     if not isinstance(email, str) or not isinstance(list_key, str):
         raise InvalidToken
-    return Leaving(email, list_key)
+    return TokenPayload(email, list_key)

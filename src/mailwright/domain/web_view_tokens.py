@@ -11,7 +11,7 @@ PURPOSE = b"tokens to view a mail"
 SIGNATURE_BYTES = 16
 
 
-class ViewTokens:
+class WebViewTokens:
     """Makes tokens with one secret and accepts those of retired secrets too: links in old mails keep working."""
 
     def __init__(self, secret: str, *retired: str) -> None:

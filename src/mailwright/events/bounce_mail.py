@@ -8,7 +8,7 @@ from typing import assert_never
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import MailwrightError
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.bounces import (
     Action,
@@ -132,7 +132,7 @@ def _bounces(letter: Bounced, now: Instant) -> Iterator[Report]:
             at=_written(letter, now),
             recipient=each.address,
             outbox_id=letter.original.outbox_id,
-            verdict=_verdict(each) if letter.original.outbox_id else Verdict.NOTHING,
+            verdict=_verdict(each) if letter.original.outbox_id else ContactVerdict.NOTHING,
             bounce_type=each.kind,
             bounce_subtype=each.status,
             metadata=kept(
@@ -150,13 +150,17 @@ def _written(letter: Bounced | Complained, now: Instant) -> Instant:
     return now if letter.written_at is None else min(letter.written_at, now)
 
 
-def _verdict(recipient: Recipient) -> Verdict:
+def _verdict(recipient: Recipient) -> ContactVerdict:
     """Of a letter with our id. Anyone can write a bounce, and only who had our mail knows that."""
     if recipient.action is not Action.FAILED:
-        return Verdict.NOTHING
+        return ContactVerdict.NOTHING
     if recipient.kind is BounceKind.HARD:
-        return Verdict.HARD_BOUNCE
-    return Verdict.SOFT_BOUNCE if is_about_address(recipient.status, recipient.diagnostic) else Verdict.NOTHING
+        return ContactVerdict.HARD_BOUNCE
+    return (
+        ContactVerdict.SOFT_BOUNCE
+        if is_about_address(recipient.status, recipient.diagnostic)
+        else ContactVerdict.NOTHING
+    )
 
 
 def _complaints(letter: Complained, now: Instant) -> Iterator[Report]:
@@ -170,13 +174,13 @@ def _complaints(letter: Complained, now: Instant) -> Iterator[Report]:
             at=_written(letter, now),
             recipient=recipient,
             outbox_id=letter.original.outbox_id,
-            verdict=_feedback(letter) if letter.original.outbox_id else Verdict.NOTHING,
+            verdict=_feedback(letter) if letter.original.outbox_id else ContactVerdict.NOTHING,
             metadata=kept(feedbackType=letter.feedback_type, reporter=letter.reporter),
         )
 
 
-def _feedback(letter: Complained) -> Verdict:
+def _feedback(letter: Complained) -> ContactVerdict:
     """Of a letter with our id."""
     if letter.feedback_type is FeedbackType.OPT_OUT:
-        return Verdict.LEAVES
-    return Verdict.COMPLAINT if letter.feedback_type.is_complaint else Verdict.NOTHING
+        return ContactVerdict.UNSUBSCRIBE
+    return ContactVerdict.COMPLAINT if letter.feedback_type.is_complaint else ContactVerdict.NOTHING

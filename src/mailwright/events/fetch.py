@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mailwright.events.trust import NotNow
 
 if TYPE_CHECKING:
-    from mailwright.providers.http import Http
+    from mailwright.providers.http import HttpClient
 
 TIMEOUT_SECONDS = 5.0
 
@@ -20,15 +20,15 @@ class Fetched:
 class Fetch:
     """Whoever calls it has made sure of the address."""
 
-    def __init__(self, http: "Http | None" = None) -> None:
+    def __init__(self, http: "HttpClient | None" = None) -> None:
         self._http = http
 
     async def get(self, url: str) -> Fetched:
-        from mailwright.providers.http import Cut, Http  # noqa: PLC0415 - large, and seldom needed
+        from mailwright.providers.http import Disconnect, HttpClient  # noqa: PLC0415 - large, and seldom needed
 
-        self._http = self._http or Http(connections=4)
+        self._http = self._http or HttpClient(connections=4)
         reply = await self._http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS)
-        if isinstance(reply, Cut):
+        if isinstance(reply, Disconnect):
             raise NotNow(f"Amazon is out of reach: {reply.cause}.")
         return Fetched(reply.status, reply.body)
 

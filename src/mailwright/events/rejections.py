@@ -6,12 +6,12 @@ from mailwright.audience.status import SoftBounces
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Settlement
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.reports import take
 from mailwright.storage.hot import Runner
 
-VERDICTS = {BounceKind.HARD: Verdict.HARD_BOUNCE, BounceKind.SOFT: Verdict.SOFT_BOUNCE}
+VERDICTS = {BounceKind.HARD: ContactVerdict.HARD_BOUNCE, BounceKind.SOFT: ContactVerdict.SOFT_BOUNCE}
 
 
 class Refusals:

@@ -20,17 +20,17 @@ from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
-from mailwright.providers.responses import masked
+from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
-__all__ = ["REPORTABLE", "Received", "Report", "Reports", "SoftBounces", "Verdict", "take"]
+__all__ = ["REPORTABLE", "ContactVerdict", "Received", "Report", "Reports", "SoftBounces", "take"]
 
 FIND_BY_OUTBOX_ID = statement("mailwright.outbox", "find_reported")
 FIND_BY_PROVIDER_ID = statement("mailwright.outbox", "find_reported_by_provider_id")
@@ -218,7 +218,7 @@ class _Taken:
     tenant_id: int
     mail: _Mail
     email: str | None
-    verdict: Verdict
+    verdict: ContactVerdict
     is_proof: bool
 
     @property
@@ -258,7 +258,7 @@ async def _understood(
         mail = mails.get(key)
         email = people.get(key)
         if mail is not None:
-            verdict = report.verdict if email is not None else Verdict.NOTHING
+            verdict = report.verdict if email is not None else ContactVerdict.NOTHING
             is_proof = proves and mail.is_certain
             taken[key] = _Taken(report, key, mail.tenant_id, mail, email, verdict, is_proof)
         else:
@@ -333,7 +333,7 @@ async def _people(tx: Runner, reports: Mapping[str, Report], mails: Mapping[str,
     for key, mail in mails.items():
         if reports[key].recipient is not None and _normal(reports[key].recipient) == mail.to_email:
             people[key] = mail.to_email
-        elif reports[key].verdict is not Verdict.NOTHING:
+        elif reports[key].verdict is not ContactVerdict.NOTHING:
             unsure[key] = mail.message_key
     if unsure:
         wanted = [{"message_key": key} for key in sorted(set(unsure.values()))]
@@ -382,7 +382,9 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
 async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:
     facts = [fact for one in new if one.email is not None and (fact := _fact(one, one.email)) is not None]
     softly = [
-        (one.tenant_id, one.email, one.report.at) for one in new if one.email and one.verdict is Verdict.SOFT_BOUNCE
+        (one.tenant_id, one.email, one.report.at)
+        for one in new
+        if one.email and one.verdict is ContactVerdict.SOFT_BOUNCE
     ]
     if softly:
         # Held before they are counted: of two that are told at once, the second counts both.
@@ -395,9 +397,9 @@ def _fact(one: _Taken, email: str) -> Fact | None:
     """What follows for the person; soft bounces have to be counted first."""
     report = one.report
     match one.verdict:
-        case Verdict.NOTHING | Verdict.SOFT_BOUNCE:
+        case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
             return None
-        case Verdict.HARD_BOUNCE:
+        case ContactVerdict.HARD_BOUNCE:
             return status.bounced(
                 one.tenant_id,
                 email,
@@ -406,9 +408,9 @@ def _fact(one: _Taken, email: str) -> Fact | None:
                 bounce_type=_words(report.bounce_type),
                 bounce_subtype=_words(report.bounce_subtype),
             )
-        case Verdict.COMPLAINT:
+        case ContactVerdict.COMPLAINT:
             return status.complained(one.tenant_id, email, source=report.source, at=report.at)
-        case Verdict.LEAVES:
+        case ContactVerdict.UNSUBSCRIBE:
             return status.left(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
         case _:
             assert_never(one.verdict)
@@ -452,7 +454,7 @@ def _words(value: Any) -> Any:
 
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
-        return masked(value)
+        return mask_addresses(value)
     if isinstance(value, Mapping):
         return {name: _masked(each) for name, each in value.items()}
     return [_masked(each) for each in value] if isinstance(value, list) else value

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from mailwright.domain import address
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.ids import is_uuid
 
 LONGEST_WORDS = 500
@@ -23,7 +23,7 @@ def time_of(value: Any, now: Instant) -> Instant:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value.replace(" +", "+").replace(" -", "-").strip())
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return max(0, min(instant_of(zoned), now))
+            return max(0, min(to_instant(zoned), now))
     except (ValueError, OverflowError):
         pass
     return now

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.sanitize import kept, link_shown, outbox_id_of, time_of
 from mailwright.events.soft_bounces import is_about_address
@@ -49,7 +49,7 @@ def read(body: bytes, now: Instant) -> Told:
 @dataclass(frozen=True, slots=True)
 class _Meaning:
     type: EventType
-    verdict: Verdict = Verdict.NOTHING
+    verdict: ContactVerdict = ContactVerdict.NOTHING
     bounce: tuple[str | None, str | None] = (None, None)
     words: Mapping[str, Any] = field(default_factory=dict)
 
@@ -62,43 +62,45 @@ def _bounce(event: Mapping[str, Any]) -> _Meaning:
     is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
     return _Meaning(
         EventType.BOUNCED,
-        Verdict.HARD_BOUNCE if is_permanent else _blocked(classification, _short(status), _short(event.get("reason"))),
+        ContactVerdict.HARD_BOUNCE
+        if is_permanent
+        else _blocked(classification, _short(status), _short(event.get("reason"))),
         (_short(kind) or "bounce", classification),
         kept(status=status, reason=event.get("reason")),
     )
 
 
 # Whose fault a refusal is, by SendGrid's classes. All others leave it to status and words.
-CLASSES: Mapping[str, Verdict] = {
-    "mailbox unavailable": Verdict.SOFT_BOUNCE,
-    "invalid address": Verdict.SOFT_BOUNCE,
-    "reputation": Verdict.NOTHING,
-    "content": Verdict.NOTHING,
-    "frequency or volume too high": Verdict.NOTHING,
+CLASSES: Mapping[str, ContactVerdict] = {
+    "mailbox unavailable": ContactVerdict.SOFT_BOUNCE,
+    "invalid address": ContactVerdict.SOFT_BOUNCE,
+    "reputation": ContactVerdict.NOTHING,
+    "content": ContactVerdict.NOTHING,
+    "frequency or volume too high": ContactVerdict.NOTHING,
 }
 
 
-def _blocked(classification: str | None, status: str | None, reason: str | None) -> Verdict:
+def _blocked(classification: str | None, status: str | None, reason: str | None) -> ContactVerdict:
     if (known := CLASSES.get((classification or "").lower())) is not None:
         return known
-    return Verdict.SOFT_BOUNCE if is_about_address(status, reason or "") else Verdict.NOTHING
+    return ContactVerdict.SOFT_BOUNCE if is_about_address(status, reason or "") else ContactVerdict.NOTHING
 
 
 # SendGrid did not even try. Where it says that of an address, it is because of what happened to an earlier mail.
-DROPPED: Mapping[str, Verdict] = {
-    "bounced address": Verdict.HARD_BOUNCE,
-    "invalid": Verdict.HARD_BOUNCE,
-    "spam reporting address": Verdict.COMPLAINT,
-    "unsubscribed address": Verdict.LEAVES,
-    "invalid smtpapi header": Verdict.NOTHING,
-    "spam content": Verdict.NOTHING,
-    "recipient list over package quota": Verdict.NOTHING,
+DROPPED: Mapping[str, ContactVerdict] = {
+    "bounced address": ContactVerdict.HARD_BOUNCE,
+    "invalid": ContactVerdict.HARD_BOUNCE,
+    "spam reporting address": ContactVerdict.COMPLAINT,
+    "unsubscribed address": ContactVerdict.UNSUBSCRIBE,
+    "invalid smtpapi header": ContactVerdict.NOTHING,
+    "spam content": ContactVerdict.NOTHING,
+    "recipient list over package quota": ContactVerdict.NOTHING,
 }
 
 
 def _dropped(event: Mapping[str, Any]) -> _Meaning:
     reason = _short(event.get("reason"))
-    verdict = DROPPED.get((reason or "").strip().lower(), Verdict.NOTHING)
+    verdict = DROPPED.get((reason or "").strip().lower(), ContactVerdict.NOTHING)
     return _Meaning(EventType.BOUNCED, verdict, ("dropped", reason), kept(status=event.get("status"), reason=reason))
 
 
@@ -123,7 +125,7 @@ def _clicked(event: Mapping[str, Any]) -> _Meaning:
 
 
 def _left(event: Mapping[str, Any]) -> _Meaning:
-    return _Meaning(EventType.UNSUBSCRIBED, Verdict.LEAVES, words=kept(group=event.get("asm_group_id")))
+    return _Meaning(EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, words=kept(group=event.get("asm_group_id")))
 
 
 MEANING: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
@@ -134,7 +136,7 @@ MEANING: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
     "dropped": _dropped,
     "open": _opened,
     "click": _clicked,
-    "spamreport": lambda _event: _Meaning(EventType.COMPLAINED, Verdict.COMPLAINT),
+    "spamreport": lambda _event: _Meaning(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
     "unsubscribe": _left,
     "group_unsubscribe": _left,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.sanitize import kept, link_shown, outbox_id_of, same_address, time_of
 from mailwright.events.soft_bounces import is_about_address
@@ -69,7 +69,7 @@ class _Mail:
         recipient: str | None,
         at: Any,
         *key: str,
-        verdict: Verdict = Verdict.NOTHING,
+        verdict: ContactVerdict = ContactVerdict.NOTHING,
         bounce: tuple[str | None, str | None] = (None, None),
         **words: Any,
     ) -> Report:
@@ -109,24 +109,24 @@ def _bounces(mail: _Mail, bounce: Mapping[str, Any]) -> Iterator[Report]:
 # Within a bounce that is permanent as a whole, one recipient may only be late, or even have the mail.
 _NO_FAILURES = frozenset({"delayed", "delivered", "relayed", "expanded"})
 # What SES calls transient by a name of its own: whose fault it is. All other names leave it to status and words.
-_SUBTYPES: Mapping[str, Verdict] = {
-    "MailboxFull": Verdict.SOFT_BOUNCE,
-    "MessageTooLarge": Verdict.NOTHING,
-    "ContentRejected": Verdict.NOTHING,
-    "AttachmentRejected": Verdict.NOTHING,
+_SUBTYPES: Mapping[str, ContactVerdict] = {
+    "MailboxFull": ContactVerdict.SOFT_BOUNCE,
+    "MessageTooLarge": ContactVerdict.NOTHING,
+    "ContentRejected": ContactVerdict.NOTHING,
+    "AttachmentRejected": ContactVerdict.NOTHING,
 }
 
 
-def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> Verdict:
+def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> ContactVerdict:
     action, status = recipient.get("action"), _optional(recipient, "status")
     if isinstance(action, str) and action.lower() in _NO_FAILURES:
-        return Verdict.NOTHING
+        return ContactVerdict.NOTHING
     if kind == "Permanent" and not (status or "").strip().startswith("4"):
-        return Verdict.HARD_BOUNCE
+        return ContactVerdict.HARD_BOUNCE
     if (named := _SUBTYPES.get(subtype or "")) is not None:
         return named
     is_counted = is_about_address(status, _optional(recipient, "diagnosticCode") or "")
-    return Verdict.SOFT_BOUNCE if is_counted else Verdict.NOTHING
+    return ContactVerdict.SOFT_BOUNCE if is_counted else ContactVerdict.NOTHING
 
 
 # The reader did not say that the mail was unwanted.
@@ -141,7 +141,7 @@ def _complaints(mail: _Mail, complaint: Mapping[str, Any]) -> Iterator[Report]:
             _text(each, "emailAddress"),
             complaint.get("timestamp"),
             _feedback_id(mail, complaint),
-            verdict=Verdict.NOTHING if kind in _NO_COMPLAINT else Verdict.COMPLAINT,
+            verdict=ContactVerdict.NOTHING if kind in _NO_COMPLAINT else ContactVerdict.COMPLAINT,
             feedbackType=kind,
             subType=subtype,
             userAgent=complaint.get("userAgent"),
@@ -239,7 +239,7 @@ def _subscription(mail: _Mail, subscription: Mapping[str, Any]) -> Iterator[Repo
             at,
             mail.message_id,
             str(at),
-            verdict=Verdict.LEAVES,
+            verdict=ContactVerdict.UNSUBSCRIBE,
             contactList=subscription.get("contactList"),
             by=subscription.get("source"),
         )

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
-from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, instant_of
+from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, to_instant
 from mailwright.events.fetch import Fetch
 from mailwright.events.trust import Foreign, Forged, Malformed, NotNow, Stale
 from mailwright.ops.logs import logger
@@ -306,7 +306,7 @@ def _instant(text: str) -> Instant:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise Malformed("Timestamp has no time zone.")
-        return instant_of(moment)
+        return to_instant(moment)
     except (ValueError, OverflowError) as error:
         raise Malformed("Timestamp is not a time.") from error
 

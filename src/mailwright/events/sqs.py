@@ -15,10 +15,10 @@ from mailwright.events.reports import Reports
 from mailwright.events.trust import EventRefused, Foreign, Malformed
 from mailwright.events.webhooks import record_ses
 from mailwright.ops.logs import logger
-from mailwright.providers.aws import KeyChain, KeysMissing, Signer
+from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner
 
 if TYPE_CHECKING:
-    from mailwright.providers.http import Http
+    from mailwright.providers.http import HttpClient
 
 SERVICE = "sqs"
 HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
@@ -54,13 +54,15 @@ class Waiting:
 class Queue:
     """The JSON protocol of SQS: two calls, signed with the keys of the AWS credential chain."""
 
-    def __init__(self, url: str, region: str | None, http: "Http", clock: Clock, keys: KeyChain | None = None) -> None:
+    def __init__(
+        self, url: str, region: str | None, http: "HttpClient", clock: Clock, keys: AwsKeyChain | None = None
+    ) -> None:
         self._url = url
         self._http = http
         self._clock = clock
-        self._keys = keys or KeyChain(clock)
+        self._keys = keys or AwsKeyChain(clock)
         self._endpoint, found = endpoint_of(url, region)
-        self._signer = Signer(SERVICE, found)
+        self._signer = AwsSigner(SERVICE, found)
 
     async def receive(self) -> list[Waiting]:
         """Waits until there is something, for a while. Raises `QueueUnavailable`."""
@@ -79,13 +81,13 @@ class Queue:
             log.warning("queue_messages_not_deleted", count=len(answer["Failed"]))
 
     async def _call(self, action: str, **arguments: Any) -> dict[str, Any]:
-        from mailwright.providers.http import Cut  # noqa: PLC0415 - large, and seldom needed
+        from mailwright.providers.http import Disconnect  # noqa: PLC0415 - large, and seldom needed
 
         body = orjson.dumps({"QueueUrl": self._url, **arguments})
         headers = {**HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"}
         try:
             keys = await self._keys.keys()
-        except KeysMissing as error:
+        except AwsKeysMissing as error:
             raise QueueUnavailable(str(error)) from error
         signed = self._signer.sign(keys, "POST", self._endpoint, headers=headers, body=body, now=self._clock.now())
         reply = await self._http.request(
@@ -96,7 +98,7 @@ class Queue:
             timeout_seconds=TIMEOUT_SECONDS,
             most_answer_bytes=MOST_ANSWER_BYTES,
         )
-        if isinstance(reply, Cut):
+        if isinstance(reply, Disconnect):
             raise QueueUnavailable(f"SQS is out of reach: {reply.cause}.")
         if reply.status in (401, 403):
             self._keys.forget()

@@ -8,7 +8,7 @@ import orjson
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
-from mailwright.domain.message import Claimed, for_reader
+from mailwright.domain.message import Claimed, personalize_payload
 from mailwright.outbox.settle import prove_reported, was_handed_over
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -140,7 +140,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         attempts=row.attempts,
         claims=row.claims,
         resends=row.resends,
-        company=row.company or "",
+        tenant_name=row.company or "",
         created_at=row.created_at or now,
         is_in_outbox=row.outbox_id is not None,
         outbox_id=row.outbox_id or "",
@@ -155,15 +155,15 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         recipient_id=row.recipient_id,
         external_id=row.external_id,
         contact_email=row.contact_email,
-        contact_is_deleted=row.contact_deleted_at is not None,
+        is_contact_deleted=row.contact_deleted_at is not None,
         suppressed_because=row.suppressed_because,
-        locked_until=locked_until,
+        leased_until=locked_until,
         received_at=now,
         tenant_limit=row.max_in_flight,
         list_key=row.list_key,
         only_provider=row.only_provider,
         failed_provider=row.failed_provider,
-        reader_zone=row.contact_timezone,
+        recipient_zone=row.contact_timezone,
     )
 
 
@@ -171,4 +171,4 @@ def _payload(row: Any) -> dict[str, Any]:
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.attributes is None:
         return payload
-    return for_reader(payload, orjson.loads(row.attributes), row.to_email, row.contact_name)
+    return personalize_payload(payload, orjson.loads(row.attributes), row.to_email, row.contact_name)

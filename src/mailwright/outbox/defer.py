@@ -6,7 +6,7 @@ from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Held
+from mailwright.domain.permits import Deferral
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import holds
@@ -36,7 +36,7 @@ async def let_go_of(tx: Transaction, reason: str) -> None:
     await tx.execute(delete(holds).where(holds.c.defer_reason == reason))
 
 
-async def defer(database: Database, waiting: Sequence[tuple[Claimed, Held]]) -> None:
+async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:
     """Gives back messages that were not started: each waits by itself, and the rest of its lane goes on."""
     rows = [
         {

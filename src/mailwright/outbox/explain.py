@@ -15,7 +15,7 @@ from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, reason_told
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.doubt import HOLD
@@ -463,7 +463,7 @@ _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
     DeferReason.ONE_AT_A_TIME: _one_at_a_time,
     DeferReason.RESEND_TURN: _resend_turn,
-    DeferReason.READERS_HOURS: _readers_hours,
+    DeferReason.RECIPIENT_HOURS: _readers_hours,
 }
 
 
@@ -699,7 +699,7 @@ def _answer(
     actions: tuple[Action, ...] | None = None,
 ) -> MessageExplanation:
     """What waits can be withdrawn, where nothing else is said."""
-    name, detail = reason_told(reason)
+    name, detail = split_defer_reason(reason)
     actions = _withdraw(facts.message) if actions is None else actions
     return MessageExplanation(facts.message.outbox_id, sentence, state, name, until, change, detail, actions)
 

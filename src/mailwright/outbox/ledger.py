@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
-from mailwright.domain.permits import Pace, Window
+from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -40,7 +40,7 @@ TAKE_OVER: Instant = SECOND
 @dataclass(frozen=True, slots=True)
 class Grant:
     count: int
-    blocked_by: Window | None = None  # the window that gave less than was asked
+    blocked_by: LimitWindow | None = None  # the window that gave less than was asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Booking:
 
 
 class Ledger(Protocol):
-    async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant: ...
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant: ...
 
-    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+    async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
         """As many of each as its own window allows, whatever the others do."""
         ...
 
-    async def give_back(self, windows: Sequence[Window], count: int) -> None: ...
+    async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
 
-    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "Known"]) -> Booking:
         """The next moments that every one of these paces allows; none of them is ever given to anybody else."""
         ...
 
@@ -80,7 +80,7 @@ class DatabaseLedger:
         self._database = database
         self._clock = clock
 
-    async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant:
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
         """As many as every window allows; all of them are counted in one transaction."""
         if not windows:
             return Grant(wanted)
@@ -95,14 +95,14 @@ class DatabaseLedger:
             return Grant(count)
         return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
 
-    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+    async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
         """A claim can have a hundred domains: their counters are read and written together.
 
         Those that count beside them are opened and held as well: whoever still adds to one of these is waited for.
         """
         if not wanted:
             return {}
-        ends = {other.name: other.until for window in wanted for other in window.beside}
+        ends = {other.name: other.until for window in wanted for other in window.related}
         ends |= {window.name: window.ends_at for window in wanted}
         names = [{"name": name, "expires_at": ends_at + KEPT} for name, ends_at in ends.items()]
         async with self._database.write() as tx:
@@ -117,11 +117,11 @@ class DatabaseLedger:
                 await tx.run(ADD_TO_COUNTERS, added=added)
         return granted
 
-    async def give_back(self, windows: Sequence[Window], count: int) -> None:
+    async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
         async with self._database.write() as tx:
             await self._add(tx, windows, -count)
 
-    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "Known"]) -> Booking:
         """Each counter says when the next mail may begin, in half microseconds; an odd one is kept by a worker."""
         ordered = sorted(paces, key=lambda pace: pace.name)
         async with self._database.write() as tx:
@@ -144,7 +144,7 @@ class DatabaseLedger:
                     next_us = known[name].next_us
                     await tx.run(SET_COUNTER, name=name, used=2 * next_us, expires_at=next_us // 1_000 + KEPT)
 
-    async def _next(self, tx: Transaction, pace: Pace) -> int:
+    async def _next(self, tx: Transaction, pace: SendRate) -> int:
         await tx.run(OPEN_COUNTER, name=pace.name, expires_at=self._clock.now() + KEPT)
         return int((await tx.run(READ_COUNTER, name=pace.name))[0].used)
 
@@ -152,22 +152,22 @@ class DatabaseLedger:
         async with self._database.write() as tx:
             await tx.run(FORGET_COUNTERS, now=self._clock.now())
 
-    async def _take_turns(self, tx: Transaction, windows: Sequence[Window]) -> None:
+    async def _take_turns(self, tx: Transaction, windows: Sequence[LimitWindow]) -> None:
         """A counter that another transaction has just opened cannot be seen, and so not be waited for; a turn can."""
-        for name in sorted({window.turn for window in windows if window.turn is not None}):
+        for name in sorted({window.lock_name for window in windows if window.lock_name is not None}):
             await tx.run(OPEN_COUNTER, name=name, expires_at=NEVER)
             await tx.run(READ_COUNTER, name=name)
 
-    async def _state(self, tx: Transaction, window: Window) -> "_State":
+    async def _state(self, tx: Transaction, window: LimitWindow) -> "_State":
         await tx.run(OPEN_COUNTER, name=window.name, expires_at=window.ends_at + KEPT)
         used = int((await tx.run(READ_COUNTER, name=window.name))[0].used)
-        if not window.beside:
+        if not window.related:
             return _State(window.limit - used, window.deferred_until)
-        names = [{"name": beside.name} for beside in window.beside]
+        names = [{"name": related.name} for related in window.related]
         found = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
         return state_of(window, used, found)
 
-    async def _add(self, tx: Transaction, windows: Sequence[Window], count: int) -> None:
+    async def _add(self, tx: Transaction, windows: Sequence[LimitWindow], count: int) -> None:
         for window in _in_order(windows):
             await tx.run(ADD_TO_COUNTER, name=window.name, count=count)
 
@@ -183,7 +183,7 @@ class Known:
 class _Line:
     """One pace while moments are booked: the next free one, and how many mails begin at the last one."""
 
-    def __init__(self, pace: Pace, counter: int, known: Known | None) -> None:
+    def __init__(self, pace: SendRate, counter: int, known: Known | None) -> None:
         self.pace = pace
         self._is_ours = known is not None and known.left_at == counter
         self._is_kept = counter % 2 == 1
@@ -201,7 +201,7 @@ class _Line:
 
     def earliest(self, moment: int) -> int:
         """This moment, or the first one after it that has room."""
-        if moment == self._moment and self._begun < self.pace.portion:
+        if moment == self._moment and self._begun < self.pace.batch_size:
             return moment
         return max(moment, self.next_us)
 
@@ -242,14 +242,14 @@ class _State:
     opens_at: Instant  # when there is room again once it is used up
 
 
-def state_of(window: Window, used: float, beside: Mapping[str, float]) -> _State:
+def state_of(window: LimitWindow, used: float, beside: Mapping[str, float]) -> _State:
     """The first of the counters beside it that counts no more makes room."""
-    counted = [other for other in window.beside if beside.get(other.name, 0) > 0]
+    counted = [other for other in window.related if beside.get(other.name, 0) > 0]
     free = window.limit - int(used + sum(beside[other.name] for other in counted))
     return _State(free, min([window.deferred_until, *(other.until for other in counted)]))
 
 
-def _in_order(windows: Sequence[Window]) -> list[Window]:
+def _in_order(windows: Sequence[LimitWindow]) -> list[LimitWindow]:
     """Whoever takes several counters takes them in this order, or two workers would wait for each other.
 
     A window that two rules share is counted once.

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, select
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import place_of
-from mailwright.domain.permits import Allowance, Level, Limits
-from mailwright.outbox.quotas import allowance, told_rate
+from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
+from mailwright.outbox.quotas import allowance, provider_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
 
@@ -45,14 +45,14 @@ class Defaults:
 class Rules:
     default: Limits
     tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
-    campaigns: Mapping[int, Level] = field(default_factory=dict)  # by lane
-    quota: Allowance | None = None
-    told_rate: int | None = None  # so many in a second leave no provider with more than it said it takes
+    campaigns: Mapping[int, LimitLevel] = field(default_factory=dict)  # by lane
+    quota: QuotaSnapshot | None = None
+    provider_rate: int | None = None  # so many in a second leave no provider with more than it said it takes
     route: str = ""  # whose word that is, as it stands in the name of a counter
 
-    def levels(self, tenant_id: int, lane: int) -> tuple[Level, ...]:
+    def levels(self, tenant_id: int, lane: int) -> tuple[LimitLevel, ...]:
         """Whose limits a mail of this lane must keep: its tenant's and, where it has one, its campaign's."""
-        tenant = Level(str(tenant_id), self.tenants.get(tenant_id, self.default))
+        tenant = LimitLevel(str(tenant_id), self.tenants.get(tenant_id, self.default))
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
 
@@ -67,10 +67,10 @@ async def rules_in_force(database: Database, defaults: Defaults, lanes: Collecti
     own = await limits_of_tenants(database, default)
     campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
     quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
-    rate = await told_rate(database, defaults.providers) if defaults.providers else None
+    rate = await provider_rate(database, defaults.providers) if defaults.providers else None
     rules = Rules(default, own, campaigns, quota)
     if rate is not None:
-        rules = replace(rules, told_rate=rate.per_second, route=rate.provider)
+        rules = replace(rules, provider_rate=rate.per_second, route=rate.provider)
     if not (ended := rules.unknown(lanes)):
         return rules
     places = queue_entries.c.id.in_({place_of(lane) for lane in ended})
@@ -79,7 +79,7 @@ async def rules_in_force(database: Database, defaults: Defaults, lanes: Collecti
 
 async def _campaigns(
     database: Database, default: Limits, own: Mapping[int, Limits], which: ColumnElement[bool]
-) -> dict[int, Level]:
+) -> dict[int, LimitLevel]:
     """By lane."""
     found = select(
         queue_entries.c.campaign_key,
@@ -91,7 +91,7 @@ async def _campaigns(
     async with database.read() as tx:
         rows = await tx.execute(found)
     return {
-        row.lane: Level(
+        row.lane: LimitLevel(
             f"campaign-{row.campaign_key}",
             limits_of_campaign(row.limits, own.get(row.tenant_id, default), row.created_at),
         )
@@ -124,7 +124,7 @@ def limits_of_campaign(text: str, tenant: Limits, started_at: Instant) -> Limits
         working_hours=own.get("working_hours") or tenant.working_hours,
         timezone=zone,
         warmup_since=since if own.get("warmup") else None,
-        in_readers_zone=bool(own.get("in_readers_time_zone")),
+        in_recipient_zone=bool(own.get("in_readers_time_zone")),
         interval_ms=own.get("interval_ms"),
         one_at_a_time=bool(own.get("one_at_a_time")),
     )

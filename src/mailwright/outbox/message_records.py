@@ -12,7 +12,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import EventType, Status
-from mailwright.domain.timeline import in_order
+from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database
 from mailwright.storage.expressions import folded, position
 from mailwright.storage.statements import statement
@@ -189,5 +189,5 @@ def _record(row: Any, events: Any) -> Record:
         tenant=row.tenant,
         payload=orjson.loads(row.payload),
         expires_at=row.expires_at,
-        events=in_order(story),
+        events=order_events(story),
     )

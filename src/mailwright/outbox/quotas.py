@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 
 from mailwright.domain.clock import DAY, Clock, Instant
-from mailwright.domain.permits import QUOTA_EXHAUSTED, Allowance, quota_counter, quota_turn
+from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaSnapshot, quota_counter, quota_lock_name
 from mailwright.outbox import defer
 from mailwright.outbox.ledger import NEVER, OPEN_COUNTER, READ_COUNTER
 from mailwright.storage.database import Database, Transaction
@@ -74,7 +74,7 @@ class Standing:
 async def standing(database: Database, providers: Collection[str]) -> Standing:
     async with database.read() as tx:
         previous = await _synced_at(tx, providers)
-        counted = 0 if previous is None else await _used(tx, quota_counter(quota_turn(providers), previous))
+        counted = 0 if previous is None else await _used(tx, quota_counter(quota_lock_name(providers), previous))
         [under_way] = await tx.run(UNDER_WAY)
     return Standing(previous, counted, under_way.mails)
 
@@ -83,7 +83,7 @@ async def record(database: Database, clock: Clock, told: Sequence[Told], before:
     """One round, all or none: false where somebody else's round came in between. What waited for quota may go on."""
     now = clock.now()
     names = [each.provider for each in told]
-    turn = quota_turn(names)
+    turn = quota_lock_name(names)
     async with database.write() as tx:
         await tx.run(OPEN_COUNTER, name=turn, expires_at=NEVER)
         await tx.run(READ_COUNTER, name=turn)
@@ -129,11 +129,11 @@ async def known(database: Database) -> list[Known]:
         rounds: dict[Instant, list[str]] = {}
         for row in rows:
             rounds.setdefault(row.synced_at, []).append(row.provider)
-        used = {at: await _used(tx, quota_counter(quota_turn(names), at)) for at, names in rounds.items()}
+        used = {at: await _used(tx, quota_counter(quota_lock_name(names), at)) for at, names in rounds.items()}
     return [_known(row, used[row.synced_at]) for row in rows]
 
 
-async def allowance(database: Database, providers: Collection[str], sync_every: Instant) -> Allowance | None:
+async def allowance(database: Database, providers: Collection[str], sync_every: Instant) -> QuotaSnapshot | None:
     """What the providers of a route take together. None where one of them has no limit, or has not told of any."""
     async with database.read() as tx:
         rows = await tx.execute(select(quotas).where(quotas.c.provider.in_(providers)))
@@ -143,7 +143,7 @@ async def allowance(database: Database, providers: Collection[str], sync_every: 
         return None
     daily = [row.limit_per_day for row in rows]
     first = rows[0]
-    return Allowance(
+    return QuotaSnapshot(
         providers=tuple(sorted(providers)),
         remaining=max(0, sum(row.remaining for row in rows) - first.under_way),
         synced_at=first.synced_at,
@@ -154,7 +154,7 @@ async def allowance(database: Database, providers: Collection[str], sync_every: 
     )
 
 
-async def told_rate(database: Database, route: Mapping[str, int | None]) -> Rate | None:
+async def provider_rate(database: Database, route: Mapping[str, int | None]) -> Rate | None:
     """The rate at which no provider of a route gets more than it said it takes in a second; None where none has said.
 
     A provider that no worker can reach carries nothing, so neither its rate nor its share of the mail counts.

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import MINUTE, Instant
-from mailwright.domain.permits import Held, reason_told
+from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.domain.states import Status
 from mailwright.outbox.message_records import NEWEST, Search, Summary, search
 from mailwright.storage.database import Database, Transaction
@@ -80,7 +80,7 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: Search) -> tuple[int,
     return lowest, highest
 
 
-async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -> dict[int, Held]:
+async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -> dict[int, Deferral]:
     """What keeps those of them that wait, by their key: the hold on their lane, or what they wait for themselves."""
     keys = [each.message_key for each in found if each.status in _WAITING]
     if not keys:
@@ -90,12 +90,12 @@ async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -
     wanted = select(*columns, holds.c.defer_reason.label("held_by"), holds.c.deferred_until).select_from(kept)
     async with database.read() as tx:
         rows = await tx.execute(wanted.where(deliveries.c.message_key.in_(keys)))
-    waits: dict[int, Held] = {}
+    waits: dict[int, Deferral] = {}
     for row in rows:
-        reason, _ = reason_told(row.held_by or row.defer_reason)
+        reason, _ = split_defer_reason(row.held_by or row.defer_reason)
         until = row.deferred_until if row.held_by else row.claimable_at
         if reason is not None and until is not None and until > now:
-            waits[row.message_key] = Held(until, reason)
+            waits[row.message_key] = Deferral(until, reason)
     return waits
 
 

@@ -89,7 +89,7 @@ async def exchange(
         await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
     if settlements:
         await settle(tx, settlements, now)
-        maybe_taken = [each.claimed for each in settlements if each.may_be_taken or was_handed_over(each.claimed)]
+        maybe_taken = [each.claimed for each in settlements if each.may_have_been_sent or was_handed_over(each.claimed)]
         await prove_reported(tx, maybe_taken, now)
     if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
         await consequences(tx, bounces, now)
@@ -308,7 +308,7 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "duration_ms": settlement.duration_ms,
         "failed_at": now if status is Status.FAILED else None,
         # As long as somebody may have it, whatever was answered since.
-        "doubted_at": now if in_doubt or settlement.may_be_taken or claimed.only_provider is not None else None,
+        "doubted_at": now if in_doubt or settlement.may_have_been_sent or claimed.only_provider is not None else None,
     }
 
 

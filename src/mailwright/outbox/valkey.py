@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.permits import Pace, Window
+from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.outbox.ledger import Booking, DatabaseLedger, Grant, Known
 
@@ -74,7 +74,7 @@ class ValkeyLedger:
         self._put: Any = client.register_script(_PUT)
         self._is_down = False
 
-    async def reserve(self, windows: Sequence[Window], wanted: int) -> Grant:
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
         if not windows or any(window.is_exact for window in windows):
             return await self._ground.reserve(windows, wanted)
         name = block_name(windows)
@@ -87,15 +87,15 @@ class ValkeyLedger:
         await self._keep(name, bought.count - used, min(window.ends_at for window in windows))
         return Grant(count + used, bought.blocked_by if count + used < wanted else None)
 
-    async def reserve_each(self, wanted: Mapping[Window, int]) -> dict[Window, int]:
+    async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
         """Straight from the database: one turn there for many windows is cheaper than a block for each."""
         return await self._ground.reserve_each(wanted)
 
-    async def give_back(self, windows: Sequence[Window], count: int) -> None:
+    async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
         """Straight to the database: whoever is at the limit next finds them there."""
         await self._ground.give_back(windows, count)
 
-    async def book(self, paces: Sequence[Pace], wanted: int, known: Mapping[str, Known]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, Known]) -> Booking:
         """Straight from the database: a moment that is lost with Valkey would be given to a second mail."""
         return await self._ground.book(paces, wanted, known)
 
@@ -130,7 +130,7 @@ class ValkeyLedger:
             )
 
 
-def block_name(windows: Sequence[Window]) -> str:
+def block_name(windows: Sequence[LimitWindow]) -> str:
     """One block for each set of windows that is used together, as long as their limits are these.
 
     What was bought under a higher limit is not handed out under a lower one.

@@ -18,12 +18,12 @@ from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Settlement
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
-from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
-from mailwright.pipeline.conclude import Ready, expired, is_poison, poisoned, refused
-from mailwright.pipeline.validate import Kind, Objection, objection
+from mailwright.pipeline.conclude import ReadyMessage, expired, is_poison, poisoned, refused
+from mailwright.pipeline.validate import ValidationFailure, ValidationKind, objection
 from mailwright.storage.database import Database
 
 log = logger(__name__)
@@ -32,7 +32,7 @@ COPIES = ("cc", "bcc")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SenderIdentity:
     """Who we are in the mails that we send."""
 
     sender: Mailbox
@@ -42,11 +42,11 @@ class Identity:
     postal_address: str = ""
     # Where the pages for readers are, and what signs the links to a mail in the browser; None where there are none.
     public_url: str = ""
-    views: ViewTokens | None = None
+    views: WebViewTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderLinks:
+class RecipientLinks:
     """What the standard variables of a bulk mail lead to."""
 
     unsubscribe: str
@@ -54,7 +54,7 @@ class ReaderLinks:
     web_view: str
 
 
-def standard_values(payload: Mapping[str, Any], postal_address: str, links: ReaderLinks | None) -> dict[str, Any]:
+def template_values(payload: Mapping[str, Any], postal_address: str, links: RecipientLinks | None) -> dict[str, Any]:
     """What a template is filled with: the mail's own variables, and what every mail can say."""
     values = {
         "name": payload.get("toName") or "",
@@ -73,12 +73,12 @@ def standard_values(payload: Mapping[str, Any], postal_address: str, links: Read
     return values
 
 
-class Road:
+class Composer:
     def __init__(
         self,
         database: Database,
         templates: TemplateStore,
-        identity: Identity,
+        identity: SenderIdentity,
         *,
         signer: DkimSigner | None,
         threads: Executor | None,
@@ -107,13 +107,13 @@ class Road:
         for claimed in claims:
             self._no_copies.pop(claimed.message_key, None)
 
-    def prepare(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+    def prepare(self, claimed: Claimed, now: Instant) -> ReadyMessage | Settlement:
         try:
             return self._prepared(claimed, now)
         finally:
             self._no_copies.pop(claimed.message_key, None)
 
-    async def once_more(self, claimed: Claimed, at: Instant) -> bytes:
+    async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
         """The mail as it would leave, unsigned and whatever validation says of it: for whoever looks at it."""
         await self.look_up([claimed])
         try:
@@ -121,7 +121,7 @@ class Road:
         finally:
             self.forget([claimed])
 
-    def _prepared(self, claimed: Claimed, now: Instant) -> Ready | Settlement:
+    def _prepared(self, claimed: Claimed, now: Instant) -> ReadyMessage | Settlement:
         if is_poison(claimed):
             return poisoned(claimed, now)
         if claimed.expires_at is not None and now >= claimed.expires_at:
@@ -130,15 +130,15 @@ class Road:
         if found is not None:
             return refused(claimed, found, now)
         try:
-            return Ready(claimed, self._outgoing(claimed, now), validated_at=now)
+            return ReadyMessage(claimed, self._outgoing(claimed, now), validated_at=now)
         except (TemplateFailed, HeaderRefused, address.InvalidAddress) as error:
-            return refused(claimed, Objection(Kind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
+            return refused(claimed, ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
         except Exception as error:  # one message that we cannot build must not end the worker of all the others
             log.exception("message_not_built", **claimed.log_fields)
             reason = f"The mail could not be built: {type(error).__name__}."
-            return refused(claimed, Objection(Kind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
+            return refused(claimed, ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason), now)
 
-    async def sign(self, batch: Sequence[Ready], now: Instant) -> list[Ready]:
+    async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
         """RSA takes milliseconds for each mail: in threads, so that connections are served meanwhile."""
         if self._signer is None:
             return list(batch)
@@ -151,9 +151,9 @@ class Road:
             for ready, content in zip(batch, signed, strict=True)
         ]
 
-    def _outgoing(self, claimed: Claimed, now: Instant) -> Outgoing:
+    def _outgoing(self, claimed: Claimed, now: Instant) -> OutgoingMessage:
         payload = claimed.payload
-        sender = mailbox_of(payload["from"]) if "from" in payload else self._identity.sender
+        sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
         to = Mailbox(payload["to"], payload.get("toName"))
         cc, bcc = self._copies(claimed) if claimed.message_key in self._no_copies else ((), ())
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
@@ -164,14 +164,14 @@ class Road:
         else:
             content = self._composed(claimed, sender, addressed, cc)
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
-        return Outgoing(
+        return OutgoingMessage(
             claimed.outbox_id,
             address.deliverable(self._identity.bounce_address or sender.address),
             (address.deliverable(to.address), *copies),
             content,
             is_canonical=True,
-            is_own_sender="from" not in payload or self._identity.bounce_address is not None,
-            is_own_from="from" not in payload,
+            uses_default_sender="from" not in payload or self._identity.bounce_address is not None,
+            uses_default_from="from" not in payload,
         )
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:
@@ -228,26 +228,26 @@ class Road:
         identity, links = self._identity, None
         if unsubscribe_url is not None:
             preferences = f"{identity.public_url}/preferences"
-            links = ReaderLinks(
+            links = RecipientLinks(
                 unsubscribe_url,
                 # The same token: whoever may leave may choose.
                 preferences + unsubscribe_url.removeprefix(identity.unsubscribe_url),
-                view_link(identity.public_url, identity.views, claimed.outbox_id) if shows_view else "",
+                web_view_link(identity.public_url, identity.views, claimed.outbox_id) if shows_view else "",
             )
-        return standard_values(claimed.payload, identity.postal_address, links)
+        return template_values(claimed.payload, identity.postal_address, links)
 
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
             return None
-        token = self._identity.tokens.of_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
+        token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
         return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed))
 
 
-def view_link(public_url: str, views: ViewTokens | None, outbox_id: str) -> str:
+def web_view_link(public_url: str, views: WebViewTokens | None, outbox_id: str) -> str:
     return "" if views is None else f"{public_url}/view/{views.make(outbox_id)}"
 
 
-def mailbox_of(value: Any) -> Mailbox:
+def parse_mailbox(value: Any) -> Mailbox:
     """`name@example.com`, `Name <name@example.com>`, or an object with `email` and `name`."""
     if isinstance(value, Mapping):
         return Mailbox(value["email"], value.get("name"))
@@ -258,7 +258,7 @@ def mailbox_of(value: Any) -> Mailbox:
 
 
 def _boxes(claimed: Claimed, kind: str) -> list[Mailbox]:
-    return [mailbox_of(each) for each in claimed.payload.get(kind, ())]
+    return [parse_mailbox(each) for each in claimed.payload.get(kind, ())]
 
 
 def _normal(box: Mailbox) -> str:
@@ -269,7 +269,7 @@ def _normal(box: Mailbox) -> str:
 
 
 def _optional_mailbox(value: Any) -> Mailbox | None:
-    return None if value is None else mailbox_of(value)
+    return None if value is None else parse_mailbox(value)
 
 
 def _attachment(value: Mapping[str, Any]) -> Attachment:
@@ -294,7 +294,7 @@ def _list_key(claimed: Claimed) -> str:
 
 
 def _other_tenant(claimed: Claimed) -> str | None:
-    return None if claimed.tenant_id == FIRST_TENANT else claimed.company
+    return None if claimed.tenant_id == FIRST_TENANT else claimed.tenant_name
 
 
 def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:

@@ -5,14 +5,14 @@ from typing import Any, assert_never
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Delivered, Event, Outcome, Settlement
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import DeferReason
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.claim import MOST_CLAIMS
-from mailwright.pipeline.validate import Objection
-from mailwright.providers.protocol import Sending
+from mailwright.pipeline.validate import ValidationFailure
+from mailwright.providers.protocol import SendHandle
 from mailwright.providers.responses import addresses_in
 
 # Refusals of who sends: of the envelope's sender, of the From, and of either by whoever gave us our rights.
@@ -29,15 +29,15 @@ NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 
 @dataclass(slots=True)
-class Ready:
+class ReadyMessage:
     """Validated and built: it waits for the durable mark and then for the provider."""
 
     claimed: Claimed
-    outgoing: Outgoing
+    outgoing: OutgoingMessage
     validated_at: Instant
     attempted_at: Instant = 0
 
-    sending: Sending | None = None
+    sending: SendHandle | None = None
 
     def begin(self, attempted_at: Instant, locked_until: Instant) -> None:
         """Marked: it may be sent, and only while the lock lasts."""
@@ -45,12 +45,12 @@ class Ready:
         self.outgoing.send_before = locked_until
 
 
-def concluded(
-    ready: Ready,
+def conclude(
+    ready: ReadyMessage,
     result: SendResult,
     now: Instant,
     *,
-    held_until: Instant,
+    deferred_until: Instant,
     doubt_until: Instant,
     fails_over: bool = False,
 ) -> Outcome:
@@ -71,38 +71,38 @@ def concluded(
             )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)
-        case ResultKind.FAILED if result.category is Category.CONFIGURATION:
-            return _deferred(ready, result, now, held_until, DeferReason.PROVIDER_UNAVAILABLE)
+        case ResultKind.FAILED if result.category is ErrorCategory.CONFIGURATION:
+            return _deferred(ready, result, now, deferred_until, DeferReason.PROVIDER_UNAVAILABLE)
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
-            return _not_now(ready, result, now, fails_over=fails_over and result.not_taken)
+            return _not_now(ready, result, now, fails_over=fails_over and result.definitely_not_sent)
         case _:
             assert_never(result.kind)
 
 
-def fair(ready: Ready, result: SendResult) -> SendResult:
+def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
     """A sender that the request chose and the server refuses is that message's fault, not the installation's."""
-    is_chosen = not ready.outgoing.is_own_from
-    if result.code == SENDER_REFUSED and not ready.outgoing.is_own_sender:
-        return replace(result, category=Category.PERMANENT, blames_provider=False)
+    is_chosen = not ready.outgoing.uses_default_from
+    if result.code == SENDER_REFUSED and not ready.outgoing.uses_default_sender:
+        return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code == "SMTP_SENDER_NOT_VERIFIED" and _names_readers_only(ready, result):
-        return replace(result, code="SMTP_MESSAGE_REJECTED", category=Category.PERMANENT, blames_provider=False)
+        return replace(result, code="SMTP_MESSAGE_REJECTED", category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in FROM_REFUSED and is_chosen:
-        return replace(result, category=Category.PERMANENT, blames_provider=False)
+        return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in NOT_ALLOWED and is_chosen:
         # It may as well be that we may send nothing at all: that is mended while the mail is tried a few times more.
-        return replace(result, kind=ResultKind.RETRYABLE, category=Category.TRANSIENT, blames_provider=False)
+        return replace(result, kind=ResultKind.RETRYABLE, category=ErrorCategory.TRANSIENT, blames_provider=False)
     return result
 
 
-def _names_readers_only(ready: Ready, result: SendResult) -> bool:
+def _names_readers_only(ready: ReadyMessage, result: SendResult) -> bool:
     """An account that may send to a few addresses only, and not to these."""
     named = addresses_in(result.message or "")
     return bool(named) and named <= {recipient.lower() for recipient in ready.outgoing.recipients}
 
 
-def refused(claimed: Claimed, objection: Objection, now: Instant) -> Settlement:
+def refused(claimed: Claimed, objection: ValidationFailure, now: Instant) -> Settlement:
     """Validation said no: no provider was called, so no attempt is counted."""
     metadata = {"attempt": claimed.attempt, "validation": objection.kind, "errorCode": objection.code}
     return Settlement(
@@ -111,11 +111,13 @@ def refused(claimed: Claimed, objection: Objection, now: Instant) -> Settlement:
         (
             Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
             Event(EventType.VALIDATION_FAILED, now, {**metadata, "errorMessage": objection.reason}),
-            _failed_event(claimed, now, code=objection.code, category=Category.VALIDATION, reason=objection.reason),
+            _failed_event(
+                claimed, now, code=objection.code, category=ErrorCategory.VALIDATION, reason=objection.reason
+            ),
         ),
         completes_attempt=False,
         error_code=objection.code,
-        error_category=Category.VALIDATION,
+        error_category=ErrorCategory.VALIDATION,
         error_reason=objection.reason,
         duration_ms=now - claimed.received_at,
     )
@@ -127,10 +129,10 @@ def poisoned(claimed: Claimed, now: Instant) -> Settlement:
     return Settlement(
         claimed,
         Status.FAILED,
-        (_failed_event(claimed, now, code="POISON_MESSAGE", category=Category.PERMANENT, reason=reason),),
+        (_failed_event(claimed, now, code="POISON_MESSAGE", category=ErrorCategory.PERMANENT, reason=reason),),
         completes_attempt=False,
         error_code="POISON_MESSAGE",
-        error_category=Category.PERMANENT,
+        error_category=ErrorCategory.PERMANENT,
         error_reason=reason,
         is_dead_letter=True,
     )
@@ -147,16 +149,16 @@ def expired(claimed: Claimed, now: Instant) -> Settlement:
         Status.FAILED,
         (
             Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
-            _failed_event(claimed, now, code="EXPIRED", category=Category.PERMANENT, reason=reason),
+            _failed_event(claimed, now, code="EXPIRED", category=ErrorCategory.PERMANENT, reason=reason),
         ),
         completes_attempt=False,
         error_code="EXPIRED",
-        error_category=Category.PERMANENT,
+        error_category=ErrorCategory.PERMANENT,
         error_reason=reason,
     )
 
 
-def _failed(ready: Ready, result: SendResult, now: Instant) -> Settlement:
+def _failed(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
     return _with_error(
         ready,
         result,
@@ -174,8 +176,8 @@ def _failed(ready: Ready, result: SendResult, now: Instant) -> Settlement:
     )
 
 
-def _not_now(ready: Ready, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
-    if result.category is Category.QUOTA:
+def _not_now(ready: ReadyMessage, result: SendResult, now: Instant, *, fails_over: bool) -> Settlement:
+    if result.category is ErrorCategory.QUOTA:
         until = now if fails_over else now + _patience(ready.claimed, result, now)
         return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
     if fails_over and result.blames_provider:
@@ -183,7 +185,7 @@ def _not_now(ready: Ready, result: SendResult, now: Instant, *, fails_over: bool
     return _retry(ready, result, now)
 
 
-def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
+def _retry(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
     claimed, policy = ready.claimed, _policy(ready.claimed)
     if policy.is_exhausted(claimed.attempt):
         reason = f"All {policy.max_attempts} attempts failed; the last: {result.code}: {result.message}"
@@ -206,14 +208,14 @@ def _retry(ready: Ready, result: SendResult, now: Instant) -> Settlement:
             error_reason=reason,
             duration_ms=now - claimed.received_at,
             is_dead_letter=True,
-            may_be_taken=not result.not_taken,
+            may_have_been_sent=not result.definitely_not_sent,
         )
     delay = policy.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
     event = _retry_event(claimed, result, now, delay, next_attempt=claimed.attempt + 1)
     return _with_error(ready, result, now, Status.RETRY_SCHEDULED, event, due_at=now + delay)
 
 
-def _deferred(ready: Ready, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
+def _deferred(ready: ReadyMessage, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
     """Not the recipient's fault: the message waits, and the attempt does not count."""
     event = _retry_event(ready.claimed, result, now, until - now, next_attempt=ready.claimed.attempt, reason=reason)
     return _with_error(
@@ -221,7 +223,7 @@ def _deferred(ready: Ready, result: SendResult, now: Instant, until: Instant, re
     )
 
 
-def _in_doubt(ready: Ready, result: SendResult, now: Instant, doubt_until: Instant) -> Settlement:
+def _in_doubt(ready: ReadyMessage, result: SendResult, now: Instant, doubt_until: Instant) -> Settlement:
     event = Event(
         EventType.IN_DOUBT,
         now,
@@ -231,7 +233,7 @@ def _in_doubt(ready: Ready, result: SendResult, now: Instant, doubt_until: Insta
 
 
 def _with_error(
-    ready: Ready, result: SendResult, now: Instant, status: Status, event: Event, **changes: Any
+    ready: ReadyMessage, result: SendResult, now: Instant, status: Status, event: Event, **changes: Any
 ) -> Settlement:
     fields: dict[str, Any] = {
         "completes_attempt": True,
@@ -240,12 +242,12 @@ def _with_error(
         "error_category": result.category,
         "error_reason": result.message,
         "duration_ms": now - ready.claimed.received_at,
-        "may_be_taken": not result.not_taken,
+        "may_have_been_sent": not result.definitely_not_sent,
     }
     return Settlement(ready.claimed, status, (*_steps(ready, result.provider), event), **{**fields, **changes})
 
 
-def _steps(ready: Ready, provider: str) -> tuple[Event, ...]:
+def _steps(ready: ReadyMessage, provider: str) -> tuple[Event, ...]:
     attempt = {"attempt": ready.claimed.attempt}
     return (
         Event(EventType.RECEIVED, ready.claimed.received_at, attempt),
@@ -259,7 +261,7 @@ def _failed_event(
     now: Instant,
     *,
     code: str | None,
-    category: Category | None,
+    category: ErrorCategory | None,
     reason: str | None,
     original_code: str | None = None,
 ) -> Event:

@@ -13,12 +13,18 @@ from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.claim import looked_at
-from mailwright.pipeline.compose import Identity, Road, standard_values
+from mailwright.pipeline.compose import Composer, SenderIdentity, template_values
 from mailwright.storage.database import Database
 
 
-async def mail_of(
-    database: Database, templates: TemplateStore, identity: Identity, outbox_id: str, *, tenant_id: int, at: Instant
+async def render_message(
+    database: Database,
+    templates: TemplateStore,
+    identity: SenderIdentity,
+    outbox_id: str,
+    *,
+    tenant_id: int,
+    at: Instant,
 ) -> bytes | str:
     """The mail whole, with its headers; or a sentence that says why there is none."""
     async with database.read() as tx:
@@ -28,14 +34,14 @@ async def mail_of(
     [claimed] = found
     if "to" not in claimed.payload:
         return "What this mail said was erased with its reader’s other data."
-    road = Road(database, templates, identity, signer=None, threads=None)
+    composer = Composer(database, templates, identity, signer=None, threads=None)
     try:
-        return await road.once_more(claimed, at)
+        return await composer.render_unsigned(claimed, at)
     except (TemplateFailed, HeaderRefused, InvalidAddress) as error:
         return f"The mail cannot be built: {error}"
 
 
-async def subjects_of(
+async def render_subjects(
     database: Database, subjects: Mapping[str, str], *, tenant_id: int, at: Instant
 ) -> dict[str, str]:
     """Subjects as their readers see them, by the message's id: those that have something to fill in, and could be."""
@@ -48,5 +54,5 @@ async def subjects_of(
     for claimed in found:
         with contextlib.suppress(TemplateFailed, KeyError):  # erased, or no longer what the template asks for
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
-            filled[claimed.outbox_id] = template.render(standard_values(claimed.payload, "", None)).subject
+            filled[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject
     return filled

@@ -10,7 +10,7 @@ from mailwright.domain import address
 from mailwright.domain.message import Claimed
 
 
-class Kind(StrEnum):
+class ValidationKind(StrEnum):
     INTEGRITY = "INTEGRITY"
     OUTBOX = "OUTBOX"
     RECIPIENT = "RECIPIENT"
@@ -18,13 +18,13 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Objection:
-    kind: Kind
+class ValidationFailure:
+    kind: ValidationKind
     code: str
     reason: str
 
 
-def objection(claimed: Claimed) -> Objection | None:
+def objection(claimed: Claimed) -> ValidationFailure | None:
     """What keeps this message from being sent, whoever would carry it."""
     for question in QUESTIONS:
         if found := question(claimed):
@@ -32,7 +32,7 @@ def objection(claimed: Claimed) -> Objection | None:
     return None
 
 
-def integrity(claimed: Claimed) -> Objection | None:
+def integrity(claimed: Claimed) -> ValidationFailure | None:
     """The payload is complete and of one piece."""
     if not claimed.is_in_outbox:
         return None  # nothing is known of it: the next question says so
@@ -48,35 +48,39 @@ def integrity(claimed: Claimed) -> Objection | None:
         reason = "The recipient has neither a recipientId nor an externalId."
     elif _normal(payload["to"]) not in (claimed.to_email, None):
         reason = "`recipient.email` and `to` are not the same address."
-    return Objection(Kind.INTEGRITY, "INVALID_PAYLOAD", reason) if reason else None
+    return ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason) if reason else None
 
 
-def outbox(claimed: Claimed) -> Objection | None:
+def outbox(claimed: Claimed) -> ValidationFailure | None:
     """The row exists, and belongs to the tenant that it was claimed for."""
     if claimed.is_in_outbox:
         return None
-    return Objection(Kind.OUTBOX, "OUTBOX_NOT_FOUND", "The outbox has no such message for this tenant.")
+    return ValidationFailure(
+        ValidationKind.OUTBOX, "OUTBOX_NOT_FOUND", "The outbox has no such message for this tenant."
+    )
 
 
-def recipient(claimed: Claimed) -> Objection | None:
+def recipient(claimed: Claimed) -> ValidationFailure | None:
     """The recipient is known where one was named, the address can be written to, and nobody has left."""
-    if claimed.recipient_id and (claimed.contact_email is None or claimed.contact_is_deleted):
-        return Objection(Kind.RECIPIENT, "RECIPIENT_NOT_FOUND", "There is no such recipient, or it was deleted.")
+    if claimed.recipient_id and (claimed.contact_email is None or claimed.is_contact_deleted):
+        return ValidationFailure(
+            ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "There is no such recipient, or it was deleted."
+        )
     if claimed.recipient_id and claimed.contact_email != claimed.to_email:
-        return Objection(Kind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient has another address.")
+        return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_NOT_FOUND", "The recipient has another address.")
     try:
         local, _ = address.parse(claimed.payload["to"])
     except address.InvalidAddress as error:
-        return Objection(Kind.RECIPIENT, "INVALID_EMAIL", f"The address is not valid: {error}.")
+        return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", f"The address is not valid: {error}.")
     if not local.isascii():
         reason = "The address has characters before the @ that not all mail servers take: write to another one."
-        return Objection(Kind.RECIPIENT, "INVALID_EMAIL", reason)
+        return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", reason)
     if claimed.suppressed_because is not None:
         return suppressed(claimed.suppressed_because)
     return None
 
 
-def template(claimed: Claimed) -> Objection | None:
+def template(claimed: Claimed) -> ValidationFailure | None:
     """What the mail says is whole and harmless. A stored template was checked when it was stored."""
     if claimed.template_key is not None:
         return None
@@ -84,14 +88,16 @@ def template(claimed: Claimed) -> Objection | None:
     reason = subject_rules.objection(claimed.payload.get("subject", ""))
     if reason is None and html is not None:
         reason = html_rules.objection(html)
-    return Objection(Kind.TEMPLATE, "INVALID_TEMPLATE", reason) if reason else None
+    return ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", reason) if reason else None
 
 
-QUESTIONS: tuple[Callable[[Claimed], Objection | None], ...] = (integrity, outbox, recipient, template)
+QUESTIONS: tuple[Callable[[Claimed], ValidationFailure | None], ...] = (integrity, outbox, recipient, template)
 
 
-def suppressed(reason: str) -> Objection:
-    return Objection(Kind.RECIPIENT, "RECIPIENT_SUPPRESSED", f"The recipient is on the suppression list: {reason}.")
+def suppressed(reason: str) -> ValidationFailure:
+    return ValidationFailure(
+        ValidationKind.RECIPIENT, "RECIPIENT_SUPPRESSED", f"The recipient is on the suppression list: {reason}."
+    )
 
 
 def _normal(text: str) -> str | None:

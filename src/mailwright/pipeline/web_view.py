@@ -9,26 +9,28 @@ from sqlalchemy import and_, select
 
 from mailwright.content.template import Template, TemplateFailed
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.message import for_reader
+from mailwright.domain.message import personalize_payload
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
-from mailwright.domain.web_view_tokens import ViewTokens
-from mailwright.pipeline.compose import ReaderLinks, standard_values, view_link
+from mailwright.domain.web_view_tokens import WebViewTokens
+from mailwright.pipeline.compose import RecipientLinks, template_values, web_view_link
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, messages, tenants
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class WebViewSettings:
     """What the links in a mail are made of."""
 
     public_url: str
     unsubscribe_url: str
     tokens: UnsubscribeTokens
-    views: ViewTokens
+    views: WebViewTokens
     postal_address: str = ""
 
 
-async def seen(database: Database, templates: TemplateStore, pages: Pages, outbox_id: str) -> str | None:
+async def render_web_view(
+    database: Database, templates: TemplateStore, pages: WebViewSettings, outbox_id: str
+) -> str | None:
     """The HTML of a bulk mail; None where there is none, or where its reader was erased.
 
     A campaign's mail is filled with what is known of the reader now: their attributes are kept once, not per mail.
@@ -49,7 +51,7 @@ async def seen(database: Database, templates: TemplateStore, pages: Pages, outbo
     if "html" in payload:
         return str(payload["html"])
     return await _filled(
-        templates, rows[0], standard_values(payload, pages.postal_address, _links(pages, rows[0], outbox_id))
+        templates, rows[0], template_values(payload, pages.postal_address, _links(pages, rows[0], outbox_id))
     )
 
 
@@ -69,14 +71,14 @@ def _payload(row: Any) -> dict[str, Any]:
     payload: dict[str, Any] = orjson.loads(row.payload or "{}")
     if row.campaign_key is None or row.attributes is None or not payload:
         return payload
-    return for_reader(payload, orjson.loads(row.attributes), row.to_email, row.name)
+    return personalize_payload(payload, orjson.loads(row.attributes), row.to_email, row.name)
 
 
-def _links(pages: Pages, row: Any, outbox_id: str) -> ReaderLinks:
-    token = pages.tokens.of_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
+def _links(pages: WebViewSettings, row: Any, outbox_id: str) -> RecipientLinks:
+    token = pages.tokens.for_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
     tenant = None if row.tenant_id == FIRST_TENANT else row.tenant
-    return ReaderLinks(
+    return RecipientLinks(
         unsubscribe_link(pages.unsubscribe_url, token, tenant),
         unsubscribe_link(f"{pages.public_url}/preferences", token, tenant),
-        view_link(pages.public_url, pages.views, outbox_id),
+        web_view_link(pages.public_url, pages.views, outbox_id),
     )

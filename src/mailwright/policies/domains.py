@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.permits import Beside, DeferReason, Window
+from mailwright.domain.permits import DeferReason, LimitWindow, RelatedCounter
 
 OTHERS = "*"
 HALF: Instant = SECOND // 2
@@ -34,7 +34,7 @@ class DomainLimits:
         return self.named.get(domain, self.others) if domain else None
 
 
-def window(domain: str, rate: int, now: Instant) -> Window:
+def window(domain: str, rate: int, now: Instant) -> LimitWindow:
     """The counter that the next mail to this domain must find room in.
 
     Mail is counted by the half second, together with the half before it: what went at the end of one second is missing
@@ -42,8 +42,8 @@ def window(domain: str, rate: int, now: Instant) -> Window:
     """
     half, ends = now // HALF, (now // SECOND + 1) * SECOND
     name = f"mailer:rate:domain:{domain}"
-    before = Beside(f"{name}:{half - 1}", (half + 1) * HALF)
-    return Window(f"{name}:{half}", rate, ends, DeferReason.DOMAIN_RATE, ends, (before,))
+    before = RelatedCounter(f"{name}:{half - 1}", (half + 1) * HALF)
+    return LimitWindow(f"{name}:{half}", rate, ends, DeferReason.DOMAIN_RATE, ends, (before,))
 
 
 def parse_domain_limits(text: str) -> DomainLimits:
@@ -83,7 +83,7 @@ def _parse(part: str) -> tuple[str, DomainLimit]:
     return domain, DomainLimit(found.get("rate"), found.get("at_once"))
 
 
-class Slots:
+class SendSlots:
     """A line for each domain and lane: whoever cannot go now is given the next free moment, not just a later one.
 
     A backlog of half a million mails to one domain is then put off about once each, and not again and again.

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mailwright.domain.clock import MINUTE, Instant, instant_of
-from mailwright.domain.permits import Held, Level, Limits
+from mailwright.domain.clock import MINUTE, Instant, to_instant
+from mailwright.domain.permits import Deferral, LimitLevel, Limits
 
 ALWAYS = "00:00-24:00"
 # Where mail may go at any hour, a used-up day still reopens in the morning and not at midnight.
 DEFAULT_OPENING = time(9)
 
 
-def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Held | None:
+def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Deferral | None:
     if not is_bulk or limits.working_hours == ALWAYS:
         return None
     local = _local(now, limits)
@@ -25,19 +25,19 @@ def outside_hours(limits: Limits, *, is_bulk: bool, now: Instant) -> Held | None
     opening = datetime.combine(day, opens)
     # In the night when clocks go back the opening may come twice, and its first time be over.
     until = next(found for fold in (0, 1) if (found := _instant(opening.replace(fold=fold), limits)) > now)
-    return Held(until, "outside_hours")
+    return Deferral(until, "outside_hours")
 
 
-def lane_outside_hours(levels: Sequence[Level], *, is_bulk: bool, now: Instant) -> Held | None:
+def lane_outside_hours(levels: Sequence[LimitLevel], *, is_bulk: bool, now: Instant) -> Deferral | None:
     """A tenant's hours and its campaign's: both must be open. Where each reader's own clock counts, no lane waits."""
-    if any(level.limits.in_readers_zone for level in levels):
+    if any(level.limits.in_recipient_zone for level in levels):
         return None
     return _latest(outside_hours(level.limits, is_bulk=is_bulk, now=now) for level in levels)
 
 
-def reader_outside_hours(levels: Sequence[Level], zone: str | None, now: Instant) -> Held | None:
+def recipient_outside_hours(levels: Sequence[LimitLevel], zone: str | None, now: Instant) -> Deferral | None:
     """One mail waits for its reader's own morning; a reader whose zone is not known has the sender's."""
-    if not any(level.limits.in_readers_zone for level in levels):
+    if not any(level.limits.in_recipient_zone for level in levels):
         return None
     known = zone if zone is not None and is_zone(zone) else None
     theirs = [replace(level.limits, timezone=known or level.limits.timezone) for level in levels]
@@ -83,7 +83,7 @@ def local_day(limits: Limits, now: Instant) -> tuple[str, Instant]:
     return date.isoformat(), _instant(datetime.combine(date + timedelta(days=1), time()), limits)
 
 
-def _latest(holds: Iterable[Held | None]) -> Held | None:
+def _latest(holds: Iterable[Deferral | None]) -> Deferral | None:
     return max((held for held in holds if held is not None), key=lambda held: held.until, default=None)
 
 
@@ -98,4 +98,4 @@ def _local(now: Instant, limits: Limits) -> datetime:
 
 def _instant(local: datetime, limits: Limits) -> Instant:
     """A time that the clocks skip in spring means the moment after the gap: `fold=0` of zoneinfo does just that."""
-    return instant_of(local.replace(tzinfo=ZoneInfo(limits.timezone)))
+    return to_instant(local.replace(tzinfo=ZoneInfo(limits.timezone)))

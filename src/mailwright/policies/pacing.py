@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.domain.permits import PROVIDER_RATE, DeferReason, Level, Limits, Pace, Paced
+from mailwright.domain.permits import PROVIDER_RATE, DeferReason, LimitLevel, Limits, PacingRules, SendRate
 
 INTERVAL = "interval"
 PER_SECOND = "rate_per_second"
@@ -17,32 +17,32 @@ _MOST_PORTIONS = 50
 
 
 @lru_cache(maxsize=4_096)
-def paced(levels: tuple[Level, ...], told_rate: int | None = None, route: str = "") -> Paced | None:
+def paced(levels: tuple[LimitLevel, ...], provider_rate: int | None = None, route: str = "") -> PacingRules | None:
     """None where nothing is paced. `told_rate` is what the providers of the route said they take in a second."""
-    found = [pace for level in levels for pace in paces(level.limits, level.owner)]
-    if told_rate is not None:
-        found.append(_per_second(told_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
+    found = [pace for level in levels for pace in send_rates(level.limits, level.owner)]
+    if provider_rate is not None:
+        found.append(_per_second(provider_rate, f"mailer:pace:provider:{route}", PROVIDER_RATE))
     alone = tuple(level.owner for level in levels if level.limits.one_at_a_time)
-    return Paced(tuple(found), alone) if found or alone else None
+    return PacingRules(tuple(found), alone) if found or alone else None
 
 
-def paces(limits: Limits, owner: int | str) -> tuple[Pace, ...]:
+def send_rates(limits: Limits, owner: int | str) -> tuple[SendRate, ...]:
     found = []
     if limits.interval_ms is not None:
-        found.append(Pace(f"mailer:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
+        found.append(SendRate(f"mailer:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
     if limits.rate_per_second is not None:
         found.append(_per_second(limits.rate_per_second, f"mailer:pace:second:{owner}", PER_SECOND))
     return tuple(found)
 
 
-def slowest_pace(levels: Sequence[Level]) -> Pace | None:
+def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
     """The one that decides how fast a lane goes; None where none of its levels has one."""
-    found = [pace for level in levels for pace in paces(level.limits, level.owner)]
+    found = [pace for level in levels for pace in send_rates(level.limits, level.owner)]
     return min(found, key=lambda pace: pace.per_second, default=None)
 
 
-def _per_second(rate: int, name: str, reason: str) -> Pace:
+def _per_second(rate: int, name: str, reason: str) -> SendRate:
     """Never more than the rate in any second: portions begin within their grace, and only so many meet any second."""
     portion = -(-rate // _MOST_PORTIONS)
     portions = rate // portion
-    return Pace(name, -(-(SECOND + GRACE) * 1_000 // portions), reason, portion)
+    return SendRate(name, -(-(SECOND + GRACE) * 1_000 // portions), reason, portion)

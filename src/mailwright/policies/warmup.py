@@ -3,14 +3,14 @@
 from datetime import date
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import Limits, Window
+from mailwright.domain.permits import Limits, LimitWindow
 from mailwright.policies.hours import local_day, next_opening
 
 # Beyond this the curve is no limit any more: nobody sends as much in a day.
 WARM = 10_000_000
 
 
-def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[Window, ...]:
+def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow, ...]:
     """One for the owner's own day; none without a warm-up, or once it is over."""
     if limits.warmup_since is None:
         return ()
@@ -18,7 +18,7 @@ def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[Window, ...
     limit = limit_after(limits, (date.fromisoformat(day) - limits.warmup_since).days)
     if limit is None:
         return ()
-    return (Window(f"mailer:rate:warmup:{owner}:{day}", limit, ends, "warmup", next_opening(limits, now)),)
+    return (LimitWindow(f"mailer:rate:warmup:{owner}:{day}", limit, ends, "warmup", next_opening(limits, now)),)
 
 
 def limit_after(limits: Limits, days: int) -> int | None:

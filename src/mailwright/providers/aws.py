@@ -20,33 +20,33 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class AwsKeys:
     access_key: str
     secret_key: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
 
 
-class KeysMissing(MailwrightError):
+class AwsKeysMissing(MailwrightError):
     """No AWS keys were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of this machine."""
 
 
-class KeyChain:
+class AwsKeyChain:
     """Environment, profile, role of the container or machine: botocore looks, in a thread, and only when it is time."""
 
-    def __init__(self, clock: Clock, find: Callable[[], Callable[[], Keys]] | None = None) -> None:
+    def __init__(self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None) -> None:
         self._clock = clock
         self._find = find or _botocore
-        self._renew: Callable[[], Keys] | None = None
-        self._keys: Keys | None = None
+        self._renew: Callable[[], AwsKeys] | None = None
+        self._keys: AwsKeys | None = None
         self._renew_at: Instant = 0
         self._asking = asyncio.Lock()
 
-    def at_hand(self) -> Keys | None:
+    def at_hand(self) -> AwsKeys | None:
         """None where it is time to look. While one looks, everybody else goes on with those that are there."""
         is_time = self._clock.now() >= self._renew_at and not self._asking.locked()
         return None if is_time else self._keys
 
-    async def keys(self) -> Keys:
+    async def keys(self) -> AwsKeys:
         """Raises `KeysMissing`."""
         if (keys := self.at_hand()) is not None:
             return keys
@@ -60,24 +60,24 @@ class KeyChain:
         """They were refused: whoever asks next looks everywhere again, as somebody may have mended it."""
         self._keys = self._renew = None
 
-    async def _ask(self) -> Keys:
+    async def _ask(self) -> AwsKeys:
         try:
             return await asyncio.to_thread(self._look)
-        except KeysMissing:
+        except AwsKeysMissing:
             raise
         except Exception as error:
             if self._keys is not None:
                 return self._keys  # they may last for minutes yet; Amazon decides
-            raise KeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
+            raise AwsKeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
-    def _look(self) -> Keys:
+    def _look(self) -> AwsKeys:
         renew = self._renew  # in a thread: others may forget it meanwhile
         if renew is None:
             renew = self._renew = self._find()
         return renew()
 
 
-class Signer:
+class AwsSigner:
     """Signature Version 4 for one service in one region. botocore's own takes ten times as long."""
 
     def __init__(self, service: str, region: str) -> None:
@@ -88,7 +88,7 @@ class Signer:
         self._written = (-1, "")
 
     def sign(
-        self, keys: Keys, method: str, url: str, *, headers: Mapping[str, str], body: bytes, now: Instant
+        self, keys: AwsKeys, method: str, url: str, *, headers: Mapping[str, str], body: bytes, now: Instant
     ) -> dict[str, str]:
         """The headers to send: those given and the ones that prove them. The URL has no query."""
         host, path = _place(url)
@@ -140,16 +140,16 @@ def _host(scheme: str, name: str, port: int | None) -> str:
     return shown if port in (None, DEFAULT_PORTS.get(scheme)) else f"{shown}:{port}"
 
 
-def _botocore() -> Callable[[], Keys]:
+def _botocore() -> Callable[[], AwsKeys]:
     # Half a second of imports that only those who send through Amazon pay.
     from botocore.session import Session  # noqa: PLC0415
 
     found: Any = Session().get_credentials()
     if found is None:
-        raise KeysMissing
+        raise AwsKeysMissing
 
-    def current() -> Keys:
+    def current() -> AwsKeys:
         frozen = found.get_frozen_credentials()
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+        return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
 
     return current

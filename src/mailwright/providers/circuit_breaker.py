@@ -6,8 +6,8 @@ No message pays for it: what meets an open circuit waits, and its attempt does n
 from enum import Enum
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
-from mailwright.domain.permits import DeferReason, Held
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.permits import Deferral, DeferReason
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
 # So many failures of the provider itself in a row open the circuit; a configuration error opens it at once.
 FAILURES_TO_OPEN = 5
@@ -20,7 +20,7 @@ SHORTEST_THROTTLE: Instant = SECOND
 LONGEST_THROTTLE: Instant = MINUTE
 
 
-class State(Enum):
+class CircuitState(Enum):
     """The values are those of the metric."""
 
     CLOSED = 0  # mail flows
@@ -28,7 +28,7 @@ class State(Enum):
     OPEN = 2  # nothing is handed over
 
 
-class Circuit:
+class CircuitBreaker:
     """Closed: mail flows. Open: nothing is handed over. When the time is over, one mail goes first to try."""
 
     def __init__(self, clock: Clock) -> None:
@@ -42,9 +42,9 @@ class Circuit:
         self.explanation: str | None = None
 
     def record(self, result: SendResult) -> None:
-        if result.category is Category.CONFIGURATION:
+        if result.category is ErrorCategory.CONFIGURATION:
             self._fail(result)
-        elif result.category is Category.QUOTA:
+        elif result.category is ErrorCategory.QUOTA:
             self._throttle(result)
         elif result.blames_provider and result.kind is not ResultKind.SENT:
             self._failures += 1
@@ -55,21 +55,21 @@ class Circuit:
             self._answer()
 
     @property
-    def state(self) -> State:
+    def state(self) -> CircuitState:
         if self._open_until is None:
-            return State.CLOSED
-        return State.OPEN if self._clock.now() < self._open_until else State.PROBING
+            return CircuitState.CLOSED
+        return CircuitState.OPEN if self._clock.now() < self._open_until else CircuitState.PROBING
 
     @property
     def is_probing(self) -> bool:
         return self._open_until is not None and self._clock.now() >= self._open_until
 
-    def objection(self) -> Held | None:
+    def deferral(self) -> Deferral | None:
         if self._open_until is None or self._clock.now() >= self._open_until:
             return None
-        return Held(self._open_until, self._reason)
+        return Deferral(self._open_until, self._reason)
 
-    def held_until(self) -> Instant:
+    def deferred_until(self) -> Instant:
         """When a message that met the open circuit is due again."""
         return self._open_until or self._clock.now() + SHORTEST
 

@@ -14,11 +14,29 @@ from typing import NamedTuple
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
-from mailwright.providers.callbacks import OVER, called_back
-from mailwright.providers.http_connection import PIECE_BYTES, CutShort, Line, NoAnswer, NotHttp, Phase, Reply, Trip
-from mailwright.providers.protocol import Sending
+from mailwright.providers.callbacks import OVER, run_with_callback
+from mailwright.providers.http_connection import (
+    PIECE_BYTES,
+    HttpConnection,
+    HttpExchange,
+    HttpPhase,
+    HttpResponse,
+    IncompleteResponse,
+    MalformedResponse,
+    NoResponse,
+)
+from mailwright.providers.protocol import SendHandle
 
-__all__ = ["MOST_ANSWER_BYTES", "PIECE_BYTES", "Cut", "Http", "NotAllowed", "Phase", "Reply", "addresses_of"]
+__all__ = [
+    "MOST_ANSWER_BYTES",
+    "PIECE_BYTES",
+    "Disconnect",
+    "HostNotAllowed",
+    "HttpClient",
+    "HttpPhase",
+    "HttpResponse",
+    "addresses_of",
+]
 
 # From a host and a port to what can be connected to; it may refuse by raising `NotAllowed`.
 Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
@@ -41,19 +59,19 @@ _BREAK = re.compile(r"[\r\n\0]")
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Disconnect:
     """No whole answer came."""
 
-    phase: Phase
+    phase: HttpPhase
     cause: str
     is_timeout: bool = False
 
     @property
     def is_in_doubt(self) -> bool:
-        return self.phase is Phase.AFTER
+        return self.phase is HttpPhase.AFTER
 
 
-class Address(NamedTuple):
+class HttpAddress(NamedTuple):
     """Where a line leads to."""
 
     host: str
@@ -61,7 +79,7 @@ class Address(NamedTuple):
     is_tls: bool
 
 
-class NotAllowed(Exception):
+class HostNotAllowed(Exception):
     """Whoever resolves a name may say in its words why nobody connects there."""
 
 
@@ -69,7 +87,7 @@ async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
     return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-class Http:
+class HttpClient:
     """One for the whole process: providers share its connections. It opens the first one when it is first used."""
 
     def __init__(
@@ -79,8 +97,8 @@ class Http:
         self._tls = tls
         self._resolve = resolve
         self._free = asyncio.Semaphore(connections)
-        self._idle: dict[Address, list[Line]] = {}
-        self._lines: set[Line] = set()
+        self._idle: dict[HttpAddress, list[HttpConnection]] = {}
+        self._lines: set[HttpConnection] = set()
         self._all_ended = asyncio.Event()
         self._sweeping: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -95,19 +113,19 @@ class Http:
         timeout_seconds: float = 30.0,
         most_answer_bytes: int = MOST_ANSWER_BYTES,
         may_begin: Callable[[], bool] | None = None,
-    ) -> Reply | Cut:
+    ) -> HttpResponse | Disconnect:
         """`timeout_seconds` is for all of it. `may_begin` is asked once a connection is there and before a byte leaves:
         whoever says no gets a cut from before.
 
         A POST is never repeated. A GET is, once, if it met a connection that was being closed.
         """
         if self._is_closed:
-            return Cut(Phase.BEFORE, "the connections were closed")
-        trip: Trip | None = None
+            return Disconnect(HttpPhase.BEFORE, "the connections were closed")
+        trip: HttpExchange | None = None
         try:
             address, start = _beginning(method, url)
             head = _head(start, headers or {}, None if method in HARMLESS and not body else len(body))
-            trip = Trip(head, body, most_answer_bytes, is_head_only=method == "HEAD")
+            trip = HttpExchange(head, body, most_answer_bytes, is_head_only=method == "HEAD")
             async with asyncio.timeout(timeout_seconds), self._free:
                 return await self._travel(trip, address, may_begin, is_harmless=method in HARMLESS)
         except Exception as error:
@@ -117,13 +135,13 @@ class Http:
     def post(
         self,
         url: str,
-        answered: Callable[[Reply | Cut], None],
+        answered: Callable[[HttpResponse | Disconnect], None],
         *,
         headers: Mapping[str, str],
         body: bytes,
         timeout_seconds: float,
         may_begin: Callable[[], bool],
-    ) -> Sending:
+    ) -> SendHandle:
         """As `request`, for whoever is called back, perhaps at once. On a line that waits for work no task is made and
         woken, which is half of what a request costs."""
         line = self._at_hand(url) if len(body) <= PIECE_BYTES and may_begin() else None
@@ -131,10 +149,10 @@ class Http:
             asking = self.request(
                 "POST", url, headers=headers, body=body, timeout_seconds=timeout_seconds, may_begin=may_begin
             )
-            return called_back(asking, answered)
+            return run_with_callback(asking, answered)
         address, start = _beginning("POST", url)
         try:
-            trip = Trip(_head(start, headers, len(body)), body, MOST_ANSWER_BYTES)
+            trip = HttpExchange(_head(start, headers, len(body)), body, MOST_ANSWER_BYTES)
         except ValueError as error:
             self._leave(line, address)
             answered(_cut(None, error))
@@ -155,15 +173,17 @@ class Http:
                 await asyncio.wait_for(self._all_ended.wait(), FAREWELL_SECONDS)
 
     async def _travel(
-        self, trip: Trip, address: Address, may_begin: Callable[[], bool] | None, *, is_harmless: bool
-    ) -> Reply:
+        self, trip: HttpExchange, address: HttpAddress, may_begin: Callable[[], bool] | None, *, is_harmless: bool
+    ) -> HttpResponse:
         kept = self._kept(address)
         if kept is not None:
-            with suppress(*([NoAnswer, ConnectionError] if is_harmless else [])):
+            with suppress(*([NoResponse, ConnectionError] if is_harmless else [])):
                 return await self._exchange(kept, trip, address, may_begin)
         return await self._exchange(await self._connect(address), trip, address, may_begin)
 
-    async def _exchange(self, line: Line, trip: Trip, address: Address, may_begin: Callable[[], bool] | None) -> Reply:
+    async def _exchange(
+        self, line: HttpConnection, trip: HttpExchange, address: HttpAddress, may_begin: Callable[[], bool] | None
+    ) -> HttpResponse:
         if may_begin is not None and not may_begin():
             self._keep(line, address)
             raise _Withheld
@@ -174,7 +194,7 @@ class Http:
 
     # Lines.
 
-    def _kept(self, address: Address) -> Line | None:
+    def _kept(self, address: HttpAddress) -> HttpConnection | None:
         """The one used last: those that nobody needs are left alone until they are closed."""
         idle = self._idle.get(address, [])
         now = asyncio.get_running_loop().time()
@@ -185,7 +205,7 @@ class Http:
             line.abort()
         return None
 
-    def _at_hand(self, url: str) -> Line | None:
+    def _at_hand(self, url: str) -> HttpConnection | None:
         """A line that can be used without waiting for it, and a place for it among those in use."""
         if self._free.locked() or self._is_closed or (line := self._kept(_beginning("POST", url)[0])) is None:
             return None
@@ -193,11 +213,11 @@ class Http:
             self._free.acquire().send(None)  # there is one: it does not wait
         return line
 
-    def _leave(self, line: Line, address: Address) -> None:
+    def _leave(self, line: HttpConnection, address: HttpAddress) -> None:
         self._free.release()
         self._keep(line, address)
 
-    def _keep(self, line: Line, address: Address) -> None:
+    def _keep(self, line: HttpConnection, address: HttpAddress) -> None:
         if not line.is_good or self._is_closed:
             line.abort()
             return
@@ -220,12 +240,12 @@ class Http:
         if self._idle:
             self._sweeping = loop.call_later(IDLE_SECONDS / 2, self._sweep)
 
-    def _forget(self, line: Line) -> None:
+    def _forget(self, line: HttpConnection) -> None:
         self._lines.discard(line)
         if self._is_closed and not self._lines:
             self._all_ended.set()
 
-    async def _connect(self, address: Address) -> Line:
+    async def _connect(self, address: HttpAddress) -> HttpConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 line = await self._dial(address)
@@ -236,7 +256,7 @@ class Http:
             raise ConnectionAbortedError
         return line
 
-    async def _dial(self, address: Address) -> Line:
+    async def _dial(self, address: HttpAddress) -> HttpConnection:
         """The first of its addresses that answers: one that leads nowhere costs a quarter of a second."""
         loop = asyncio.get_running_loop()
         if address.is_tls and self._tls is None:
@@ -246,7 +266,7 @@ class Http:
         connected = await start_connection(list(places), happy_eyeballs_delay=HEAD_START_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _, line = await loop.create_connection(
-            lambda: Line(self._forget),
+            lambda: HttpConnection(self._forget),
             sock=connected,
             ssl=self._tls if address.is_tls else None,
             server_hostname=address.host if address.is_tls else None,
@@ -262,17 +282,21 @@ class _Posted:
     __slots__ = ("_answered", "_leave", "_line", "_trip")
 
     def __init__(
-        self, trip: Trip, line: Line, leave: Callable[[], None], answered: Callable[[Reply | Cut], None]
+        self,
+        trip: HttpExchange,
+        line: HttpConnection,
+        leave: Callable[[], None],
+        answered: Callable[[HttpResponse | Disconnect], None],
     ) -> None:
         self._trip = trip
-        self._line: Line | None = line
+        self._line: HttpConnection | None = line
         self._leave = leave
         self._answered = answered
 
-    def ended(self, outcome: Reply | Exception) -> None:
+    def ended(self, outcome: HttpResponse | Exception) -> None:
         self._line = None
         self._leave()
-        self._answered(outcome if isinstance(outcome, Reply) else _cut(self._trip, outcome))
+        self._answered(outcome if isinstance(outcome, HttpResponse) else _cut(self._trip, outcome))
 
     def cancel(self) -> None:
         if self._line is not None:
@@ -294,7 +318,7 @@ class _NoUrl(ValueError):
 
 
 @lru_cache(maxsize=256)
-def _beginning(method: str, url: str) -> tuple[Address, str]:
+def _beginning(method: str, url: str) -> tuple[HttpAddress, str]:
     """Where to, and the lines that every such request begins with."""
     try:
         parsed = URL(url)
@@ -308,7 +332,9 @@ def _beginning(method: str, url: str) -> tuple[Address, str]:
     shown = named if parsed.is_default_port() else f"{named}:{port}"
     if _BREAK.search(method + target + shown):
         raise _NoUrl
-    return Address(host, port, parsed.scheme == "https"), f"{method} {target} HTTP/1.1\r\nHost: {shown}\r\n{HEADERS}"
+    return HttpAddress(
+        host, port, parsed.scheme == "https"
+    ), f"{method} {target} HTTP/1.1\r\nHost: {shown}\r\n{HEADERS}"
 
 
 def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
@@ -326,19 +352,19 @@ CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (ssl.SSLError, "no TLS connection could be made"),
     (_NoConnection, "no connection in time"),
     (TimeoutError, "no answer in time"),
-    (NoAnswer, "the connection was closed without an answer"),
-    (CutShort, "the answer was cut short"),
-    (NotHttp, "the answer was not HTTP"),
+    (NoResponse, "the connection was closed without an answer"),
+    (IncompleteResponse, "the answer was cut short"),
+    (MalformedResponse, "the answer was not HTTP"),
     (_NoUrl, "the address is not a URL"),
 )
 
 
-def _cut(trip: Trip | None, error: Exception) -> Cut:
-    return Cut(trip.phase if trip else Phase.BEFORE, _cause(error), isinstance(error, TimeoutError))
+def _cut(trip: HttpExchange | None, error: Exception) -> Disconnect:
+    return Disconnect(trip.phase if trip else HttpPhase.BEFORE, _cause(error), isinstance(error, TimeoutError))
 
 
 def _cause(error: Exception) -> str:
-    if isinstance(error, NotAllowed):
+    if isinstance(error, HostNotAllowed):
         return str(error)
     for kind, words in CAUSES:
         if isinstance(error, kind):

@@ -14,7 +14,7 @@ PIECE_BYTES = 64 * 1024
 MOST_HEAD_BYTES = 64 * 1024
 
 
-class Phase(Enum):
+class HttpPhase(Enum):
     """How much of a request had left us when it was cut."""
 
     BEFORE = auto()  # nothing
@@ -22,7 +22,7 @@ class Phase(Enum):
     AFTER = auto()  # all of it: the other side may have acted on it
 
 
-class Reply(NamedTuple):
+class HttpResponse(NamedTuple):
     """A whole answer, its body cut to what is worth reading."""
 
     status: int
@@ -37,19 +37,19 @@ class Reply(NamedTuple):
         )
 
 
-class NotHttp(Exception):
+class MalformedResponse(Exception):
     """the answer was not HTTP"""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """the connection was closed without an answer"""
 
 
-class CutShort(Exception):
+class IncompleteResponse(Exception):
     """the answer was cut short"""
 
 
-class Trip:
+class HttpExchange:
     """One request on its way. `phase` never says less than what happened."""
 
     __slots__ = ("body", "head", "is_head_only", "most_answer_bytes", "phase")
@@ -59,22 +59,22 @@ class Trip:
         self.body = body
         self.most_answer_bytes = most_answer_bytes
         self.is_head_only = is_head_only
-        self.phase = Phase.BEFORE
+        self.phase = HttpPhase.BEFORE
 
 
 # What became of a trip: called once, and never while something is being asked of the line.
-Ended = Callable[["Reply | Exception"], None]
+Ended = Callable[["HttpResponse | Exception"], None]
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Good for the next request only if the last one ended cleanly and nothing was said since."""
 
-    def __init__(self, closed: Callable[["Line"], None]) -> None:
+    def __init__(self, closed: Callable[["HttpConnection"], None]) -> None:
         self._closed = closed
         self._loop = asyncio.get_running_loop()
-        self._trip: Trip | None = None
+        self._trip: HttpExchange | None = None
         self._ended: Ended | None = None  # nobody waits for an answer where there is none
-        self._outcome: Reply | Exception | None = None  # found, and not yet told
+        self._outcome: HttpResponse | Exception | None = None  # found, and not yet told
         self._room: asyncio.Future[None] | None = None  # somebody waits until more can be written
         self._is_full = False
         self._deadline = self._timer_at = 0.0
@@ -82,7 +82,7 @@ class Line(asyncio.Protocol):
         self.is_good = True
         self.idle_since = 0.0
 
-    def begin(self, trip: Trip, ended: Ended, seconds: float) -> None:
+    def begin(self, trip: HttpExchange, ended: Ended, seconds: float) -> None:
         """A request that leaves in one piece. `ended` is told what came of it, and `trip.phase` how far it got."""
         self._expect(trip, ended)
         self._allow(seconds)
@@ -92,9 +92,9 @@ class Line(asyncio.Protocol):
             self._fail(error)
             self._loop.call_soon(self._tell)
 
-    async def exchange(self, trip: Trip) -> Reply:
+    async def exchange(self, trip: HttpExchange) -> HttpResponse:
         """Raises when no whole answer comes; `trip.phase` tells how far the request got."""
-        answer: asyncio.Future[Reply] = self._loop.create_future()
+        answer: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._expect(trip, partial(_resolve, answer))
         try:
             if len(trip.body) <= PIECE_BYTES:
@@ -106,7 +106,7 @@ class Line(asyncio.Protocol):
             self.is_good = False
             raise
         finally:
-            if trip.phase is not Phase.AFTER:
+            if trip.phase is not HttpPhase.AFTER:
                 self.is_good = False
             self._trip = self._ended = None
 
@@ -121,7 +121,7 @@ class Line(asyncio.Protocol):
 
     # Writing.
 
-    async def _write_in_pieces(self, trip: Trip, answer: asyncio.Future[Reply]) -> None:
+    async def _write_in_pieces(self, trip: HttpExchange, answer: asyncio.Future[HttpResponse]) -> None:
         body = memoryview(trip.body)
         last = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
         self._write(trip.head, is_last=False)
@@ -139,7 +139,7 @@ class Line(asyncio.Protocol):
         if not self.is_good or self._transport.is_closing():
             raise ConnectionResetError
         # What a transport has taken may leave at any time, even after it was told to close.
-        self._trip.phase = Phase.AFTER if is_last else Phase.DURING
+        self._trip.phase = HttpPhase.AFTER if is_last else HttpPhase.DURING
         self._transport.write(piece)
 
     def pause_writing(self) -> None:
@@ -164,11 +164,11 @@ class Line(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, httptools.HttpParserCallbackError):
-            self._fail(NotHttp())
+            self._fail(MalformedResponse())
         if not self._has_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
-                self._fail(NotHttp())
+                self._fail(MalformedResponse())
         if self._outcome is not None:
             self._tell()
 
@@ -182,12 +182,12 @@ class Line(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._fail(error or (CutShort() if self._ended is not None and self._has_begun else NoAnswer()))
+        self._fail(error or (IncompleteResponse() if self._ended is not None and self._has_begun else NoResponse()))
         self._tell()
         self.resume_writing()
         self._closed(self)
 
-    def _expect(self, trip: Trip, ended: Ended) -> None:
+    def _expect(self, trip: HttpExchange, ended: Ended) -> None:
         self._trip = trip
         self._ended = ended
         self._outcome = None
@@ -200,7 +200,7 @@ class Line(asyncio.Protocol):
 
     def _complete(self) -> None:
         if self._outcome is None:
-            self._outcome = Reply(self._parser.get_status_code(), self._fields, b"".join(self._body))
+            self._outcome = HttpResponse(self._parser.get_status_code(), self._fields, b"".join(self._body))
 
     def _fail(self, error: Exception) -> None:
         self.is_good = False
@@ -276,7 +276,7 @@ class Line(asyncio.Protocol):
             self._tell()
 
 
-def _resolve(answer: asyncio.Future[Reply], outcome: Reply | Exception) -> None:
+def _resolve(answer: asyncio.Future[HttpResponse], outcome: HttpResponse | Exception) -> None:
     if answer.done():
         return
     if isinstance(outcome, Exception):

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, ResultKind, SendResult, sent
-from mailwright.providers.protocol import Probe
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
+from mailwright.providers.protocol import ProviderCheck
 
 PARTS = ("tmp", "new", "cur")
 
@@ -20,7 +20,7 @@ class MailboxProvider:
         self._folder = folder
         self._clock = clock
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         if message.send_before is not None and self._clock.now() >= message.send_before:
             return self._retryable("LOCK_EXPIRED", "The lock on this message ended before it was sent.")
         try:
@@ -28,17 +28,19 @@ class MailboxProvider:
         except OSError as error:
             return self._retryable("MAILBOX_NOT_WRITABLE", f"{self._folder}: {error.strerror or error}")
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         try:
             await asyncio.to_thread(self._make_folders)
         except OSError as error:
-            return Probe(False, f"{self._folder} cannot be written: {error.strerror or error}", "MAILBOX_NOT_WRITABLE")
-        return Probe(True, f"mails are written to {self._folder}/new")
+            return ProviderCheck(
+                False, f"{self._folder} cannot be written: {error.strerror or error}", "MAILBOX_NOT_WRITABLE"
+            )
+        return ProviderCheck(True, f"mails are written to {self._folder}/new")
 
     async def close(self, grace: Instant = 0) -> None:
         """Every mail is on disk when its send returns; there is nothing to end."""
 
-    def _deliver(self, message: Outgoing) -> str:
+    def _deliver(self, message: OutgoingMessage) -> str:
         """Maildir's own way: written whole and flushed in `tmp`, then moved to `new` in one step.
 
         The name is the message's own id, so a mail that is sent again after a doubt replaces itself.
@@ -64,8 +66,8 @@ class MailboxProvider:
             ResultKind.RETRYABLE,
             self.name,
             code=code,
-            category=Category.TRANSIENT,
+            category=ErrorCategory.TRANSIENT,
             message=reason,
             blames_provider=code == "MAILBOX_NOT_WRITABLE",
-            not_taken=True,
+            definitely_not_sent=True,
         )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProviderCheck:
     """What a trial found, in one line for people."""
 
     is_ok: bool
@@ -19,7 +19,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class AccountQuota:
     """What an account may send, as its provider counts it. None: not told, or without a limit."""
 
     limit_per_day: float | None
@@ -32,10 +32,10 @@ class Quota:
     detail: str = ""
 
 
-Answered = Callable[[SendResult], None]
+ResultCallback = Callable[[SendResult], None]
 
 
-class Sending(Protocol):
+class SendHandle(Protocol):
     """A mail that a provider has been handed."""
 
     def cancel(self) -> object:
@@ -51,11 +51,11 @@ class Provider(Protocol):
         """Whether it later tells what became of a mail; a doubt then waits for that before it is decided."""
         ...
 
-    def send(self, message: Outgoing) -> Awaitable[SendResult]:
+    def send(self, message: OutgoingMessage) -> Awaitable[SendResult]:
         """An `async def` in most providers. It never raises: whatever happens is a result."""
         ...
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         """Whether it would take a mail now, found out without sending one."""
         ...
 
@@ -65,7 +65,7 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class Carrier(Protocol):
+class CallbackProvider(Protocol):
     """A provider that answers by calling back, once: a future or a task for every mail costs more than settling it."""
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending: ...
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle: ...

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mailwright.domain.address import mask
 from mailwright.domain.clock import Instant
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
 MAX_TEXT = 500
 
@@ -14,14 +14,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ResultTemplate:
     provider: str
     kind: ResultKind
     code: str
-    category: Category
+    category: ErrorCategory
     blames_provider: bool = False
     retry_after: Instant | None = None
-    not_taken: bool = True
+    definitely_not_sent: bool = True
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
         """A pause that the provider asks for lengthens ours, and never shortens it."""
@@ -34,31 +34,40 @@ class Meaning:
             original_code=original_code,
             retry_after=max(retry_after or 0, self.retry_after or 0) or None,
             blames_provider=self.blames_provider,
-            not_taken=self.not_taken,
+            definitely_not_sent=self.definitely_not_sent,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class ResultTemplates:
     """What one provider's table is written in."""
 
     provider: str
 
-    def failed(self, code: str, category: Category = Category.PERMANENT) -> Meaning:
-        blames = category is Category.CONFIGURATION
-        return Meaning(self.provider, ResultKind.FAILED, code, category, blames_provider=blames)
+    def failed(self, code: str, category: ErrorCategory = ErrorCategory.PERMANENT) -> ResultTemplate:
+        blames = category is ErrorCategory.CONFIGURATION
+        return ResultTemplate(self.provider, ResultKind.FAILED, code, category, blames_provider=blames)
 
     def retried(
-        self, code: str, category: Category = Category.TRANSIENT, *, blame: bool = False, after: Instant | None = None
-    ) -> Meaning:
-        return Meaning(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
+        self,
+        code: str,
+        category: ErrorCategory = ErrorCategory.TRANSIENT,
+        *,
+        blame: bool = False,
+        after: Instant | None = None,
+    ) -> ResultTemplate:
+        return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after)
 
-    def unclear(self, code: str, category: Category = Category.TRANSIENT) -> Meaning:
+    def unclear(self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT) -> ResultTemplate:
         """It had the whole mail and says that it failed, but not when: it alone may be asked again."""
-        return Meaning(self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, not_taken=False)
+        return ResultTemplate(
+            self.provider, ResultKind.RETRYABLE, code, category, blames_provider=True, definitely_not_sent=False
+        )
 
-    def in_doubt(self, code: str, category: Category = Category.TIMEOUT) -> Meaning:
-        return Meaning(self.provider, ResultKind.IN_DOUBT, code, category, blames_provider=True, not_taken=False)
+    def in_doubt(self, code: str, category: ErrorCategory = ErrorCategory.TIMEOUT) -> ResultTemplate:
+        return ResultTemplate(
+            self.provider, ResultKind.IN_DOUBT, code, category, blames_provider=True, definitely_not_sent=False
+        )
 
 
 def addresses_in(text: str) -> set[str]:
@@ -70,11 +79,11 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(" ", text)[:2_000]
 
 
-def numbered(status: int, text: str) -> str:
+def with_status(status: int, text: str) -> str:
     """With the status before it, unless it begins with that anyway."""
     return text if text.startswith(f"{status} ") else f"{status} {text}"
 
 
-def masked(text: str) -> str:
+def mask_addresses(text: str) -> str:
     """Without anybody's address."""
     return _ADDRESS.sub(lambda found: mask(found[0]), text)

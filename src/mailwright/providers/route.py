@@ -8,9 +8,9 @@ from typing import Protocol
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import DeferReason, Held
+from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import SendResult
-from mailwright.providers.circuit_breaker import LONGEST, Circuit, State
+from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.protocol import Provider
 
 # While one mail tries whether a provider is back, the others look again after this.
@@ -18,9 +18,9 @@ PROBE_PAUSE: Instant = SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RouteMember:
     provider: Provider
-    circuit: Circuit
+    breaker: CircuitBreaker
     weight: int | None = None  # None where the members are asked in order
 
     @property
@@ -29,19 +29,19 @@ class Member:
 
     def is_free(self, busy: Container[str | None]) -> bool:
         """Whether the next mail may go there. One that is tried again gets a single mail."""
-        match self.circuit.state:
-            case State.CLOSED:
+        match self.breaker.state:
+            case CircuitState.CLOSED:
                 return True
-            case State.PROBING:
+            case CircuitState.PROBING:
                 return self.name not in busy
-            case State.OPEN:
+            case CircuitState.OPEN:
                 return False
 
-    def wait(self, now: Instant) -> Held:
-        return self.circuit.objection() or Held(now + PROBE_PAUSE, DeferReason.PROVIDER_UNAVAILABLE)
+    def wait(self, now: Instant) -> Deferral:
+        return self.breaker.deferral() or Deferral(now + PROBE_PAUSE, DeferReason.PROVIDER_UNAVAILABLE)
 
 
-class Shared(Protocol):
+class Closable(Protocol):
     """What several members use and none of them closes, as connections over HTTP."""
 
     async def close(self) -> None: ...
@@ -50,7 +50,7 @@ class Shared(Protocol):
 class Route:
     """Ordered: the first that takes mail. Weighted: each its share of those that do."""
 
-    def __init__(self, members: Sequence[Member], clock: Clock, shared: Shared | None = None) -> None:
+    def __init__(self, members: Sequence[RouteMember], clock: Clock, shared: Closable | None = None) -> None:
         self.members = tuple(members)
         self._clock = clock
         self._shared = shared
@@ -58,9 +58,9 @@ class Route:
 
     @classmethod
     def of(cls, provider: Provider, clock: Clock) -> "Route":
-        return cls([Member(provider, Circuit(clock))], clock)
+        return cls([RouteMember(provider, CircuitBreaker(clock))], clock)
 
-    def choose(self, claimed: Claimed, busy: Container[str | None]) -> Member | Held:
+    def choose(self, claimed: Claimed, busy: Container[str | None]) -> RouteMember | Deferral:
         """Who carries this mail, or how long it waits. `busy`: those that have a mail under way."""
         if claimed.only_provider is not None:
             return self._only(claimed.only_provider, busy)
@@ -72,26 +72,26 @@ class Route:
             return min((member.wait(now) for member in self.members), key=lambda held: held.until)
         return free[0] if len(free) == 1 or free[0].weight is None else _by_weight(claimed.outbox_id, free)
 
-    def objection(self) -> Held | None:
+    def deferral(self) -> Deferral | None:
         """Nobody takes mail: the first moment at which somebody does."""
-        objections = [member.circuit.objection() for member in self.members]
+        objections = [member.breaker.deferral() for member in self.members]
         found = [held for held in objections if held is not None]
         return min(found, key=lambda held: held.until) if len(found) == len(self.members) else None
 
     @property
     def is_probing(self) -> bool:
         """Whoever takes mail at all is being tried: one mail at a time."""
-        states = {member.circuit.state for member in self.members}
-        return State.CLOSED not in states and State.PROBING in states
+        states = {member.breaker.state for member in self.members}
+        return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
     def record(self, result: SendResult) -> None:
-        self._by_name[result.provider].circuit.record(result)
+        self._by_name[result.provider].breaker.record(result)
 
-    def held_until(self, claimed: Claimed, provider: str) -> Instant:
+    def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
         """When a message that this provider refused for its own reasons is due again."""
         if claimed.only_provider is None and self._has_other(provider):
             return self._clock.now()
-        return self._by_name[provider].circuit.held_until()
+        return self._by_name[provider].breaker.deferred_until()
 
     def fails_over(self, claimed: Claimed, provider: str) -> bool:
         """Whether another may take what this provider could not.
@@ -109,17 +109,17 @@ class Route:
         if self._shared is not None:
             await self._shared.close()
 
-    def _only(self, name: str, busy: Container[str | None]) -> Member | Held:
+    def _only(self, name: str, busy: Container[str | None]) -> RouteMember | Deferral:
         member = self._by_name.get(name)
         if member is None:
-            return Held(self._clock.now() + LONGEST, DeferReason.PROVIDER_MISSING)
+            return Deferral(self._clock.now() + LONGEST, DeferReason.PROVIDER_MISSING)
         return member if member.is_free(busy) else member.wait(self._clock.now())
 
     def _has_other(self, provider: str) -> bool:
-        return any(member.circuit.state is State.CLOSED for member in self.members if member.name != provider)
+        return any(member.breaker.state is CircuitState.CLOSED for member in self.members if member.name != provider)
 
 
-def _by_weight(outbox_id: str, members: Sequence[Member]) -> Member:
+def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
     """The same message finds the same member as long as the same ones are there."""
     point = zlib.crc32(outbox_id.encode()) % sum(member.weight or 1 for member in members)
     for member in members:

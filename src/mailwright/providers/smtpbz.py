@@ -11,11 +11,11 @@ import orjson
 
 from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, ResultKind, SendResult
-from mailwright.providers.callbacks import awaited
-from mailwright.providers.http import Cut, Http
-from mailwright.providers.protocol import Answered, Probe, Quota, Sending
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
+from mailwright.providers.callbacks import future_of
+from mailwright.providers.http import Disconnect, HttpClient
+from mailwright.providers.protocol import AccountQuota, ProviderCheck, ResultCallback, SendHandle
 from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
 from mailwright.providers.smtp.settings import is_loopback
 
@@ -56,7 +56,7 @@ class SmtpBz:
     def __init__(
         self,
         settings: SmtpBzSettings,
-        http: Http,
+        http: HttpClient,
         *,
         clock: Clock | None = None,
         timeouts: Timeouts | None = None,
@@ -66,28 +66,28 @@ class SmtpBz:
         self._http = http
         self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
-        return self._smtp.carry(message, lambda result: answered(self._meant(result)))
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
+        return self._smtp.send_with_callback(message, lambda result: answered(self._meant(result)))
 
-    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
-        return awaited(self.carry, message)
+    def send(self, message: OutgoingMessage) -> asyncio.Future[SendResult]:
+        return future_of(self.send_with_callback, message)
 
-    async def quota(self) -> Quota | None:
+    async def quota(self) -> AccountQuota | None:
         """None where it cannot be told; `check` says why."""
         found = await self._account()
-        return found if isinstance(found, Quota) else None
+        return found if isinstance(found, AccountQuota) else None
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         """A wrong API key is a mistake to mend, an API that does not answer is not: mail goes over SMTP."""
         probe = await self._smtp.check()
         match await self._account():
-            case Quota(remaining=0, detail=detail):
-                return Probe(False, f"{probe.summary}; {detail}", probe.code or USED_UP)
-            case Quota(detail=detail):
-                return Probe(probe.is_ok, f"{probe.summary}; {detail}", probe.code)
-            case Probe() as problem:
+            case AccountQuota(remaining=0, detail=detail):
+                return ProviderCheck(False, f"{probe.summary}; {detail}", probe.code or USED_UP)
+            case AccountQuota(detail=detail):
+                return ProviderCheck(probe.is_ok, f"{probe.summary}; {detail}", probe.code)
+            case ProviderCheck() as problem:
                 is_ok = probe.is_ok and problem.code != UNAUTHORIZED
-                return Probe(is_ok, f"{probe.summary}; {problem.summary}", probe.code or problem.code)
+                return ProviderCheck(is_ok, f"{probe.summary}; {problem.summary}", probe.code or problem.code)
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._smtp.close(grace)
@@ -96,26 +96,30 @@ class SmtpBz:
         result = replace(result, provider=self.name)
         return _used_up(result) if _is_about_limits(result) else result
 
-    async def _account(self) -> Quota | Probe:
+    async def _account(self) -> AccountQuota | ProviderCheck:
         key = self._settings.api_key
         if key is None:
-            return Probe(True, "the quota is not known without an API key")
+            return ProviderCheck(True, "the quota is not known without an API key")
         reply = await self._http.request(
             "GET",
             f"{self._settings.url.rstrip('/')}/user",
             headers={"Authorization": key},
             timeout_seconds=self._settings.timeout_seconds,
         )
-        if isinstance(reply, Cut):
-            return Probe(False, f"the quota is not known: {reply.cause}", "NETWORK_ERROR")
+        if isinstance(reply, Disconnect):
+            return ProviderCheck(False, f"the quota is not known: {reply.cause}", "NETWORK_ERROR")
         if reply.status in (401, 403):
-            return Probe(False, f"the quota is not known: {reply.status}, the API key is not accepted", UNAUTHORIZED)
+            return ProviderCheck(
+                False, f"the quota is not known: {reply.status}, the API key is not accepted", UNAUTHORIZED
+            )
         if reply.status != 200:
-            return Probe(False, f"the quota is not known: the API answered {reply.status}", UNKNOWN)
+            return ProviderCheck(False, f"the quota is not known: the API answered {reply.status}", UNKNOWN)
         try:
             return _quota(orjson.loads(reply.body))
         except ValueError as error:
-            return Probe(False, f"the quota is not known: the API's answer is not an account ({error})", UNKNOWN)
+            return ProviderCheck(
+                False, f"the quota is not known: the API's answer is not an account ({error})", UNKNOWN
+            )
 
 
 def _is_about_limits(result: SendResult) -> bool:
@@ -128,7 +132,7 @@ def _used_up(result: SendResult) -> SendResult:
         result,
         kind=ResultKind.RETRYABLE,
         code=USED_UP,
-        category=Category.QUOTA,
+        category=ErrorCategory.QUOTA,
         retry_after=max(QUOTA_PAUSE, result.retry_after or 0),
         blames_provider=False,
         bounce=None,
@@ -138,13 +142,13 @@ def _used_up(result: SendResult) -> SendResult:
 FIELDS = ("quota", "tarif_quota", "hsent", "hlimit", "dsent", "dlimit")
 
 
-def _quota(account: Any) -> Quota:
+def _quota(account: Any) -> AccountQuota:
     if not isinstance(account, Mapping):
         raise ValueError("no object")
     numbers = {name: _number(name, account.get(name)) for name in FIELDS}
     if all(number is None for number in numbers.values()):
         raise ValueError("no figures in it")
-    return Quota(
+    return AccountQuota(
         limit_per_day=numbers["dlimit"],
         sent_today=numbers["dsent"],
         rate_per_second=None,

@@ -16,7 +16,7 @@ from mailwright.audience.suppressions import Suppression
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.clock import isoformat
 from mailwright.domain.message import Accepted
-from mailwright.domain.permits import reason_told
+from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Status
 from mailwright.outbox.message_records import DeadLetter, Record, Summary
 from mailwright.sources.api.messages import Refused
@@ -314,7 +314,7 @@ def line(message: Summary) -> dict[str, Any]:
         "sentAt": isoformat(message.sent_at),
         "failedAt": isoformat(message.failed_at),
         "processedAt": isoformat(message.processed_at),
-        "deferReason": reason_told(message.defer_reason)[0],
+        "deferReason": split_defer_reason(message.defer_reason)[0],
     }
 
 

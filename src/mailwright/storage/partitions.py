@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database
 
@@ -28,14 +28,14 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
             await tx.execute(text("LOCK TABLE events IN ACCESS EXCLUSIVE MODE"))
             taken = await tx.execute(
                 text("SELECT 1 FROM events_default WHERE created_at >= :begins AND created_at < :ends LIMIT 1"),
-                {"begins": instant_of(begins), "ends": instant_of(ends)},
+                {"begins": to_instant(begins), "ends": to_instant(ends)},
             )
             if taken:
                 log.info(
                     "partition_not_made", month=f"{begins:%Y-%m}", message="Its first events are in the default one."
                 )
                 continue
-            bounds = f"FROM ({instant_of(begins)}) TO ({instant_of(ends)})"
+            bounds = f"FROM ({to_instant(begins)}) TO ({to_instant(ends)})"
             await tx.execute(text(f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF events FOR VALUES {bounds}"))
 
 

@@ -31,7 +31,7 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
 from mailwright.outbox.limits import Defaults
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
-from mailwright.pipeline.compose import Identity
+from mailwright.pipeline.compose import SenderIdentity
 from mailwright.sources.api.messages import ApiMessages
 from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
@@ -82,7 +82,7 @@ class ApiParts:
     # Where the mailbox provider puts mail, for whoever reads it in the browser; None where it carries none.
     mailbox_folder: Path | None = None
     # Who we are in mails that are looked at once more; None where nobody looks.
-    identity: Identity | None = None
+    identity: SenderIdentity | None = None
     # What opens the routes that scripts of the administrator call; None keeps them shut for everyone.
     admin_password: str | None = field(default=None, repr=False)
     # Pages of Notion on their way to readers; None where nobody sends any.

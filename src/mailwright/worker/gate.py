@@ -6,7 +6,7 @@ from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Held, Level, Window
+from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.defer import defer, hold_lane, let_go
@@ -14,8 +14,8 @@ from mailwright.outbox.ledger import Ledger
 from mailwright.outbox.limits import NO_LIMITS, Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import present
 from mailwright.policies import pacing
-from mailwright.policies.hours import lane_outside_hours, reader_outside_hours
-from mailwright.policies.rates import windows_of
+from mailwright.policies.hours import lane_outside_hours, recipient_outside_hours
+from mailwright.policies.rates import windows_of_levels
 from mailwright.storage.database import Database
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.pacing import held_for, room_for
@@ -52,8 +52,8 @@ class Gate:
         self._rules = Rules(defaults.limits)
         self._limits_read_at: Instant | None = None
         self._are_limits_new = False  # read in the admission that is under way
-        self.held_until: Instant = 0  # when the lane that was held last opens again
-        self._permits: dict[int, tuple[Window, ...]] = {}  # of messages that were admitted and not yet sent
+        self.deferred_until: Instant = 0  # when the lane that was held last opens again
+        self._permits: dict[int, tuple[LimitWindow, ...]] = {}  # of messages that were admitted and not yet sent
         self._used_up: dict[int, _UsedUp] = {}  # by lane
         self._destinations = destinations  # None where no domain has a limit
         self._ready: dict[int, int] = {}  # lanes of paced mails that were admitted and have not begun; by message
@@ -69,7 +69,7 @@ class Gate:
         # They need no permit: one that is reserved for them would be missing for a reader who can be written to.
         sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
         admitted: list[Claimed] = []
-        closed: dict[int, Held] = {}
+        closed: dict[int, Deferral] = {}
         for lane, group in groupby(sorted(sendable, key=lambda each: each.lane), key=lambda each: each.lane):
             going, waiting, held = await self._reserve(await self._awake(list(group)))
             admitted += going
@@ -81,7 +81,7 @@ class Gate:
             if held is not None:
                 # First the hold: released messages must not be claimed again before the lane is closed.
                 closed[lane] = held
-                self.held_until = held.until
+                self.deferred_until = held.until
                 used_up = self._used_up.get(lane)
                 await hold_lane(self._database, lane, held.reason, held.until)
                 # Permits came back, or the limit was lifted, while the hold was written.
@@ -98,7 +98,7 @@ class Gate:
         permits = self._permits.get(claimed.message_key)
         return permits is None or all(now < window.ends_at for window in permits)
 
-    async def defer(self, waiting: Sequence[tuple[Claimed, Held]]) -> None:
+    async def defer(self, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:
         """Messages that were admitted and cannot go yet wait by themselves; their permits go back."""
         await defer(self._database, waiting)
         await self.give_back(claimed for claimed, _ in waiting)
@@ -109,7 +109,7 @@ class Gate:
         if self._destinations is not None and claimed.domain_limit is not None:
             self._destinations.has_begun(claimed)
 
-    def next_place(self, claimed: Claimed) -> Held:
+    def next_place(self, claimed: Claimed) -> Deferral:
         """When a mail is looked at again whose domain has as many under way as it may."""
         assert self._destinations is not None
         return self._destinations.next_place(claimed)
@@ -125,9 +125,9 @@ class Gate:
         if taken and self._used_up:
             await self._reopen({window.name for permits in taken for window in permits})
 
-    async def leave_for_now(self, lane: int, held: Held) -> None:
+    async def leave_for_now(self, lane: int, held: Deferral) -> None:
         """A lane whose mails wait for a moment that this worker cannot give them yet."""
-        self.held_until = max(self.held_until, held.until)
+        self.deferred_until = max(self.deferred_until, held.until)
         await hold_lane(self._database, lane, held.reason, held.until)
 
     async def _reopen(self, counters: Collection[str]) -> None:
@@ -145,17 +145,19 @@ class Gate:
         if not waiting:
             return waiting
         levels, now = self._rules.levels(waiting[0].tenant_id, waiting[0].lane), self._clock.now()
-        if not any(level.limits.in_readers_zone for level in levels):
+        if not any(level.limits.in_recipient_zone for level in levels):
             return waiting
-        nights = {zone: reader_outside_hours(levels, zone, now) for zone in {each.reader_zone for each in waiting}}
-        asleep = [(each, held) for each in waiting if (held := nights[each.reader_zone]) is not None]
+        nights = {
+            zone: recipient_outside_hours(levels, zone, now) for zone in {each.recipient_zone for each in waiting}
+        }
+        asleep = [(each, held) for each in waiting if (held := nights[each.recipient_zone]) is not None]
         if asleep:
             self.has_put_off = True
-            self.held_until = max(self.held_until, *(held.until for _, held in asleep))
+            self.deferred_until = max(self.deferred_until, *(held.until for _, held in asleep))
             await defer(self._database, asleep)
-        return [each for each in waiting if nights[each.reader_zone] is None]
+        return [each for each in waiting if nights[each.recipient_zone] is None]
 
-    async def _reserve(self, waiting: list[Claimed]) -> tuple[list[Claimed], list[Claimed], Held | None]:
+    async def _reserve(self, waiting: list[Claimed]) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
         """Those of one lane that may go, those that may not, and what holds these."""
         if not waiting:
             return [], [], None
@@ -165,7 +167,7 @@ class Gate:
         if held is not None:
             return [], waiting, held
         going, waiting, held = self._at_its_pace(waiting, levels, now)
-        needed = windows_of(levels, now, self._rules.quota) if going else ()
+        needed = windows_of_levels(levels, now, self._rules.quota) if going else ()
         if not needed:
             return going, waiting, held
         going, refused, used_up = await self._reserve_windows(going, needed, now)
@@ -174,10 +176,10 @@ class Gate:
         return going, refused + waiting, used_up or held
 
     def _at_its_pace(
-        self, waiting: list[Claimed], levels: tuple[Level, ...], now: Instant
-    ) -> tuple[list[Claimed], list[Claimed], Held | None]:
+        self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant
+    ) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
         """Of a lane that is paced, no more than about a second of mails is held ready."""
-        paced = pacing.paced(levels, self._rules.told_rate, self._rules.route)
+        paced = pacing.paced(levels, self._rules.provider_rate, self._rules.route)
         if paced is None:
             return waiting, [], None
         lane = waiting[0].lane
@@ -196,8 +198,8 @@ class Gate:
         return going, waiting[room:], held_for(paced, ready + len(going), now)
 
     async def _reserve_windows(
-        self, waiting: list[Claimed], needed: tuple[Window, ...], now: Instant
-    ) -> tuple[list[Claimed], list[Claimed], Held | None]:
+        self, waiting: list[Claimed], needed: tuple[LimitWindow, ...], now: Instant
+    ) -> tuple[list[Claimed], list[Claimed], Deferral | None]:
         first = waiting[0]
         grant = await self._ledger.reserve(needed, len(waiting))
         going = waiting[: grant.count]
@@ -205,14 +207,14 @@ class Gate:
             self._permits[claimed.message_key] = needed
         if (blocked := grant.blocked_by) is None:
             return going, [], None
-        held = Held(blocked.deferred_until, blocked.reason)
+        held = Deferral(blocked.deferred_until, blocked.reason)
         self._used_up = {lane: each for lane, each in self._used_up.items() if each.until > now}
-        counters = frozenset({blocked.name, *(other.name for other in blocked.beside)})
+        counters = frozenset({blocked.name, *(other.name for other in blocked.related)})
         self._used_up[first.lane] = _UsedUp(counters, held.until)
         return going, waiting[grant.count :], held
 
     async def _admit_to(
-        self, destinations: Destinations, batch: list[Claimed], closed: Mapping[int, Held]
+        self, destinations: Destinations, batch: list[Claimed], closed: Mapping[int, Deferral]
     ) -> list[Claimed]:
         """Those that find room at their domain as well. The others wait by themselves, and give their permits back."""
         found = await destinations.sort(batch)
@@ -221,7 +223,7 @@ class Gate:
         if not found.waiting:
             return batch
         self.has_put_off = True
-        self.held_until = max(self.held_until, *(held.until for _, held in found.waiting))
+        self.deferred_until = max(self.deferred_until, *(held.until for _, held in found.waiting))
         await self.defer(found.waiting)
         for lane in closed.keys() & {claimed.lane for claimed, _ in found.waiting}:
             # It was closed because these had the last permits: there is room for others again.
@@ -242,7 +244,7 @@ class Gate:
             if self._destinations is not None:
                 self._destinations.turn_second(len({each.worker for each in await present(self._database, now)}))
 
-    async def _are_others_in_force(self, first: Claimed, held: Held, lanes: Collection[int]) -> bool:
+    async def _are_others_in_force(self, first: Claimed, held: Deferral, lanes: Collection[int]) -> bool:
         """Whoever changes limits opens what they held. A hold that was written after that nobody would end."""
         if held.until - self._clock.now() <= LIMITS_TTL:
             return False  # it ends by itself
@@ -255,13 +257,13 @@ class Gate:
         self._are_limits_new = True
 
 
-def _tell(first: Claimed, held: Held, now: Instant) -> None:
+def _tell(first: Claimed, held: Deferral, now: Instant) -> None:
     tell = log.info if held.until - now >= WORTH_A_LINE else log.debug
-    tell("lane_held", companyId=first.company, reason=held.reason, until=isoformat(held.until))
+    tell("lane_held", companyId=first.tenant_name, reason=held.reason, until=isoformat(held.until))
 
 
 def _is_unsendable(claimed: Claimed, now: Instant) -> bool:
     """Whether what was read with the claim is enough to refuse it, whoever would carry it."""
-    is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.contact_is_deleted)
+    is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.is_contact_deleted)
     has_expired = claimed.expires_at is not None and now >= claimed.expires_at
     return claimed.suppressed_because is not None or is_gone or has_expired

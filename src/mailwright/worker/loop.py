@@ -16,23 +16,23 @@ from functools import partial
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed, Delivered, Outcome, Settlement
-from mailwright.domain.permits import DeferReason, Held
+from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ResultKind, SendResult
 from mailwright.ops import metrics, tracing
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Begun, Settling
 from mailwright.outbox.workers import Presence
-from mailwright.pipeline.compose import Road
-from mailwright.pipeline.conclude import Ready, concluded, fair
-from mailwright.providers.callbacks import unexpected
-from mailwright.providers.protocol import Carrier
-from mailwright.providers.route import Member, Route
+from mailwright.pipeline.compose import Composer
+from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider
+from mailwright.providers.callbacks import provider_raised
+from mailwright.providers.protocol import CallbackProvider
+from mailwright.providers.route import Route, RouteMember
 from mailwright.worker.announce import announce
 from mailwright.worker.gate import Gate
-from mailwright.worker.maintenance import Keeper
+from mailwright.worker.maintenance import Maintenance
 from mailwright.worker.pacing import Pacing
-from mailwright.worker.source_duties import Conducting
+from mailwright.worker.source_duties import SourceDuty
 from mailwright.worker.wake import Wake
 
 log = logger(__name__)
@@ -57,7 +57,7 @@ LONGEST_PAUSE_TO_OUTWAIT: Instant = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WorkerSettings:
     """How much a worker takes on. The window bounds what a crash can leave in doubt."""
 
     window: int = 64
@@ -70,36 +70,38 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class WorkerParts:
     """What a worker is made of; `app` puts it together."""
 
     clock: Clock
     claims: Claims
     settling: Settling
-    road: Road
+    composer: Composer
     gate: Gate
     route: Route
-    keeper: Keeper
-    conductor: Conducting
+    maintenance: Maintenance
+    source_duties: SourceDuty
     wake: Wake
     pacing: Pacing
 
 
 class Worker:
-    def __init__(self, parts: Parts, pace: Pace) -> None:
+    def __init__(self, parts: WorkerParts, pace: WorkerSettings) -> None:
         self._parts = parts
         self._pace = pace
         self._backlog: deque[Claimed] = deque()  # claimed and admitted
-        self._stock: deque[Ready] = deque()  # validated and built
-        self._resends: deque[Ready] = deque()  # as well, and in doubt before: they go one at a time
+        self._stock: deque[ReadyMessage] = deque()  # validated and built
+        self._resends: deque[ReadyMessage] = deque()  # as well, and in doubt before: they go one at a time
         self._building: list[Claimed] = []
         self._exchanging: list[Claimed] = []  # part of the commit that is under way
-        self._in_flight: dict[int, Ready] = {}
+        self._in_flight: dict[int, ReadyMessage] = {}
         self._done: list[Outcome] = []
         self._to_release: list[Claimed] = []
-        self._to_defer: list[tuple[Claimed, Held]] = []
+        self._to_defer: list[tuple[Claimed, Deferral]] = []
         self._carriers = {
-            member.name: member.provider for member in parts.route.members if isinstance(member.provider, Carrier)
+            member.name: member.provider
+            for member in parts.route.members
+            if isinstance(member.provider, CallbackProvider)
         }
         # One for each of the three that wait: what each waits for is looked at again whenever its event is set.
         self._feed_event = asyncio.Event()  # the backlog shrank, or something was settled
@@ -135,7 +137,7 @@ class Worker:
         finally:
             await self._abandon()
             with contextlib.suppress(NotDurable):
-                await self._parts.keeper.leave()
+                await self._parts.maintenance.leave()
 
     def stop(self) -> None:
         """No claim after this; what is in flight finishes, what was not started is given back."""
@@ -166,8 +168,8 @@ class Worker:
 
     async def _outwait_own_pauses(self) -> bool:
         """What this worker put off for a moment is looked at once more before it leaves; longer holds are not."""
-        pause = max(self._paused_until, self._parts.gate.held_until) - self._parts.clock.now()
-        self._paused_until = self._parts.gate.held_until = 0
+        pause = max(self._paused_until, self._parts.gate.deferred_until) - self._parts.clock.now()
+        self._paused_until = self._parts.gate.deferred_until = 0
         if not 0 < pause <= LONGEST_PAUSE_TO_OUTWAIT:
             return False
         await asyncio.sleep(pause / 1000)
@@ -175,9 +177,9 @@ class Worker:
 
     async def _take_more(self) -> bool:
         """One claim, or a wait for the backlog to shrink; false when nothing was due."""
-        if self._parts.route.objection() is not None:
+        if self._parts.route.deferral() is not None:
             return False
-        if self._parts.keeper.suspects_wait:
+        if self._parts.maintenance.suspects_wait:
             return await self._take_suspects()
         target = self._backlog_target()
         # Not before half of it is gone: a claim of many costs little more than a claim of one.
@@ -191,19 +193,19 @@ class Worker:
         while not self._is_idle() and not self._stopping:
             await _next(self._feed_event)
         suspects = await self._parts.claims.claim_suspects(self._pace.claim_batch)
-        self._parts.keeper.suspects_wait = bool(suspects)
+        self._parts.maintenance.suspects_wait = bool(suspects)
         return await self._admit(suspects)
 
     async def _is_more_due(self) -> bool:
         """Before a drained worker leaves: what the dead left behind, doubts whose time has come, campaigns to walk."""
-        keeper = self._parts.keeper
-        await keeper.look_after_the_dead()
+        maintenance = self._parts.maintenance
+        await maintenance.look_after_the_dead()
         await self._conduct_once()
         has_conducted, self._has_conducted = self._has_conducted, False
-        has_decided, keeper.has_decided = keeper.has_decided, False
+        has_decided, maintenance.has_decided = maintenance.has_decided, False
         is_due_again, self._is_due_again = self._is_due_again, False
-        is_open = self._parts.route.objection() is None
-        return is_open and (has_decided or is_due_again or keeper.suspects_wait or has_conducted)
+        is_open = self._parts.route.deferral() is None
+        return is_open and (has_decided or is_due_again or maintenance.suspects_wait or has_conducted)
 
     async def _admit(self, batch: Sequence[Claimed]) -> bool:
         if not batch:
@@ -213,7 +215,7 @@ class Worker:
             return True
         try:
             admitted = await self._parts.gate.admit(self._parts.claims, batch)
-            await self._parts.road.look_up(admitted)
+            await self._parts.composer.look_up(admitted)
         except NotDurable:
             self._give_back(batch)
             raise
@@ -251,16 +253,16 @@ class Worker:
 
     async def _prepare(self, batch: Sequence[Claimed]) -> None:
         now = self._parts.clock.now()
-        ready: list[Ready] = []
+        ready: list[ReadyMessage] = []
         refused: list[Claimed] = []
         for claimed in batch:
-            match self._parts.road.prepare(claimed, now):
-                case Ready() as built:
+            match self._parts.composer.prepare(claimed, now):
+                case ReadyMessage() as built:
                     ready.append(built)
                 case Settlement() as refusal:
                     self._done.append(refusal)
                     refused.append(claimed)
-        for built in await self._parts.road.sign(ready, now):
+        for built in await self._parts.composer.sign(ready, now):
             if built.claimed.paced is not None:
                 self._parts.pacing.add(built)
             elif not built.claimed.resends:
@@ -268,7 +270,7 @@ class Worker:
             elif len(self._resends) < self._pace.window:
                 self._resends.append(built)
             else:
-                self._put_off(built.claimed, Held(now + RESEND_PAUSE, DeferReason.RESEND_TURN))
+                self._put_off(built.claimed, Deferral(now + RESEND_PAUSE, DeferReason.RESEND_TURN))
         with contextlib.suppress(NotDurable):  # permits that do not come back are too few, never too many
             await self._parts.gate.give_back(refused)
 
@@ -280,7 +282,7 @@ class Worker:
         while True:
             if self._stopping and leave_at is None:
                 leave_at = asyncio.get_running_loop().time() + self._pace.shutdown_grace / 1000
-            if self._stopping or self._parts.route.objection() is not None:
+            if self._stopping or self._parts.route.deferral() is not None:
                 self._put_back_what_was_not_started()
             if not self._has_work():
                 if self._is_over(leave_at):
@@ -341,11 +343,11 @@ class Worker:
             else:
                 await self._parts.gate.leave_for_now(stranded.lane, stranded.held)
 
-    def _next_up(self) -> list[tuple[Ready, Member]]:
+    def _next_up(self) -> list[tuple[ReadyMessage, RouteMember]]:
         """Each with its provider: the mark tells which, so that a doubt knows who may have the mail."""
         now = self._parts.clock.now()
         busy = {ready.claimed.provider for ready in self._in_flight.values()}
-        chosen: list[tuple[Ready, Member]] = []
+        chosen: list[tuple[ReadyMessage, RouteMember]] = []
         if self._can_resend():
             self._stock.appendleft(self._resends.popleft())
         self._stock.extendleft(reversed(self._parts.pacing.due()))
@@ -355,11 +357,11 @@ class Worker:
                 self._stand_back(ready.claimed)
                 continue
             match self._parts.route.choose(ready.claimed, busy):
-                case Member() as member:
+                case RouteMember() as member:
                     ready.claimed.provider = member.name
                     busy.add(member.name)
                     chosen.append((ready, member))
-                case Held() as held:
+                case Deferral() as held:
                     self._put_off(ready.claimed, held)
         return chosen
 
@@ -369,7 +371,7 @@ class Worker:
             return False
         return not any(ready.claimed.resends for ready in self._in_flight.values())
 
-    def _launch(self, ready: Ready, member: Member, begun: Begun) -> None:
+    def _launch(self, ready: ReadyMessage, member: RouteMember, begun: Begun) -> None:
         claimed = ready.claimed
         if claimed.message_key in begun.over_limit and claimed.lane_limit is not None:
             self._stand_back(claimed, begun.attempted_at + OVER_LIMIT_PAUSE)
@@ -377,7 +379,7 @@ class Worker:
         if claimed.message_key in begun.over_limit:
             is_alone = claimed.paced is not None and claimed.paced.alone
             reason = DeferReason.ONE_AT_A_TIME if is_alone else DeferReason.TENANT_CONCURRENCY
-            self._put_off(claimed, Held(begun.attempted_at + OVER_LIMIT_PAUSE, reason))
+            self._put_off(claimed, Deferral(begun.attempted_at + OVER_LIMIT_PAUSE, reason))
             return
         if claimed.message_key in begun.over_domain_limit:
             self._put_off(claimed, self._parts.gate.next_place(claimed))
@@ -396,20 +398,20 @@ class Worker:
                 ready, partial(self._hand_over, ready, member), partial(self._missed_its_moment, ready)
             )
 
-    def _missed_its_moment(self, ready: Ready) -> None:
+    def _missed_its_moment(self, ready: ReadyMessage) -> None:
         del self._in_flight[ready.claimed.message_key]
         self._stand_back(ready.claimed)
 
-    def _hand_over(self, ready: Ready, member: Member, attempted_at: Instant | None = None) -> bool:
+    def _hand_over(self, ready: ReadyMessage, member: RouteMember, attempted_at: Instant | None = None) -> bool:
         """Whether its provider has it already; a task has it in the next turn of the loop."""
         claimed = ready.claimed
         self._stood_back.pop(claimed.lane, None)
-        locked_until = self._parts.keeper.renewed.get(claimed.message_key, claimed.locked_until)
+        locked_until = self._parts.maintenance.renewed.get(claimed.message_key, claimed.leased_until)
         ready.begin(self._parts.clock.now() if attempted_at is None else attempted_at, locked_until)
         carrier = self._carriers.get(member.name)
         if carrier is not None:
             try:
-                ready.sending = carrier.carry(ready.outgoing, partial(self._answered, ready))
+                ready.sending = carrier.send_with_callback(ready.outgoing, partial(self._answered, ready))
             except Exception as error:
                 self._answered(ready, self._raised(ready, error))
             return True
@@ -417,13 +419,13 @@ class Worker:
         answer.add_done_callback(partial(self._returned, ready))
         return False
 
-    def _returned(self, ready: Ready, answer: asyncio.Future[SendResult]) -> None:
+    def _returned(self, ready: ReadyMessage, answer: asyncio.Future[SendResult]) -> None:
         if answer.cancelled():
             return  # we leave without an answer: whoever finds the message later treats it as in doubt
         error = answer.exception()
         self._answered(ready, answer.result() if error is None else self._raised(ready, error))
 
-    def _answered(self, ready: Ready, result: SendResult) -> None:
+    def _answered(self, ready: ReadyMessage, result: SendResult) -> None:
         del self._in_flight[ready.claimed.message_key]
         self._parts.pacing.ended(ready.claimed)
         ready.sending = None  # it leads back to us: the mail would stay in memory until somebody looks for such circles
@@ -434,27 +436,27 @@ class Worker:
         else:
             self._done.append(self._conclude(ready, result))
 
-    def _told(self, ready: Ready, result: SendResult) -> SendResult:
+    def _told(self, ready: ReadyMessage, result: SendResult) -> SendResult:
         """Under the name that the mark has: a doubt is looked for there."""
         provider = ready.claimed.provider
         if provider is not None and result.provider != provider:
             result = replace(result, provider=provider)
-        return fair(ready, result)
+        return excuse_provider(ready, result)
 
-    def _raised(self, ready: Ready, error: BaseException) -> SendResult:
+    def _raised(self, ready: ReadyMessage, error: BaseException) -> SendResult:
         log.error("provider_raised", **ready.claimed.log_fields, error=repr(error), exc_info=error)
-        return unexpected(ready.claimed.provider or "", error)
+        return provider_raised(ready.claimed.provider or "", error)
 
-    def _conclude(self, ready: Ready, result: SendResult) -> Outcome:
+    def _conclude(self, ready: ReadyMessage, result: SendResult) -> Outcome:
         now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed
         route.record(result)
         if result.kind is ResultKind.SENT:
-            return concluded(ready, result, now, held_until=now, doubt_until=now)
-        outcome = concluded(
+            return conclude(ready, result, now, deferred_until=now, doubt_until=now)
+        outcome = conclude(
             ready,
             result,
             now,
-            held_until=route.held_until(claimed, result.provider),
+            deferred_until=route.deferred_until(claimed, result.provider),
             doubt_until=now + (self._pace.doubt_grace if route.reports_events(result.provider) else 0),
             fails_over=route.fails_over(claimed, result.provider),
         )
@@ -481,7 +483,7 @@ class Worker:
         if given:
             for claimed in given:
                 self._parts.pacing.drop(claimed)
-            self._parts.road.forget(given)
+            self._parts.composer.forget(given)
             self._to_release += given
             self._pump_event.set()
 
@@ -501,7 +503,7 @@ class Worker:
             if self._stood_back[claimed.lane] <= MOST_STOOD_BACK:
                 self._paused_until = max(self._paused_until, until)
 
-    def _put_off(self, claimed: Claimed, held: Held) -> None:
+    def _put_off(self, claimed: Claimed, held: Deferral) -> None:
         """This message alone waits; the rest of its lane goes on."""
         self._parts.pacing.drop(claimed)
         self._paused_until = max(self._paused_until, held.until)
@@ -538,7 +540,7 @@ class Worker:
     async def _keep(self) -> None:
         while True:
             try:
-                await self._parts.keeper.tick(self._held, self._presence())
+                await self._parts.maintenance.tick(self._held, self._presence())
             except NotDurable:
                 pass  # `_feed` and `_pump` say so already
             except Exception:  # without this round locks would end under mails that are being sent
@@ -562,7 +564,7 @@ class Worker:
 
     async def _conduct_once(self) -> bool:
         async with self._conducting:
-            has_done = await self._parts.conductor.tick()
+            has_done = await self._parts.source_duties.tick()
             self._has_conducted |= has_done
         return has_done
 
@@ -577,16 +579,16 @@ class Worker:
     def _presence(self) -> list[Presence]:
         found = []
         for member in self._parts.route.members:
-            objection = member.circuit.objection()
-            reason = member.circuit.explanation if objection else None
-            until = objection.until if objection else None
+            deferral = member.breaker.deferral()
+            reason = member.breaker.explanation if deferral else None
+            until = deferral.until if deferral else None
             found.append(Presence(member.name, until, reason, sent=self._taken[member.name]))
         return found
 
     def _measure(self) -> None:
         metrics.SEND_RATE.set(self._per_second())
         for member in self._parts.route.members:
-            metrics.CIRCUIT_STATE.labels(member.name).set(member.circuit.state.value)
+            metrics.CIRCUIT_STATE.labels(member.name).set(member.breaker.state.value)
 
     # Waiting.
 

@@ -22,7 +22,7 @@ MOST_PORTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
+class MaintenanceServices:
     """The parts that need looking after."""
 
     database: Database
@@ -33,10 +33,10 @@ class Duties:
     soft: SoftBounces
 
 
-class Keeper:
+class Maintenance:
     """Everything that must happen now and then, whether or not there is mail."""
 
-    def __init__(self, clock: Clock, duties: Duties, lock_ttl: Instant) -> None:
+    def __init__(self, clock: Clock, duties: MaintenanceServices, lock_ttl: Instant) -> None:
         self._clock = clock
         self._duties = duties
         self._renew_every = lock_ttl // 3

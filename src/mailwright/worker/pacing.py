@@ -13,9 +13,9 @@ from time import perf_counter
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Held, Pace, Paced
+from mailwright.domain.permits import Deferral, PacingRules, SendRate
 from mailwright.outbox.ledger import LEAD, TAKE_OVER, Known, Ledger
-from mailwright.pipeline.conclude import Ready
+from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
 
 # So much of a pace is booked ahead: a commit for one mail costs as much as one for all of these.
@@ -32,7 +32,7 @@ RESENDS = "resends"
 
 @dataclass(slots=True)
 class _Booked:
-    ready: Ready
+    ready: ReadyMessage
     moment_us: int  # when it may begin, as all workers see it
     begins_at: float  # the same by this process's own clock
     latest: float
@@ -43,9 +43,9 @@ class _Booked:
 class Stranded:
     """Mails that do not get their moment here, and until when their lane waits."""
 
-    mails: list[Ready]
+    mails: list[ReadyMessage]
     lane: int
-    held: Held
+    held: Deferral
     is_others: bool = False  # another worker keeps the pace: only this one leaves the lane alone
 
 
@@ -53,7 +53,7 @@ class Pacing:
     def __init__(self, clock: Clock, ledger: Ledger) -> None:
         self._clock = clock
         self._ledger = ledger
-        self._lanes: dict[int, deque[Ready]] = {}
+        self._lanes: dict[int, deque[ReadyMessage]] = {}
         self._booked: deque[_Booked] = deque()
         self._marked: dict[int, _Booked] = {}  # on their way to their moment; by message
         self._under_way: Counter[str] = Counter()  # marked and not ended, by whose mails go one at a time
@@ -68,20 +68,20 @@ class Pacing:
     def __bool__(self) -> bool:
         return bool(self._lanes or self._booked or self._kept_for_nothing())
 
-    def add(self, ready: Ready) -> None:
+    def add(self, ready: ReadyMessage) -> None:
         if ready.claimed.resends:
             # One at a time: should it be the one that kills its worker, it takes no other's only resend with it.
             paced = _paced(ready)
             ready.claimed.paced = replace(paced, alone=(*paced.alone, RESENDS))
         self._lanes.setdefault(ready.claimed.lane, deque()).append(ready)
 
-    def waiting(self) -> Iterator[Ready]:
+    def waiting(self) -> Iterator[ReadyMessage]:
         """Those that are not marked yet."""
         yield from (each.ready for each in self._booked)
         for line in self._lanes.values():
             yield from line
 
-    def clear(self) -> list[Ready]:
+    def clear(self) -> list[ReadyMessage]:
         found = list(self.waiting())
         for each in self._booked:
             self._count(each.ready, -1)
@@ -90,7 +90,7 @@ class Pacing:
         self._lanes.clear()
         return found
 
-    def clear_lane(self, lane: int) -> list[Ready]:
+    def clear_lane(self, lane: int) -> list[ReadyMessage]:
         """The same for one lane; its moments are lost."""
         booked = [each for each in self._booked if each.ready.claimed.lane == lane]
         for each in booked:
@@ -125,11 +125,11 @@ class Pacing:
                 continue
             self._last_lane = lane
             paced = _paced(line[0])
-            if not paced.paces:
+            if not paced.rates:
                 self._book(line.popleft(), self._clock.now() * 1_000)
             elif (opens_at := await self._book_some(line, paced)) is not None:
-                reason = max(paced.paces, key=lambda pace: pace.interval_us).reason
-                stranded.append(Stranded(list(line), lane, Held(opens_at, reason), is_others=True))
+                reason = max(paced.rates, key=lambda pace: pace.interval_us).reason
+                stranded.append(Stranded(list(line), lane, Deferral(opens_at, reason), is_others=True))
                 line.clear()
             if not line:
                 del self._lanes[lane]
@@ -141,7 +141,7 @@ class Pacing:
                 del self._kept[name]
         return stranded
 
-    def due(self) -> list[Ready]:
+    def due(self) -> list[ReadyMessage]:
         """Those that are marked now, so that they can begin on time. Whoever waited too long for the one before gets
         another moment."""
         found = []
@@ -171,10 +171,10 @@ class Pacing:
         """It was to be marked and is not, or was and does not begin."""
         each = self._marked.pop(claimed.message_key, None)
         if each is not None:
-            self._ahead.subtract(pace.name for pace in _paced(each.ready).paces)
+            self._ahead.subtract(pace.name for pace in _paced(each.ready).rates)
             self.ended(claimed)
 
-    def begin(self, ready: Ready, start: Callable[[], bool], too_late: Callable[[], None]) -> None:
+    def begin(self, ready: ReadyMessage, start: Callable[[], bool], too_late: Callable[[], None]) -> None:
         """Calls one of them: at its moment, never before, or when its moment is over. `start` answers whether the mail
         has begun when it returns; otherwise it does in the next turn of the loop."""
         each = self._marked[ready.claimed.message_key]
@@ -205,19 +205,19 @@ class Pacing:
 
     # Booking.
 
-    def _can_book(self, ready: Ready) -> bool:
+    def _can_book(self, ready: ReadyMessage) -> bool:
         paced = _paced(ready)
-        if not paced.paces:
+        if not paced.rates:
             return not any(self._next_alone[owner] > 0 for owner in paced.alone)
-        return all(self._ahead[pace.name] * 2 <= _most_ahead(pace) for pace in paced.paces)
+        return all(self._ahead[pace.name] * 2 <= _most_ahead(pace) for pace in paced.rates)
 
-    async def _book_some(self, line: deque[Ready], paced: Paced) -> Instant | None:
+    async def _book_some(self, line: deque[ReadyMessage], paced: PacingRules) -> Instant | None:
         """Answers until when another worker is left to the pace, where one keeps it."""
-        room = min(_most_ahead(pace) - self._ahead[pace.name] for pace in paced.paces)
-        booking = await self._ledger.book(paced.paces, min(len(line), room), self._kept)
+        room = min(_most_ahead(pace) - self._ahead[pace.name] for pace in paced.rates)
+        booking = await self._ledger.book(paced.rates, min(len(line), room), self._kept)
         if not booking.moments:
             return booking.opens_at
-        for pace in paced.paces:
+        for pace in paced.rates:
             left_at = booking.left_at[pace.name]
             self._kept[pace.name] = Known(left_at, left_at // 2)
             self._exact |= {pace.name} if pace.is_exact else set()
@@ -225,20 +225,20 @@ class Pacing:
             self._book(line.popleft(), moment)
         return None
 
-    def _book(self, ready: Ready, moment_us: int) -> None:
+    def _book(self, ready: ReadyMessage, moment_us: int) -> None:
         now = self._clock.now()
         begins_at = perf_counter() + (moment_us / 1_000 - now) / 1_000
-        paces = _paced(ready).paces
+        paces = _paced(ready).rates
         grace = TAKE_OVER / 2 if all(pace.is_exact for pace in paces) else GRACE
         latest = begins_at + grace / 1_000 if paces else inf
         self._booked.append(_Booked(ready, moment_us, begins_at, latest, now))
         self._booked = deque(sorted(self._booked, key=lambda each: each.begins_at))
         self._count(ready, 1)
 
-    def _count(self, ready: Ready, number: int) -> None:
+    def _count(self, ready: ReadyMessage, number: int) -> None:
         """A moment is ahead from its booking on. Also of those that go alone some are booked while one is under way:
         the next begins as soon as that has ended, and need not be booked then."""
-        for pace in _paced(ready).paces:
+        for pace in _paced(ready).rates:
             self._ahead[pace.name] += number
         for owner in _paced(ready).alone:
             self._next_alone[owner] += number
@@ -261,7 +261,7 @@ class Pacing:
 
     def _spaced(self, each: _Booked) -> Iterator[float]:
         """When the exact paces of a mail let it begin, by when the last one really began."""
-        for pace in _paced(each.ready).paces:
+        for pace in _paced(each.ready).rates:
             if pace.is_exact and (last := self._began.get(pace.name)) is not None:
                 spaced = last + pace.interval_us / 1_000_000
                 # A larger gap is none of ours: the clock that moments are told by was moved.
@@ -270,7 +270,7 @@ class Pacing:
 
     def _begun(self, each: _Booked, now: float) -> None:
         del self._marked[each.ready.claimed.message_key]
-        for pace in _paced(each.ready).paces:
+        for pace in _paced(each.ready).rates:
             self._ahead[pace.name] -= 1
             if pace.is_exact:
                 self._began[pace.name] = now
@@ -282,7 +282,7 @@ class Pacing:
     def _note_beginning(self, each: _Booked) -> None:
         """The next interval counts from when the mail really began, and that was before this."""
         now = perf_counter()
-        for pace in _paced(each.ready).paces:
+        for pace in _paced(each.ready).rates:
             if pace.is_exact:
                 self._began[pace.name] = now
 
@@ -292,7 +292,7 @@ class Pacing:
         """Paces that no mail of ours waits for any more: others may have them at once."""
         if not self._kept:
             return []
-        wanted = {pace.name for line in self._lanes.values() for pace in _paced(line[0]).paces}
+        wanted = {pace.name for line in self._lanes.values() for pace in _paced(line[0]).rates}
         return [name for name in self._kept if name not in wanted and self._ahead[name] <= 0]
 
     def _is_worth_telling(self, name: str) -> bool:
@@ -301,8 +301,8 @@ class Pacing:
     def _give_up_moments(self) -> None:
         """Whoever comes next gets the moments that are not used, where nobody has booked since."""
         for each in reversed(self._booked):
-            for pace in _paced(each.ready).paces:
-                if pace.portion == 1:  # several mails may have the same moment, and some of them use it
+            for pace in _paced(each.ready).rates:
+                if pace.batch_size == 1:  # several mails may have the same moment, and some of them use it
                     known = self._kept[pace.name]
                     self._kept[pace.name] = Known(known.left_at, min(known.next_us, each.moment_us))
 
@@ -315,26 +315,26 @@ class Pacing:
 
     def _strand(self) -> list[Stranded]:
         first = next(each for each in self._booked if not self._is_near(each))
-        held = Held(ceil(first.moment_us / 1_000) - NEAR, _reason(first.ready))
-        lanes: dict[int, list[Ready]] = {}
+        held = Deferral(ceil(first.moment_us / 1_000) - NEAR, _reason(first.ready))
+        lanes: dict[int, list[ReadyMessage]] = {}
         for ready in self.clear():
             lanes.setdefault(ready.claimed.lane, []).append(ready)
         return [Stranded(mails, lane, held) for lane, mails in lanes.items()]
 
 
-def room_for(paced: Paced, ahead: int) -> int:
+def room_for(paced: PacingRules, ahead: int) -> int:
     """How many more mails of a lane are worth holding ready: about a second of them, and one at least."""
-    most = min((max(1, int(pace.per_second)) for pace in paced.paces), default=MOST_ALONE)
+    most = min((max(1, int(pace.per_second)) for pace in paced.rates), default=MOST_ALONE)
     return max(0, most - ahead)
 
 
-def held_for(paced: Paced, ahead: int, now: Instant) -> Held:
+def held_for(paced: PacingRules, ahead: int, now: Instant) -> Deferral:
     """When a lane that has so many mails ready is looked at again: a while before they are through."""
-    slowest = max(paced.paces, key=lambda pace: pace.interval_us / pace.portion, default=None)
+    slowest = max(paced.rates, key=lambda pace: pace.interval_us / pace.batch_size, default=None)
     if slowest is None:
-        return Held(now + SHORTEST_HOLD, ONE_AT_A_TIME)
+        return Deferral(now + SHORTEST_HOLD, ONE_AT_A_TIME)
     through = int(ahead * 1_000 / slowest.per_second)
-    return Held(now + max(SHORTEST_HOLD, through - EARLY), slowest.reason)
+    return Deferral(now + max(SHORTEST_HOLD, through - EARLY), slowest.reason)
 
 
 # Where nothing but the end of the one before holds them.
@@ -344,15 +344,15 @@ SHORTEST_HOLD: Instant = 100
 EARLY: Instant = 600
 
 
-def _paced(ready: Ready) -> Paced:
+def _paced(ready: ReadyMessage) -> PacingRules:
     assert ready.claimed.paced is not None
     return ready.claimed.paced
 
 
-def _reason(ready: Ready) -> str:
-    slowest = max(_paced(ready).paces, key=lambda pace: pace.interval_us, default=None)
+def _reason(ready: ReadyMessage) -> str:
+    slowest = max(_paced(ready).rates, key=lambda pace: pace.interval_us, default=None)
     return ONE_AT_A_TIME if slowest is None else slowest.reason
 
 
-def _most_ahead(pace: Pace) -> int:
-    return max(1, ceil(AHEAD * 1_000 / pace.interval_us)) * pace.portion
+def _most_ahead(pace: SendRate) -> int:
+    return max(1, ceil(AHEAD * 1_000 / pace.interval_us)) * pace.batch_size

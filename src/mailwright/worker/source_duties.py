@@ -3,18 +3,18 @@
 from typing import Protocol
 
 
-class Conducting(Protocol):
+class SourceDuty(Protocol):
     async def tick(self) -> bool:
         """One step; true when anything was done, so that there may be more."""
         ...
 
 
-class Conductors:
+class SourceDuties:
     """Several as one."""
 
-    def __init__(self, *conductors: Conducting) -> None:
+    def __init__(self, *conductors: SourceDuty) -> None:
         self._conductors = conductors
 
     async def tick(self) -> bool:
-        done = [await conductor.tick() for conductor in self._conductors]
+        done = [await source_duties.tick() for source_duties in self._conductors]
         return any(done)

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.message import NewMessage
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.reports import Received, Reports
 from mailwright.outbox.doubt import Doubts
@@ -35,21 +35,21 @@ class Told:
     reader: int
     mail: int  # of the reader's own
     type: EventType
-    verdict: Verdict
+    verdict: ContactVerdict
     day: int
     by: str  # how it names its mail
     copies: int
 
 
 KINDS = [
-    (EventType.DELIVERED, Verdict.NOTHING),
-    (EventType.BOUNCED, Verdict.HARD_BOUNCE),
-    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-    (EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-    (EventType.COMPLAINED, Verdict.COMPLAINT),
-    (EventType.UNSUBSCRIBED, Verdict.LEAVES),
-    (EventType.OPENED, Verdict.NOTHING),
+    (EventType.DELIVERED, ContactVerdict.NOTHING),
+    (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE),
+    (EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+    (EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+    (EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+    (EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+    (EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
+    (EventType.OPENED, ContactVerdict.NOTHING),
 ]
 
 A_REPORT = st.builds(

@@ -341,7 +341,7 @@ async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
 
 async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: httpx.AsyncClient) -> None:
     other = (await api.parts.keys.authenticate(api.stranger.headers["authorization"])).tenant_id
-    token = TOKENS.of_tenant(other).make(JANE)
+    token = TOKENS.for_tenant(other).make(JANE)
     answer = await reader.get(f"/unsubscribe?token={token}&tenant=other")
     assert answer.status_code == 200
     assert "Northwind Books" not in answer.text  # that is how the first tenant signs its mails
@@ -597,7 +597,7 @@ async def test_bulk_mail_carries_one_click_headers_that_its_signature_covers(
     links = {
         JANE: TOKENS.make(JANE, "weekly"),
         "joe@example.org": TOKENS.make("joe@example.org"),
-        "ann@example.org": TOKENS.of_tenant(other).make("ann@example.org", "weekly") + "&tenant=acme",
+        "ann@example.org": TOKENS.for_tenant(other).make("ann@example.org", "weekly") + "&tenant=acme",
     }
     assert mails.keys() == links.keys()
     for recipient, content in mails.items():

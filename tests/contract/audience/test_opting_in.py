@@ -62,7 +62,7 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
     assert "News &amp; &lt;more&gt;" in payload["html"]
     token = re.search(r"http://mail\.example/confirm\?token=([\w.-]+)", payload["text"])
     assert token is not None
-    assert TOKENS.to_confirm().parse(token[1]) == (ADA, "news")
+    assert TOKENS.for_confirmation().parse(token[1]) == (ADA, "news")
     clock.advance(5)
     assert await opting_in.confirm(1, ADA, "news")
     assert (await happened(database))[:2] == ["joined a list", "confirmed"]
@@ -145,7 +145,7 @@ async def test_only_the_button_of_the_page_confirms(
         for method in ("HEAD", "GET"):
             assert (await api.anonymous.request(method, link)).status_code == 200
         assert await readers(database, clock) == []
-        for other in (TOKENS.make(ADA, "news"), TOKENS.to_return().make(ADA, "news"), "made.up"):
+        for other in (TOKENS.make(ADA, "news"), TOKENS.for_resubscribe().make(ADA, "news"), "made.up"):
             assert (await api.anonymous.post(f"/confirm?token={other}")).status_code == 400
         assert (await api.anonymous.get(f"/unsubscribe?{link.partition('?')[2]}")).status_code == 400
         page = await api.anonymous.post(link, headers={"Accept-Language": "pt"})

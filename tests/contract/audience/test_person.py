@@ -13,7 +13,7 @@ from mailwright.audience.importing.reports import forget_in
 from mailwright.audience.status import Standing, apply, left
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.reports import Reports
 from mailwright.outbox import audit_log
@@ -89,7 +89,7 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
     before = await audit(database)
     words = {"diagnosticCode": f"552 5.2.2 <{ADA}>: mailbox full"}
     report = Report(
-        "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, verdict=Verdict.SOFT_BOUNCE, metadata=words
+        "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, verdict=ContactVerdict.SOFT_BOUNCE, metadata=words
     )
     reports = Reports(database, clock)
     assert (await reports.receive([report])).new == 1
@@ -271,7 +271,9 @@ async def test_nothing_that_is_told_later_brings_an_erased_person_back(database:
     await standing.leave(1, ADA, source="link")
     await database.transact(lambda tx: apply(tx, [left(1, ADA, "general", source="ses", at=before_erasing)], 1))
     words = {"reason": f"no such user {ADA}"}
-    told = Report("r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, Verdict.HARD_BOUNCE, metadata=words)
+    told = Report(
+        "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, ContactVerdict.HARD_BOUNCE, metadata=words
+    )
     assert (await Reports(database, clock).receive([told])).new == 1
     await standing.bounce(1, ADA, source="ses")
     with pytest.raises(NotFound):

@@ -205,7 +205,7 @@ def an_attribute(name: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy
     return st.fixed_dictionaries({"attribute": st.sampled_from([*KEYS, "nobody_has_it"]), name: values})
 
 
-LEAVES = st.one_of(
+UNSUBSCRIBE = st.one_of(
     *(an_attribute(name, st.sampled_from(SCALARS)) for name in ("is", "isNot")),
     an_attribute("in", st.lists(st.sampled_from(SCALARS), min_size=1, max_size=3)),
     an_attribute("contains", st.sampled_from(["PRO", "р", "Лис", "%", "_", "e", '"'])),
@@ -233,7 +233,7 @@ LEAVES = st.one_of(
     *(st.fixed_dictionaries({name: DEEDS}) for name in ("sent", "opened", "clicked", "bounced")),
 )
 FILTERS = st.recursive(
-    LEAVES,
+    UNSUBSCRIBE,
     lambda inner: st.one_of(
         st.fixed_dictionaries({"all": st.lists(inner, min_size=1, max_size=3)}),
         st.fixed_dictionaries({"any": st.lists(inner, min_size=1, max_size=3)}),

@@ -14,9 +14,9 @@ import pytest
 from mailwright.audience.erasure import erase
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.ids import uuid7
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.unsubscribe_tokens import InvalidToken
-from mailwright.domain.web_view_tokens import ViewTokens
+from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive, NotPublishable
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
@@ -44,7 +44,7 @@ class Place:
         content = {"subject": "News for {{ name }}", "body": body}
         return await self.desk.start(**{"content": content, **changes})
 
-    async def sent(self) -> list[Outgoing]:
+    async def sent(self) -> list[OutgoingMessage]:
         provider = ScriptedProvider()
         await self.desk.walk()
         await self.desk.bench.drain(provider)
@@ -66,7 +66,7 @@ async def place(bench: Bench) -> AsyncIterator[Place]:
         yield Place(Desk(bench), Archive(bench.database, bench.clock, engine.templates), client)
 
 
-def links_in(mail: Outgoing) -> list[str]:
+def links_in(mail: OutgoingMessage) -> list[str]:
     body = email.message_from_bytes(mail.content, policy=SMTP).get_body(("html",))
     assert body is not None
     found = re.findall(r'href="([^"]+)"', body.get_content())
@@ -105,7 +105,7 @@ async def test_bulk_mail_of_the_api_opens_too_and_a_receipt_has_no_such_link(pla
     page = await place.client.get(links_in(mails[bulk.outbox_id])[0])
     assert "Hello Ada, you are on gold." in page.text
     assert links_in(mails[receipt.outbox_id]) == []
-    unsigned = ViewTokens("s" * 32).make(receipt.outbox_id)
+    unsigned = WebViewTokens("s" * 32).make(receipt.outbox_id)
     assert (await place.client.get(f"/view/{unsigned}")).status_code == 404
 
 
@@ -128,10 +128,10 @@ async def test_nobody_reads_a_mail_by_guessing(place: Place) -> None:
 
 def test_links_of_a_retired_secret_keep_working() -> None:
     outbox_id = uuid7(1_800_000_000_000)
-    token = ViewTokens("old" * 8).make(outbox_id)
-    assert ViewTokens("new" * 8, "old" * 8).parse(token) == outbox_id
+    token = WebViewTokens("old" * 8).make(outbox_id)
+    assert WebViewTokens("new" * 8, "old" * 8).parse(token) == outbox_id
     with pytest.raises(InvalidToken):
-        ViewTokens("new" * 8).parse(token)
+        WebViewTokens("new" * 8).parse(token)
 
 
 async def test_what_was_written_to_someone_who_was_erased_is_gone(place: Place) -> None:

@@ -17,7 +17,7 @@ from mailwright.content.template_store import Draft
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType, Resolution, Status
@@ -66,7 +66,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 7)
 
 
-def read(mail: Outgoing) -> EmailMessage:
+def read(mail: OutgoingMessage) -> EmailMessage:
     found = message_from_bytes(mail.content, policy=policy.default)
     assert isinstance(found, EmailMessage)
     return found
@@ -424,7 +424,7 @@ async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_
     campaign_id = await desk.start(1)
     await desk.walk()
     claims, settling = claims_of(desk.database, desk.clock), settling_of(desk.database, desk.clock)
-    perhaps = replace(FAULT, provider="scripted", not_taken=False)
+    perhaps = replace(FAULT, provider="scripted", definitely_not_sent=False)
     while claimed := await claims.claim(1):
         claimed[0].provider = "scripted"
         await settling.exchange([], claimed)

@@ -23,7 +23,7 @@ from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.doubt import Doubts
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
 from mailwright.web.app import create_app
@@ -288,12 +288,12 @@ async def test_what_is_refused_is_counted_by_its_reason(api: Api) -> None:
 # Subscriptions.
 
 
-class Rerouted(Http):
+class Rerouted(HttpClient):
     def __init__(self, standin: HttpStandIn) -> None:
         super().__init__()
         self._standin = standin
 
-    async def request(self, method: str, url: str, **options: Any) -> Reply | Cut:
+    async def request(self, method: str, url: str, **options: Any) -> HttpResponse | Disconnect:
         return await super().request(method, self._standin.url + url.partition("amazonaws.com")[2], **options)
 
 

@@ -23,8 +23,8 @@ from mailwright.events.bounces.imap import ImapBox, ImapSettings
 from mailwright.events.reports import Reports
 from mailwright.events.sqs import Queue, QueuedEvents
 from mailwright.outbox.claim import Claims
-from mailwright.providers.aws import KeyChain, Keys
-from mailwright.providers.http import Http
+from mailwright.providers.aws import AwsKeyChain, AwsKeys
+from mailwright.providers.http import HttpClient
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, suppressions
 from tests.acceptance.commands import Commands
@@ -90,9 +90,9 @@ class Polled:
 
 @pytest.fixture
 async def polled(database: Database, clock: ManualClock) -> AsyncIterator[Polled]:
-    http = Http()
+    http = HttpClient()
     async with SqsStandIn(clock) as sqs:
-        keys = KeyChain(clock, lambda: lambda: Keys(ACCESS_KEY, SECRET_KEY))
+        keys = AwsKeyChain(clock, lambda: lambda: AwsKeys(ACCESS_KEY, SECRET_KEY))
         yield Polled(sqs, Queue(sqs.queue_url, REGION, http, clock, keys), database, clock)
         await http.close()
 

@@ -15,7 +15,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import DAY, MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.message import NewMessage
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.events.rejections import Refusals
 from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces, forget
@@ -81,7 +81,7 @@ def a_bounce(clock: ManualClock, message: NewMessage, **changes: Any) -> Report:
     defaults: dict[str, Any] = {
         "outbox_id": message.outbox_id,
         "recipient": message.to_email,
-        "verdict": Verdict.HARD_BOUNCE,
+        "verdict": ContactVerdict.HARD_BOUNCE,
         "bounce_type": "Permanent",
         "bounce_subtype": "General",
     }
@@ -297,7 +297,7 @@ async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Da
 @pytest.mark.parametrize("by_address", [False, True])
 async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock: ManualClock, by_address: bool) -> None:
     """Not even where there is one tenant only, and not even from somebody who is believed."""
-    lost = {"recipient": "ada@example.com", "verdict": Verdict.HARD_BOUNCE}
+    lost = {"recipient": "ada@example.com", "verdict": ContactVerdict.HARD_BOUNCE}
     told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
     with capture_logs() as lines:
         assert await Reports(database, clock).receive(told, by_address=by_address) == Received(unknown=1)
@@ -311,7 +311,7 @@ async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock:
 async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
     await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock)
-    bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=Verdict.HARD_BOUNCE)
+    bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=ContactVerdict.HARD_BOUNCE)
     # Both at once: the one must not be taken along by the other.
     answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
     assert answers == [Received(unknown=1), Received(new=1)]
@@ -348,19 +348,19 @@ async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
 @pytest.mark.parametrize(
     ("type_", "verdict", "status", "expected"),
     [
-        (EventType.BOUNCED, Verdict.HARD_BOUNCE, "bounced", {"*": "bounce"}),
-        (EventType.BOUNCED, Verdict.SOFT_BOUNCE, "active", {}),
-        (EventType.COMPLAINED, Verdict.COMPLAINT, "unsubscribed", {"*": "complaint"}),
-        (EventType.COMPLAINED, Verdict.NOTHING, "active", {}),
-        (EventType.UNSUBSCRIBED, Verdict.LEAVES, "unsubscribed", {"general": "unsubscribed"}),
-        (EventType.DELIVERED, Verdict.NOTHING, "active", {}),
+        (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE, "bounced", {"*": "bounce"}),
+        (EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE, "active", {}),
+        (EventType.COMPLAINED, ContactVerdict.COMPLAINT, "unsubscribed", {"*": "complaint"}),
+        (EventType.COMPLAINED, ContactVerdict.NOTHING, "active", {}),
+        (EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, "unsubscribed", {"general": "unsubscribed"}),
+        (EventType.DELIVERED, ContactVerdict.NOTHING, "active", {}),
     ],
 )
 async def test_each_verdict_has_its_own_end(
     database: Database,
     clock: ManualClock,
     type_: EventType,
-    verdict: Verdict,
+    verdict: ContactVerdict,
     status: str,
     expected: dict[str, str],
 ) -> None:
@@ -394,7 +394,7 @@ async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
     database: Database, clock: ManualClock
 ) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
-    told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=Verdict.COMPLAINT)
+    told = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=ContactVerdict.COMPLAINT)
     await Reports(database, clock).receive([told])
     assert await scopes(database, "ada@example.com") == {"*": "complaint"}
 
@@ -411,7 +411,7 @@ async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
     door = Reports(database, clock)
     for number, day in enumerate(days):
         message = await a_sent_message(database, clock, to="ada@example.com")
-        told = a_bounce(clock, message, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE, at=start + day * DAY)
+        told = a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE, at=start + day * DAY)
         assert await door.receive([told, told]) == Received(new=1, repeated=1)
     assert await scopes(database, "ada@example.com") == expected
     assert await status_of_person(database, "ada@example.com") == ("bounced" if expected else "active")
@@ -424,7 +424,7 @@ async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock:
     for number, order in enumerate(orders):
         mails = [await a_sent_message(database, clock, to=f"reader{number}@example.com") for _ in order]
         for message, day in zip(mails, order, strict=True):
-            told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=Verdict.SOFT_BOUNCE, at=day * DAY)
+            told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=ContactVerdict.SOFT_BOUNCE, at=day * DAY)
             await Reports(database, clock).receive([told])
         person = await contacts.portrait(database, 1, message.to_email)
         [entry] = person.suppressions
@@ -437,9 +437,9 @@ async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Databas
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
     door = Reports(database, clock)
     for number, mail in enumerate((mails[0], mails[0], mails[0], mails[1], mails[1])):
-        await door.receive([a_bounce(clock, mail, key=f"k{number}", verdict=Verdict.SOFT_BOUNCE)])
+        await door.receive([a_bounce(clock, mail, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {}
-    await door.receive([a_bounce(clock, mails[2], key="k9", verdict=Verdict.SOFT_BOUNCE)])
+    await door.receive([a_bounce(clock, mails[2], key="k9", verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 
@@ -449,7 +449,7 @@ async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
 ) -> None:
     door, people = Reports(database, clock), Standing(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
-    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
     await door.receive(told[:3])
     assert await status_of_person(database, "ada@example.com") == "bounced"
     clock.advance(DAY)
@@ -469,7 +469,7 @@ async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
 async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database: Database, clock: ManualClock) -> None:
     door = Reports(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(4)]
-    told = [a_bounce(clock, mail, key=f"k{n}", verdict=Verdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
+    told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
     await door.receive(told[:3])
     await suppressions.remove(database, 1, "ada@example.com")
     clock.advance(300 * DAY)
@@ -480,7 +480,7 @@ async def test_a_late_soft_bounce_does_not_call_back_an_old_row_of_them(database
 async def test_old_reports_are_forgotten_but_for_what_still_counts(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, "sendgrid", to="ada@example.com")
     by = {"source": "sendgrid", "recipient": message.to_email}
-    soft = {**by, "type_": EventType.BOUNCED, "verdict": Verdict.SOFT_BOUNCE}
+    soft = {**by, "type_": EventType.BOUNCED, "verdict": ContactVerdict.SOFT_BOUNCE}
     told = [
         a_report(clock, key="open", **by),
         a_report(clock, key="proof", outbox_id=message.outbox_id, **by),
@@ -520,7 +520,7 @@ async def test_a_worker_forgets_old_reports_where_no_new_ones_come(bench: Bench)
     await door.close()
     for age, left in ((89 * DAY, 1), (2 * DAY, 0)):
         bench.clock.advance(age)
-        keeper = (await bench.worker(ScriptedProvider()))._parts.keeper
+        keeper = (await bench.worker(ScriptedProvider()))._parts.maintenance
         await keeper.tick(lambda: (), ())
         async with bench.database.read() as tx:
             assert len(await tx.execute(select(reports.c.key))) == left
@@ -539,7 +539,7 @@ async def test_new_reports_are_counted_by_what_they_say(database: Database, cloc
 async def test_how_many_soft_bounces_are_too_many_is_a_setting(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     door = Reports(database, clock, SoftBounces(count=1, days=1))
-    await door.receive([a_bounce(clock, message, verdict=Verdict.SOFT_BOUNCE)])
+    await door.receive([a_bounce(clock, message, verdict=ContactVerdict.SOFT_BOUNCE)])
     assert await scopes(database, "ada@example.com") == {"*": "soft_bounces"}
 
 

@@ -36,7 +36,7 @@ from mailwright.events.outbound.derive import STRIDE, derive
 from mailwright.events.outbound.dispatcher import Posting
 from mailwright.events.outbound.endpoints import MOST_ENDPOINTS, OVERLAP, Endpoint, Endpoints, TooManyEndpoints, Wanted
 from mailwright.outbox.audit_log import deeds
-from mailwright.providers.http import Http, addresses_of
+from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
 from mailwright.web.parts import PublicPages
@@ -91,14 +91,14 @@ class Desk:
 
 
 def another_process(desk: Desk) -> Posting:
-    return Posting(desk.database, desk.clock, Http(resolve=addresses_of), timeout_seconds=1.0)
+    return Posting(desk.database, desk.clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
 
 
 @pytest.fixture
 async def desk(database: Database, clock: ManualClock) -> AsyncIterator[Desk]:
     async with HttpStandIn() as receiver:
         endpoints = Endpoints(database, clock, allows_private=True)
-        posting = Posting(database, clock, Http(resolve=addresses_of), timeout_seconds=1.0)
+        posting = Posting(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
         yield Desk(database, clock, receiver, endpoints, Deliveries(database, clock), posting)
         await posting.close()
         assert not receiver.violations
@@ -136,7 +136,7 @@ async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
         await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}/hook"), actor="test")
         await bench.accept(a_message())
         await bench.drain(ScriptedProvider())
-        posting = Posting(bench.database, bench.clock, Http(resolve=addresses_of))
+        posting = Posting(bench.database, bench.clock, HttpClient(resolve=addresses_of))
         await posting.tell_all()
         await posting.close()
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
@@ -215,7 +215,7 @@ async def moves(desk: Desk) -> list[tuple[str, str, str]]:
 
 async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk, reader: httpx.AsyncClient) -> None:
     await desk.add()
-    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     for _ in range(2):
         await reader.post(f"/unsubscribe?token={leaves}")
     assert await moves(desk) == [("left", "weekly", "reader")]
@@ -257,7 +257,7 @@ async def test_what_somebody_does_in_several_requests_at_once_is_told_once(
 ) -> None:
     """A mail program that asks twice, a button that is pressed twice: also of somebody who was not known before."""
     await desk.add()
-    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.to_return().make(ADA, "weekly")
+    leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     page, choice = f"/preferences?token={leaves}", {"shown": ["weekly", "careful"], "list": ["careful"]}
 
     async def at_once(path: str, data: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
@@ -556,7 +556,7 @@ async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: De
 @pytest.mark.promise("webhook-guarded")
 async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(otherwise=INSIDE)))
+    guarded = Posting(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=INSIDE)))
     await desk.deliveries.test(endpoint, actor="test")
     await guarded.tell_all()
     await guarded.close()
@@ -575,7 +575,7 @@ async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(
     async def turned(_host: str, port: int) -> Any:
         return await addresses_of("127.0.0.1", port)
 
-    guarded = Posting(desk.database, desk.clock, Http(resolve=public_only(turned)))
+    guarded = Posting(desk.database, desk.clock, HttpClient(resolve=public_only(turned)))
     await desk.deliveries.test(endpoint, actor="test")
     await guarded.tell_all()
     await guarded.close()

@@ -17,7 +17,7 @@ from mailwright.app.mailouts import drain_mailouts
 from mailwright.audience.erasure import erase
 from mailwright.domain.clock import DAY, HOUR, SECOND
 from mailwright.domain.message import Source
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
@@ -67,7 +67,7 @@ def refusing(*emails: str) -> ScriptedProvider:
     """Takes every mail but those to these addresses."""
 
     class Choosy(ScriptedProvider):
-        async def send(self, message: Outgoing) -> SendResult:
+        async def send(self, message: OutgoingMessage) -> SendResult:
             answer = REFUSAL if message.recipients[0] in emails else sent(self.name, f"<{message.outbox_id}>")
             self._answers.append(answer)
             return await super().send(message)
@@ -75,13 +75,13 @@ def refusing(*emails: str) -> ScriptedProvider:
     return Choosy()
 
 
-def mail_of(message: Outgoing) -> EmailMessage:
+def mail_of(message: OutgoingMessage) -> EmailMessage:
     parsed = message_from_bytes(message.content, policy=policy.default)
     assert isinstance(parsed, EmailMessage)
     return parsed
 
 
-def bodies_of(message: Outgoing) -> tuple[str, str]:
+def bodies_of(message: OutgoingMessage) -> tuple[str, str]:
     mail = mail_of(message)
     html, text = mail.get_body(("html",)), mail.get_body(("plain",))
     assert html is not None
@@ -402,7 +402,7 @@ class Timed(ScriptedProvider):
         super().__init__()
         self.begun: list[float] = []
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         self.begun.append(perf_counter())
         return await super().send(message)
 

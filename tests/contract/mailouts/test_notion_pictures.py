@@ -9,7 +9,7 @@ import structlog
 from mailwright.app.link_checks import public_only
 from mailwright.content.images import MAX_BYTES, ImageStore
 from mailwright.domain.clock import ManualClock
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import Notion, content_of
 from mailwright.sources.mailouts.rendering import Pictures, render
 from mailwright.storage.database import Database
@@ -27,8 +27,8 @@ async def api() -> AsyncIterator[NotionStandIn]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    http = Http(connections=4)
+async def http() -> AsyncIterator[HttpClient]:
+    http = HttpClient(connections=4)
     yield http
     await http.close()
 
@@ -39,7 +39,7 @@ def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore
 
 
 async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_time(
-    api: NotionStandIn, http: Http, images: ImageStore, clock: ManualClock
+    api: NotionStandIn, http: HttpClient, images: ImageStore, clock: ManualClock
 ) -> None:
     async def nap(seconds: float) -> None:
         clock.advance(round(seconds * 1000))
@@ -83,7 +83,7 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
     ],
 )
 async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
-    api: NotionStandIn, http: Http, images: ImageStore, answer: Answer, reason: str
+    api: NotionStandIn, http: HttpClient, images: ImageStore, answer: Answer, reason: str
 ) -> None:
     good, bad = api.add_file(), api.add_file()
     api.answer(answer, path=bad.removeprefix(api.url).partition("?")[0])
@@ -99,7 +99,7 @@ async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
 
 
 async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images: ImageStore) -> None:
-    http = Http(connections=2, resolve=public_only())
+    http = HttpClient(connections=2, resolve=public_only())
     inside = api.add_file()
     blocks = as_blocks(
         [
@@ -117,7 +117,7 @@ async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images:
 
 
 async def test_a_picture_that_stands_elsewhere_and_stays_is_left_there(
-    api: NotionStandIn, http: Http, images: ImageStore
+    api: NotionStandIn, http: HttpClient, images: ImageStore
 ) -> None:
     blocks = as_blocks([picture(f"{api.url}/harbour.png", expires=False)])
     assert await Pictures(http, images, PUBLIC).copied(1, blocks) == {}

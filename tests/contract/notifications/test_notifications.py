@@ -14,7 +14,7 @@ import pytest
 
 from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications import fanout as fanning
@@ -41,7 +41,7 @@ def desk_of(stand: Stand, fanout: Fanout) -> Desk:
     return Desk(stand.bench.database, stand.clock, stand.queue, fanout._house, 1)
 
 
-def html_of(mail: Outgoing) -> str:
+def html_of(mail: OutgoingMessage) -> str:
     """As a reader's program shows it."""
     parsed = message_from_bytes(mail.content, policy=policy.default)
     body = parsed.get_body(("html",))

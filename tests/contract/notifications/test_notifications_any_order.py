@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ResultKind, SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications.fanout import Fanout
@@ -124,7 +124,7 @@ class History:
     async def _send(self, answers: list[SendResult]) -> None:
         left = list(answers)
 
-        def answer(mail: Outgoing) -> SendResult:
+        def answer(mail: OutgoingMessage) -> SendResult:
             result = left.pop(0) if left else SENT
             reader = mail.recipients[0]
             if result.kind is ResultKind.IN_DOUBT:

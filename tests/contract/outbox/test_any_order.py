@@ -215,7 +215,7 @@ class Outbox(RuleBasedStateMachine):
         assert not message.is_reported, "sent again though the provider had said that it has it"
         under_way = [attempt for attempt in self.in_flight if attempt.claimed.outbox_id == claimed.outbox_id]
         now = self.clock.now()
-        assert all(attempt.claimed.locked_until <= now for attempt in under_way), "begun twice at once"
+        assert all(attempt.claimed.leased_until <= now for attempt in under_way), "begun twice at once"
         # A newsletter that may have left is never sent again, a receipt once.
         assert message.may_have_left <= (0 if message.on_doubt is OnDoubt.HOLD else 1), "sent again in doubt"
         attempt = Attempt(claimed)

@@ -450,22 +450,22 @@ async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_a
 
 
 @pytest.mark.promise("route-doubt-stays")
-@pytest.mark.parametrize("not_taken", [True, False])
+@pytest.mark.parametrize("definitely_not_sent", [True, False])
 async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
-    database: Database, clock: ManualClock, not_taken: bool
+    database: Database, clock: ManualClock, definitely_not_sent: bool
 ) -> None:
     [accepted] = await an_intake(database, clock).accept([a_message()])
     claims, settling = claims_of(database, clock), settling_of(database, clock)
     while claimed := await claims.claim(1):
         claimed[0].provider = "scripted"
         await settling.exchange([], claimed)
-        answer = replace(FAULT, provider="scripted", not_taken=not_taken)
+        answer = replace(FAULT, provider="scripted", definitely_not_sent=definitely_not_sent)
         await settling.exchange([a_result(claimed[0], answer, clock.now())], [])
         clock.advance(HOUR)
     assert await status_of(database, accepted.outbox_id) == Status.FAILED
     await Operations(database, clock).requeue(accepted.outbox_id, tenant_id=None)
     [again] = await claims.claim(1)
-    assert (again.only_provider, again.attempts) == (None if not_taken else "scripted", 0)
+    assert (again.only_provider, again.attempts) == (None if definitely_not_sent else "scripted", 0)
 
 
 async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
@@ -477,7 +477,7 @@ async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
     [claimed] = await claims.claim(1)
     claimed.provider = "scripted"
     await settling.exchange([], [claimed])
-    perhaps = replace(FAULT, not_taken=False)
+    perhaps = replace(FAULT, definitely_not_sent=False)
     await settling.exchange([a_result(claimed, perhaps, clock.now())], [])
     clock.advance(MINUTE)
     [again] = await claims.claim(1)

@@ -10,9 +10,9 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, Delivered, Settlement
-from mailwright.domain.permits import DeferReason, Held
-from mailwright.domain.report import Report, Verdict
-from mailwright.domain.results import Category
+from mailwright.domain.permits import Deferral, DeferReason
+from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, OnDoubt, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, hold_lane
@@ -66,7 +66,7 @@ def asked(database: Database, clock: ManualClock) -> Asked:
     return Asked(database, clock)
 
 
-THROTTLED = {"error_code": "SMTP_THROTTLED", "error_category": Category.QUOTA, "error_reason": "Slow down."}
+THROTTLED = {"error_code": "SMTP_THROTTLED", "error_category": ErrorCategory.QUOTA, "error_reason": "Slow down."}
 
 
 async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
@@ -81,21 +81,24 @@ async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("verdict", "told", "is_final"),
     [
-        (Verdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
-        (Verdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
-        (Verdict.SOFT_BOUNCE, "and bounced for now.", False),
-        (Verdict.NOTHING, "and bounced, which is not held against its address.", False),
+        (ContactVerdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
+        (ContactVerdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
+        (ContactVerdict.SOFT_BOUNCE, "and bounced for now.", False),
+        (ContactVerdict.NOTHING, "and bounced, which is not held against its address.", False),
     ],
 )
 async def test_a_sent_message_that_came_back_says_so_and_what_follows(
-    asked: Asked, verdict: Verdict, told: str, is_final: bool
+    asked: Asked, verdict: ContactVerdict, told: str, is_final: bool
 ) -> None:
     await asked.accept(to="ada@example.com")
     await asked.deliver()
     report = Report("1", "ses", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
     await Reports(asked.database, asked.clock).receive([replace(report, verdict=verdict)])
     answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.SENT, "bounce" if verdict is Verdict.NOTHING else verdict)
+    assert (answer.state, answer.reason) == (
+        ExplanationState.SENT,
+        "bounce" if verdict is ContactVerdict.NOTHING else verdict,
+    )
     assert answer.sentence.endswith(told)
     assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
 
@@ -113,7 +116,7 @@ async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(a
     await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="SMTP_RECIPIENT_REJECTED", error_reason="No such user.")
     report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
-    await Reports(asked.database, asked.clock).receive([replace(report, verdict=Verdict.HARD_BOUNCE)])
+    await Reports(asked.database, asked.clock).receive([replace(report, verdict=ContactVerdict.HARD_BOUNCE)])
     answer = await asked.answer()
     assert (answer.state, answer.reason) == (ExplanationState.FAILED, "SMTP_RECIPIENT_REJECTED")
     assert answer.sentence.endswith("and bounced for good; no more mail goes to ada@example.com.")
@@ -127,7 +130,7 @@ async def test_a_message_that_bounced_for_now_may_be_retried(asked: Asked) -> No
     await asked.accept(to="ada@example.com")
     await asked.settle(Status.FAILED, error_code="SMTP_MAILBOX_FULL", error_reason="Over quota.")
     report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
-    await Reports(asked.database, asked.clock).receive([replace(report, verdict=Verdict.SOFT_BOUNCE)])
+    await Reports(asked.database, asked.clock).receive([replace(report, verdict=ContactVerdict.SOFT_BOUNCE)])
     answer = await asked.answer()
     assert answer.what_would_change == (
         f"Once the cause is gone, `mailwright message retry {asked.outbox_id}` gives it all its attempts again."
@@ -336,7 +339,7 @@ async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) ->
 async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> None:
     await asked.accept()
     claimed = await asked.claim()
-    await defer(asked.database, [(claimed, Held(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
+    await defer(asked.database, [(claimed, Deferral(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
     answer = await asked.answer()
     assert (answer.state, answer.reason) == (ExplanationState.TENANT_BUSY, "max_in_flight")
     assert "mailwright tenant set default --max-in-flight" in (answer.what_would_change or "")

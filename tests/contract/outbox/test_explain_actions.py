@@ -14,8 +14,8 @@ from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, SCHEDULED
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.lanes import lane_number
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, hold_lane
@@ -64,7 +64,7 @@ class World:
     async def worker(self, **changes: Any) -> None:
         await Roster(self.database, self.clock, "w").report(Presence("smtp", **changes))
 
-    async def came_back(self, verdict: Verdict) -> None:
+    async def came_back(self, verdict: ContactVerdict) -> None:
         report = Report("1", "smtp", EventType.BOUNCED, self.clock.now(), ADA, self.asked.outbox_id)
         await Reports(self.database, self.clock).receive([replace(report, verdict=verdict)])
 
@@ -76,7 +76,7 @@ class World:
     async def deferred(self, reason: str) -> None:
         await self.asked.accept()
         claimed = await self.asked.claim()
-        await defer(self.database, [(claimed, Held(self.clock.now() + MINUTE, reason))])
+        await defer(self.database, [(claimed, Deferral(self.clock.now() + MINUTE, reason))])
 
     async def start(self, readers: int = 1, **changes: Any) -> None:
         """A campaign whose first reader's mail is the message that is asked about."""
@@ -150,14 +150,14 @@ async def a_sent_one(world: World) -> None:
 async def one_that_bounced(world: World) -> None:
     await world.asked.accept(to=ADA)
     await world.asked.deliver()
-    await world.came_back(Verdict.HARD_BOUNCE)
+    await world.came_back(ContactVerdict.HARD_BOUNCE)
 
 
 @message_is(ExplanationState.SENT)
 async def one_that_bounced_for_now(world: World) -> None:
     await world.asked.accept(to=ADA)
     await world.asked.deliver()
-    await world.came_back(Verdict.SOFT_BOUNCE)
+    await world.came_back(ContactVerdict.SOFT_BOUNCE)
 
 
 @message_is(ExplanationState.FAILED, ActionKind.RETRY)
@@ -313,7 +313,7 @@ async def one_of_a_busy_tenant(world: World) -> None:
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_for_the_readers_morning(world: World) -> None:
-    await world.deferred(DeferReason.READERS_HOURS)
+    await world.deferred(DeferReason.RECIPIENT_HOURS)
 
 
 @message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)

@@ -19,14 +19,14 @@ from mailwright.audience.status import Standing
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Source
-from mailwright.domain.permits import Held
+from mailwright.domain.permits import Deferral
 from mailwright.domain.states import Status
 from mailwright.outbox import search as messages
 from mailwright.outbox.audit_log import deeds
 from mailwright.outbox.defer import hold_lane
 from mailwright.outbox.message_records import Search
 from mailwright.outbox.operations import Operations
-from mailwright.pipeline.rerender import subjects_of
+from mailwright.pipeline.rerender import render_subjects
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_intake
@@ -68,7 +68,7 @@ async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
     await hold_lane(database, lane, "rate_per_hour", now + HOUR)
     both = {each.message_key for each in wanted.messages}
     assert await messages.holds_on(database, wanted.messages, now) == dict.fromkeys(
-        both, Held(now + HOUR, "rate_per_hour")
+        both, Deferral(now + HOUR, "rate_per_hour")
     )
     assert await messages.holds_on(database, wanted.messages, now + HOUR) == {}
 
@@ -230,5 +230,5 @@ async def test_subjects_are_listed_as_their_readers_see_them(database: Database,
     )
     found = (await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)).messages
     subjects = {each.outbox_id: each.subject for each in found}
-    filled = await subjects_of(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
+    filled = await render_subjects(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
     assert sorted(filled.values()) == ["Ada, hello"]  # of what cannot be filled in, the template itself is shown

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from mailwright.app.wiring import valkey_client
 from mailwright.domain.clock import HOUR, ManualClock
-from mailwright.domain.permits import Limits, Window
+from mailwright.domain.permits import Limits, LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.valkey import ValkeyLedger, block_name
 from mailwright.policies.rates import windows
@@ -40,11 +40,11 @@ async def ledger(
             yield ValkeyLedger(client, ground, clock)
 
 
-def hourly(limit: int, clock: ManualClock, tenant_id: int = 1) -> tuple[Window, ...]:
+def hourly(limit: int, clock: ManualClock, tenant_id: int = 1) -> tuple[LimitWindow, ...]:
     return windows(Limits(rate_per_hour=limit), tenant_id, clock.now())
 
 
-async def reserved(ledger: Ledger, windows: tuple[Window, ...], wanted: int, times: int) -> int:
+async def reserved(ledger: Ledger, windows: tuple[LimitWindow, ...], wanted: int, times: int) -> int:
     """How many are handed out to so many who ask at once."""
     return sum(grant.count for grant in await asyncio.gather(*(ledger.reserve(windows, wanted) for _ in range(times))))
 

@@ -7,7 +7,7 @@ import pytest
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.message import Claimed, Event, Settlement
-from mailwright.domain.results import Category
+from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
@@ -36,7 +36,7 @@ def failed(claimed: Claimed, now: int) -> Settlement:
         (Event(EventType.FAILED, now, {"attempt": claimed.attempt}),),
         completes_attempt=True,
         error_code="MAX_ATTEMPTS_EXCEEDED",
-        error_category=Category.TRANSIENT,
+        error_category=ErrorCategory.TRANSIENT,
         error_reason="Nobody answered.",
         is_dead_letter=True,
     )

@@ -16,7 +16,7 @@ from mailwright.outbox.quotas import STALE_AFTER, Rate, rate_of
 from mailwright.outbox.workers import Presence, Roster
 from mailwright.policies.pacing import paced
 from mailwright.policies.rates import windows
-from mailwright.providers.protocol import Quota
+from mailwright.providers.protocol import AccountQuota
 from mailwright.storage.database import Database
 from mailwright.storage.tables import holds
 from tests.builders import Bench, a_newsletter, settings_for
@@ -37,13 +37,15 @@ class Account:
         self.is_broken = False
         self.asked = 0
 
-    async def quota(self) -> Quota | None:
+    async def quota(self) -> AccountQuota | None:
         self.asked += 1
         if self.is_broken:
             raise ValueError("broken")
         if self.is_silent:
             return None
-        return Quota(limit_per_day=self.per_day, sent_today=None, rate_per_second=self.rate, remaining=self.remaining)
+        return AccountQuota(
+            limit_per_day=self.per_day, sent_today=None, rate_per_second=self.rate, remaining=self.remaining
+        )
 
 
 def a_sync(database: Database, clock: ManualClock, **accounts: Account) -> QuotaSync:
@@ -238,17 +240,17 @@ async def test_a_quota_with_a_clock_that_jumps_is_never_exceeded(database: Datab
 @pytest.mark.parametrize(
     ("quota", "left"),
     [
-        (Quota(50_000, 10_000, 14, 40_000), 40_000),
-        (Quota(None, None, None, 14_794, limit_per_hour=100, sent_this_hour=3), 97),
-        (Quota(500, 499, None, 14_794, limit_per_hour=100), 1),
-        (Quota(500, 600, None, 14_794), 0),
-        (Quota(None, None, None, 9.9), 9),
-        (Quota(None, None, None, 9, is_sending_enabled=False), 0),
-        (Quota(None, None, 14, None), None),
+        (AccountQuota(50_000, 10_000, 14, 40_000), 40_000),
+        (AccountQuota(None, None, None, 14_794, limit_per_hour=100, sent_this_hour=3), 97),
+        (AccountQuota(500, 499, None, 14_794, limit_per_hour=100), 1),
+        (AccountQuota(500, 600, None, 14_794), 0),
+        (AccountQuota(None, None, None, 9.9), 9),
+        (AccountQuota(None, None, None, 9, is_sending_enabled=False), 0),
+        (AccountQuota(None, None, 14, None), None),
     ],
 )
 @pytest.mark.promise("quota-limits")
-def test_the_tightest_of_what_an_account_says_is_what_is_left(quota: Quota, left: int | None) -> None:
+def test_the_tightest_of_what_an_account_says_is_what_is_left(quota: AccountQuota, left: int | None) -> None:
     assert as_told("ses", quota).remaining == left
 
 
@@ -296,13 +298,13 @@ async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench:
     await a_sync(bench.database, bench.clock, scripted=Account(None, rate=5.5)).tick()
     route: dict[str, int | None] = {"scripted": None, "smtp": None}
     rules = await rules_in_force(bench.database, Defaults(Limits(), route))
-    assert (rules.told_rate, rules.route) == (5, "scripted")
-    assert paced(rules.levels(1, 1), rules.told_rate, rules.route) is not None
+    assert (rules.provider_rate, rules.route) == (5, "scripted")
+    assert paced(rules.levels(1, 1), rules.provider_rate, rules.route) is not None
     away = Presence("scripted", unavailable_until=bench.clock.now() + HOUR)
     await Roster(bench.database, bench.clock, "worker-1").report(away, Presence("smtp"))
-    assert await quotas.told_rate(bench.database, route) is None
+    assert await quotas.provider_rate(bench.database, route) is None
     await Roster(bench.database, bench.clock, "worker-2").report(Presence("scripted"), Presence("smtp"))
-    assert await quotas.told_rate(bench.database, route) == Rate("scripted", 5)
+    assert await quotas.provider_rate(bench.database, route) == Rate("scripted", 5)
 
 
 async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_told(
@@ -312,17 +314,17 @@ async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_tol
     sync = a_sync(database, clock, ses=ses, smtpbz=other)
     other.is_silent = True
     await sync.sync()  # whoever else is silent, its own rate is known
-    assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 14)
+    assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 14)
     ses.is_silent = True
     for _ in range(STALE_AFTER):
-        assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 14)
+        assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 14)
         await sync.sync()
-    assert await quotas.told_rate(database, {"ses": None}) is None
+    assert await quotas.provider_rate(database, {"ses": None}) is None
     [known] = await quotas.known(database)
     assert (known.provider, known.missed, known.is_rate_kept) == ("ses", STALE_AFTER, False)
     ses.is_silent, ses.rate = False, 50
     await sync.sync()
-    assert await quotas.told_rate(database, {"ses": None}) == Rate("ses", 50)
+    assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 50)
     other.is_silent = False
     assert await sync.sync()
     assert await reserved(database, clock, 1_000, "ses", "smtpbz") == 200

@@ -27,8 +27,8 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, NewMessage, Settlement
-from mailwright.domain.permits import Pace, Window
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.permits import LimitWindow, SendRate
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 from mailwright.events.outbound.deliveries import Deliveries, Unanswered
 from mailwright.events.outbound.endpoints import Endpoints, Wanted
@@ -235,8 +235,8 @@ async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
     """Whoever counted last did so long ago: it is old, and just then somebody counts again."""
     ledger = DatabaseLedger(database, clock)
     window, pace = (
-        Window("mailer:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
-        Pace("mailer:test", 1_000, "test"),
+        LimitWindow("mailer:test", 5, clock.now() + DAY, "test", clock.now() + DAY),
+        SendRate("mailer:test", 1_000, "test"),
     )
     async with database.write() as tx:
         await tx.execute(insert(counters).values(name="mailer:test", used=0, expires_at=clock.now()))
@@ -414,7 +414,7 @@ async def _cancel(database: Database) -> Any:
 
 
 def _a_soft_bounce(clock: ManualClock, mail: NewMessage) -> Report:
-    told = {"outbox_id": mail.outbox_id, "recipient": mail.to_email, "verdict": Verdict.SOFT_BOUNCE}
+    told = {"outbox_id": mail.outbox_id, "recipient": mail.to_email, "verdict": ContactVerdict.SOFT_BOUNCE}
     return Report(mail.outbox_id, "ses", EventType.BOUNCED, clock.now(), **told)
 
 

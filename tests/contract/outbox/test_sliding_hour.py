@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant, ManualClock
-from mailwright.domain.permits import Limits, Window
+from mailwright.domain.permits import Limits, LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.valkey import ValkeyLedger
 from mailwright.policies.rates import windows
@@ -27,7 +27,7 @@ async def ledger(request: pytest.FixtureRequest, database: Database, clock: Manu
             yield ValkeyLedger(client, ground, clock)
 
 
-def sliding(limit: int, now: Instant) -> tuple[Window, ...]:
+def sliding(limit: int, now: Instant) -> tuple[LimitWindow, ...]:
     return windows(Limits(rate_per_hour=limit, sliding_hour=True), 1, now)
 
 

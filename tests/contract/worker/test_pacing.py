@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import insert
 
 from mailwright.domain.clock import SECOND, ManualClock, SystemClock
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
 from mailwright.domain.results import SendResult
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.ledger import TAKE_OVER, DatabaseLedger
-from mailwright.policies.pacing import paces
+from mailwright.policies.pacing import send_rates
 from mailwright.storage.database import Database
 from mailwright.storage.tables import quotas
 from mailwright.worker import pacing
@@ -33,7 +33,7 @@ class Timed(ScriptedProvider):
         super().__init__()
         self.begun: list[float] = []
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         self.begun.append(perf_counter())
         return await super().send(message)
 
@@ -163,7 +163,7 @@ async def test_one_at_a_time_begins_the_next_when_the_one_before_has_ended(bench
 
 
 async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clock: ManualClock) -> None:
-    pace = paces(Limits(rate_per_second=20), 1)
+    pace = send_rates(Limits(rate_per_second=20), 1)
     ledgers = [DatabaseLedger(database, clock) for _ in range(4)]
     bookings = await asyncio.gather(*(ledger.book(pace, 3, {}) for ledger in ledgers for _ in range(5)))
     moments = sorted(moment for booking in bookings for moment in booking.moments)
@@ -174,7 +174,7 @@ async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clo
 async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
     database: Database, clock: ManualClock
 ) -> None:
-    pace = paces(Limits(interval_ms=500), 1)
+    pace = send_rates(Limits(interval_ms=500), 1)
     ledger = DatabaseLedger(database, clock)
     ours = await ledger.book(pace, 1, {})
     theirs = await ledger.book(pace, 1, {})
@@ -187,7 +187,7 @@ async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
 async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
     database: Database, clock: ManualClock
 ) -> None:
-    pace = paces(Limits(interval_ms=500), 1)
+    pace = send_rates(Limits(interval_ms=500), 1)
     ledger = DatabaseLedger(database, clock)
     await ledger.book(pace, 1, {})
     clock.advance(-3_600 * SECOND)

@@ -13,7 +13,7 @@ from mailwright.app.providers import make_route, smtpbz_settings
 from mailwright.app.wiring import verify
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.report import Report
 from mailwright.domain.results import ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, Status
@@ -22,8 +22,8 @@ from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import ExplanationState, explain
 from mailwright.outbox.workers import Presence, present
-from mailwright.providers.circuit_breaker import Circuit
-from mailwright.providers.route import Member, Route
+from mailwright.providers.circuit_breaker import CircuitBreaker
+from mailwright.providers.route import Route, RouteMember
 from mailwright.worker.loop import Worker
 from tests.builders import (
     FAULT,
@@ -51,7 +51,7 @@ from tests.standins.smtp_sink import SmtpSink, Step
 E = EventType
 DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
 # It had the whole mail before something in it broke.
-BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", not_taken=False)
+BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", definitely_not_sent=False)
 
 
 class Stage:
@@ -67,10 +67,12 @@ class Stage:
     def route(self) -> Route:
         """With new circuits, as after a restart."""
         pairs = zip((self.ses, self.smtp), self._weights, strict=True)
-        return Route([Member(provider, Circuit(self._clock), weight) for provider, weight in pairs], self._clock)
+        return Route(
+            [RouteMember(provider, CircuitBreaker(self._clock), weight) for provider, weight in pairs], self._clock
+        )
 
     def _answer(self, name: str):  # type: ignore[no-untyped-def]
-        def answer(mail: Outgoing) -> SendResult:
+        def answer(mail: OutgoingMessage) -> SendResult:
             told = self.answers[name]
             return sent(name, f"<{mail.outbox_id}@{name}>") if told is None else replace(told, provider=name)
 
@@ -363,7 +365,7 @@ async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(
         provider.let_go()
     bench.clock.advance(LOCK_TTL)
     worker = await bench.worker(stage.route())
-    await worker._parts.keeper._duties.doubts.take_over()
+    await worker._parts.maintenance._duties.doubts.take_over()
     due = {row.provider: row.claimable_at - bench.clock.now() for row in await deliveries_of(bench.database)}
     assert due == {"ses": 10 * MINUTE, "smtp": 0}
 
@@ -433,7 +435,7 @@ async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(ben
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
     await worker.run(drain=True)
     assert len(stage.ses.mails) <= 2
-    assert worker._parts.road._no_copies == {}
+    assert worker._parts.composer._no_copies == {}
 
 
 # Over real connections.

@@ -9,7 +9,7 @@ import pytest
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
@@ -17,8 +17,8 @@ from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import present
 from mailwright.pipeline.conclude import is_poison, poisoned
-from mailwright.providers.callbacks import called_back
-from mailwright.providers.protocol import Answered, Sending
+from mailwright.providers.callbacks import run_with_callback
+from mailwright.providers.protocol import ResultCallback, SendHandle
 from mailwright.storage.database import Database
 from mailwright.worker import loop
 from mailwright.worker.loop import Worker
@@ -159,7 +159,7 @@ async def test_a_tenant_never_has_more_under_way_than_it_may(bench: Bench) -> No
 async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
     bad, *good = await bench.accept(a_newsletter(), *(a_newsletter() for _ in range(5)))
 
-    def answer(mail: Outgoing) -> SendResult:
+    def answer(mail: OutgoingMessage) -> SendResult:
         if mail.outbox_id == bad:
             raise RuntimeError("never promised")
         return SENT
@@ -174,11 +174,11 @@ async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Ben
 class RaisingCarrier(ScriptedProvider):
     """Answers by a call, and raises before it gets there."""
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         if not self.mails:
             self.mails.append(message)
             raise RuntimeError("never promised")
-        return called_back(self.send(message), answered)
+        return run_with_callback(self.send(message), answered)
 
 
 async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Bench) -> None:
@@ -410,7 +410,7 @@ async def test_housekeeping_that_fails_is_tried_again(bench: Bench, monkeypatch:
         rounds += 1
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(worker._parts.keeper, "tick", breaks)
+    monkeypatch.setattr(worker._parts.maintenance, "tick", breaks)
     async with running(worker):
         await until(lambda: rounds > 3)
 

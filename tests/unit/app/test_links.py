@@ -7,39 +7,39 @@ import pytest
 from aiohappyeyeballs import AddrInfoType
 
 from mailwright.app.link_checks import MOST_REDIRECTS, dead_links, public_only
-from mailwright.domain.network import is_public
-from mailwright.providers.http import Cut, Http, Phase, Reply, Resolve
+from mailwright.domain.network import is_public_address
+from mailwright.providers.http import Disconnect, HttpClient, HttpPhase, HttpResponse, Resolve
 from tests.unit.content.test_authoring import a_server_that_must_not_be_called
 
 
 class World:
     """Answers by address; everything else is not there."""
 
-    def __init__(self, answers: dict[str, Reply | Cut]) -> None:
+    def __init__(self, answers: dict[str, HttpResponse | Disconnect]) -> None:
         self._answers = answers
         self.asked: list[str] = []
 
-    async def ask(self, url: str) -> Reply | Cut:
+    async def ask(self, url: str) -> HttpResponse | Disconnect:
         self.asked.append(url)
-        return self._answers.get(url) or Reply(404, [], b"")
+        return self._answers.get(url) or HttpResponse(404, [], b"")
 
 
-def moved(to: str) -> Reply:
-    return Reply(302, [(b"Location", to.encode())], b"")
+def moved(to: str) -> HttpResponse:
+    return HttpResponse(302, [(b"Location", to.encode())], b"")
 
 
-FINE = Reply(200, [], b"")
+FINE = HttpResponse(200, [], b"")
 
 
 async def test_dead_links_are_told_in_order_and_living_ones_are_not() -> None:
     world = World(
         {
             "https://a.example/": FINE,
-            "https://b.example/": Cut(Phase.BEFORE, "no connection in time", is_timeout=True),
+            "https://b.example/": Disconnect(HttpPhase.BEFORE, "no connection in time", is_timeout=True),
             "https://c.example/": moved("/there"),
             "https://c.example/there": FINE,
-            "https://d.example/": Reply(403, [], b""),
-            "https://e.example/": Reply(410, [], b""),
+            "https://d.example/": HttpResponse(403, [], b""),
+            "https://e.example/": HttpResponse(410, [], b""),
         }
     )
     found = await dead_links([f"https://{name}.example/" for name in "abcde"], world.ask)
@@ -91,10 +91,10 @@ async def test_a_name_that_means_a_private_address_is_never_connected_to() -> No
     with a_server_that_must_not_be_called() as (url, calls):
         port = url.rpartition(":")[2]
         for addresses in (("127.0.0.1",), ("93.184.215.14", "127.0.0.1")):
-            http = Http(resolve=public_only(names(*addresses)))
+            http = HttpClient(resolve=public_only(names(*addresses)))
             reply = await http.request("GET", f"http://inside.example:{port}/", timeout_seconds=5)
             await http.close()
-            assert reply == Cut(Phase.BEFORE, "it leads into a private network")
+            assert reply == Disconnect(HttpPhase.BEFORE, "it leads into a private network")
     assert calls == []
 
 
@@ -114,4 +114,4 @@ async def test_a_name_that_means_a_private_address_is_never_connected_to() -> No
     ],
 )
 def test_public_addresses_are_told_from_the_others(address: str, expected: bool) -> None:
-    assert is_public(address) is expected
+    assert is_public_address(address) is expected

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.unsubscribe_tokens import InvalidToken, Leaving, UnsubscribeTokens
+from mailwright.domain.unsubscribe_tokens import InvalidToken, TokenPayload, UnsubscribeTokens
 
 TOKENS = UnsubscribeTokens("a secret")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -25,12 +25,12 @@ def test_a_token_is_the_signed_compact_json_of_email_and_list(email: str, list_k
     payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))
     token = tokens.make(email, list_key)
     assert token == made_by_hand(payload.encode(), secret)
-    assert tokens.parse(token) == Leaving(email, list_key)
+    assert tokens.parse(token) == TokenPayload(email, list_key)
 
 
 def test_a_token_of_a_retired_secret_still_works_and_new_ones_use_the_new_secret() -> None:
     old, new = UnsubscribeTokens("old"), UnsubscribeTokens("new", "old")
-    assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")
+    assert new.parse(old.make("jane@example.org")) == TokenPayload("jane@example.org", "general")
     assert new.make("jane@example.org") != old.make("jane@example.org")
     with pytest.raises(InvalidToken):
         old.parse(new.make("jane@example.org"))
@@ -83,36 +83,38 @@ def test_an_empty_secret_is_a_configuration_error() -> None:
 
 
 def test_the_first_tenant_signs_with_the_secret_itself_and_no_other_tenant_does() -> None:
-    assert TOKENS.of_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
-    made = {TOKENS.of_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
+    assert TOKENS.for_tenant(1).make("jane@example.org") == TOKENS.make("jane@example.org")
+    made = {TOKENS.for_tenant(tenant).make("jane@example.org") for tenant in (1, 2, 3, 12)}
     assert len(made) == 4
     for tenant in (2, 3, 12):
-        token = TOKENS.of_tenant(tenant).make("jane@example.org")
-        assert TOKENS.of_tenant(tenant).parse(token) == Leaving("jane@example.org", "general")
+        token = TOKENS.for_tenant(tenant).make("jane@example.org")
+        assert TOKENS.for_tenant(tenant).parse(token) == TokenPayload("jane@example.org", "general")
         for stranger in {1, 2, 3, 12} - {tenant}:
             with pytest.raises(InvalidToken):
-                TOKENS.of_tenant(stranger).parse(token)
+                TOKENS.for_tenant(stranger).parse(token)
 
 
 @pytest.mark.parametrize("tenant", [1, 2])
 def test_a_token_to_return_never_leaves_and_a_token_to_leave_never_returns(tenant: int) -> None:
-    tokens = TOKENS.of_tenant(tenant)
-    back = tokens.to_return().make("jane@example.org", "weekly")
-    assert tokens.to_return().parse(back) == Leaving("jane@example.org", "weekly")
+    tokens = TOKENS.for_tenant(tenant)
+    back = tokens.for_resubscribe().make("jane@example.org", "weekly")
+    assert tokens.for_resubscribe().parse(back) == TokenPayload("jane@example.org", "weekly")
     with pytest.raises(InvalidToken):
         tokens.parse(back)
     with pytest.raises(InvalidToken):
-        tokens.to_return().parse(tokens.make("jane@example.org", "weekly"))
+        tokens.for_resubscribe().parse(tokens.make("jane@example.org", "weekly"))
 
 
 def test_links_of_other_tenants_and_of_retired_secrets_keep_working_together() -> None:
-    old, new = UnsubscribeTokens("old").of_tenant(2), UnsubscribeTokens("new", "old").of_tenant(2)
-    assert new.parse(old.make("jane@example.org")) == Leaving("jane@example.org", "general")
-    assert new.to_return().parse(old.to_return().make("jane@example.org")) == Leaving("jane@example.org", "general")
+    old, new = UnsubscribeTokens("old").for_tenant(2), UnsubscribeTokens("new", "old").for_tenant(2)
+    assert new.parse(old.make("jane@example.org")) == TokenPayload("jane@example.org", "general")
+    assert new.for_resubscribe().parse(old.for_resubscribe().make("jane@example.org")) == TokenPayload(
+        "jane@example.org", "general"
+    )
 
 
 def test_a_signature_is_never_a_secret_of_another_purpose() -> None:
     """Whatever text is signed as a payload begins with a brace; what a purpose is made from does not."""
     signature = TOKENS.make("jane@example.org").partition(".")[2]
     with pytest.raises(InvalidToken):
-        TOKENS.of_tenant(2).parse(UnsubscribeTokens(signature).make("jane@example.org"))
+        TOKENS.for_tenant(2).parse(UnsubscribeTokens(signature).make("jane@example.org"))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.domain.bounce import BounceKind, bounce_kind
+from mailwright.domain.bounce import BounceKind, classify_bounce
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.promise("bounce-hard-or-soft")
 
 @pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1", "5.4.4", "5.4.310"])
 def test_the_address_is_dead(status: str) -> None:
-    assert bounce_kind(status, 550, "") is HARD
+    assert classify_bounce(status, 550, "") is HARD
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_address_is_dead(status: str) -> None:
     ],
 )
 def test_the_mail_or_the_moment_was_wrong_whatever_the_words_say(status: str) -> None:
-    assert bounce_kind(status, 550, "user unknown") is SOFT
+    assert classify_bounce(status, 550, "user unknown") is SOFT
 
 
 @pytest.mark.parametrize("status", [None, "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.1", "5.5.0", "5.5.1"])
@@ -65,31 +65,31 @@ def test_the_mail_or_the_moment_was_wrong_whatever_the_words_say(status: str) ->
     ],
 )
 def test_words_decide_where_the_status_says_nothing(status: str | None, text: str, kind: BounceKind) -> None:
-    assert bounce_kind(status, 550, text) is kind
+    assert classify_bounce(status, 550, text) is kind
 
 
 def test_a_temporary_code_is_soft_but_for_a_reader_who_stays_unknown() -> None:
-    assert bounce_kind(None, 450, "user unknown") is SOFT
-    assert bounce_kind("4.0.0", 450, "user unknown") is SOFT
-    assert bounce_kind("4.1.1", 450, "user unknown") is HARD
-    assert bounce_kind("4.1.1", 450, "greylisted") is SOFT
+    assert classify_bounce(None, 450, "user unknown") is SOFT
+    assert classify_bounce("4.0.0", 450, "user unknown") is SOFT
+    assert classify_bounce("4.1.1", 450, "user unknown") is HARD
+    assert classify_bounce("4.1.1", 450, "greylisted") is SOFT
 
 
 def test_some_words_count_beside_one_code_only() -> None:
-    assert bounce_kind("5.2.1", 550, "The user is receiving mail at a rate that prevents more") is SOFT
-    assert bounce_kind("5.1.1", 550, "mailbox is full") is SOFT
-    assert bounce_kind("5.7.1", 550, "No such user!") is HARD
-    assert bounce_kind("5.4.1", 550, "Recipient address rejected: Access denied") is HARD
-    assert bounce_kind("5.7.1", 550, "Recipient address rejected: Access denied") is SOFT
-    assert bounce_kind("5.1.0", 550, "Address rejected") is HARD
-    assert bounce_kind("5.1.0", 550, "Sender address rejected") is SOFT
-    assert bounce_kind("5.0.0", 550, "Address rejected") is SOFT
+    assert classify_bounce("5.2.1", 550, "The user is receiving mail at a rate that prevents more") is SOFT
+    assert classify_bounce("5.1.1", 550, "mailbox is full") is SOFT
+    assert classify_bounce("5.7.1", 550, "No such user!") is HARD
+    assert classify_bounce("5.4.1", 550, "Recipient address rejected: Access denied") is HARD
+    assert classify_bounce("5.7.1", 550, "Recipient address rejected: Access denied") is SOFT
+    assert classify_bounce("5.1.0", 550, "Address rejected") is HARD
+    assert classify_bounce("5.1.0", 550, "Sender address rejected") is SOFT
+    assert classify_bounce("5.0.0", 550, "Address rejected") is SOFT
 
 
 @given(st.none() | st.text(max_size=12), st.none() | st.integers(), st.text())
 def test_anything_has_a_kind(status: str | None, reply_code: int | None, text: str) -> None:
-    assert bounce_kind(status, reply_code, text) in BounceKind
+    assert classify_bounce(status, reply_code, text) in BounceKind
 
 
 def test_a_long_text_is_looked_at_up_to_a_bound() -> None:
-    assert bounce_kind(None, 550, "x " * 5_000_000 + "user unknown") is SOFT
+    assert classify_bounce(None, 550, "x " * 5_000_000 + "user unknown") is SOFT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import sendgrid
 from mailwright.events.sendgrid_signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
@@ -71,7 +71,7 @@ def test_what_sendgrid_really_signed_is_believed() -> None:
         with pytest.raises(Forged):
             forged()
     (report,) = sendgrid.read(body, now).reports
-    assert (report.verdict, report.provider_message_id) == (Verdict.HARD_BOUNCE, "LRzXl_NHStOGhQ4kofSm_A")
+    assert (report.verdict, report.provider_message_id) == (ContactVerdict.HARD_BOUNCE, "LRzXl_NHStOGhQ4kofSm_A")
 
 
 @pytest.mark.promise("sendgrid-verified")
@@ -136,37 +136,37 @@ def test_a_key_that_is_none_is_told(key: str) -> None:
 @pytest.mark.parametrize(
     ("event", "type_", "verdict"),
     [
-        (an_event("processed"), EventType.ACCEPTED, Verdict.NOTHING),
-        (an_event("delivered", response="250 OK"), EventType.DELIVERED, Verdict.NOTHING),
-        (an_event("deferred", attempt="5"), EventType.DEFERRED, Verdict.NOTHING),
-        (an_event("bounce", type="bounce", status="5.1.1"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
-        (an_event("bounce", type="blocked", status="5.7.1"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("bounce", type="blocked", status="5.2.2"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-        (an_event("bounce", type="blocked", reason="550 mailbox full"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-        (an_event("bounce", type="blocked", reason="550 go away"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("bounce", status="5.1.1"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
-        (an_event("bounce", status="4.2.2"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-        (an_event("bounce", type="new", status="5.1.1"), EventType.BOUNCED, Verdict.SOFT_BOUNCE),
-        (an_event("dropped", reason="Bounced Address"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
-        (an_event("dropped", reason="Invalid"), EventType.BOUNCED, Verdict.HARD_BOUNCE),
-        (an_event("dropped", reason="Spam Reporting Address"), EventType.BOUNCED, Verdict.COMPLAINT),
-        (an_event("dropped", reason="Unsubscribed Address"), EventType.BOUNCED, Verdict.LEAVES),
-        (an_event("dropped", reason="Spam Content"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("dropped", reason="Invalid SMTPAPI header"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("dropped", reason="Recipient List over Package Quota"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("dropped", reason="Something new"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("dropped"), EventType.BOUNCED, Verdict.NOTHING),
-        (an_event("open", sg_machine_open=True), EventType.OPENED, Verdict.NOTHING),
-        (an_event("click", url="https://shop.example/a?token=s3cret"), EventType.CLICKED, Verdict.NOTHING),
-        (an_event("spamreport"), EventType.COMPLAINED, Verdict.COMPLAINT),
-        (an_event("unsubscribe"), EventType.UNSUBSCRIBED, Verdict.LEAVES),
-        (an_event("group_unsubscribe", asm_group_id=10), EventType.UNSUBSCRIBED, Verdict.LEAVES),
+        (an_event("processed"), EventType.ACCEPTED, ContactVerdict.NOTHING),
+        (an_event("delivered", response="250 OK"), EventType.DELIVERED, ContactVerdict.NOTHING),
+        (an_event("deferred", attempt="5"), EventType.DEFERRED, ContactVerdict.NOTHING),
+        (an_event("bounce", type="bounce", status="5.1.1"), EventType.BOUNCED, ContactVerdict.HARD_BOUNCE),
+        (an_event("bounce", type="blocked", status="5.7.1"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("bounce", type="blocked", status="5.2.2"), EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+        (an_event("bounce", type="blocked", reason="550 mailbox full"), EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+        (an_event("bounce", type="blocked", reason="550 go away"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("bounce", status="5.1.1"), EventType.BOUNCED, ContactVerdict.HARD_BOUNCE),
+        (an_event("bounce", status="4.2.2"), EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+        (an_event("bounce", type="new", status="5.1.1"), EventType.BOUNCED, ContactVerdict.SOFT_BOUNCE),
+        (an_event("dropped", reason="Bounced Address"), EventType.BOUNCED, ContactVerdict.HARD_BOUNCE),
+        (an_event("dropped", reason="Invalid"), EventType.BOUNCED, ContactVerdict.HARD_BOUNCE),
+        (an_event("dropped", reason="Spam Reporting Address"), EventType.BOUNCED, ContactVerdict.COMPLAINT),
+        (an_event("dropped", reason="Unsubscribed Address"), EventType.BOUNCED, ContactVerdict.UNSUBSCRIBE),
+        (an_event("dropped", reason="Spam Content"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("dropped", reason="Invalid SMTPAPI header"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("dropped", reason="Recipient List over Package Quota"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("dropped", reason="Something new"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("dropped"), EventType.BOUNCED, ContactVerdict.NOTHING),
+        (an_event("open", sg_machine_open=True), EventType.OPENED, ContactVerdict.NOTHING),
+        (an_event("click", url="https://shop.example/a?token=s3cret"), EventType.CLICKED, ContactVerdict.NOTHING),
+        (an_event("spamreport"), EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+        (an_event("unsubscribe"), EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
+        (an_event("group_unsubscribe", asm_group_id=10), EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
     ],
     ids=lambda value: (
         f"{value['event']} {value.get('type', value.get('reason', ''))}" if isinstance(value, dict) else ""
     ),
 )
-def test_each_event_has_its_meaning(event: dict[str, Any], type_: EventType, verdict: Verdict) -> None:
+def test_each_event_has_its_meaning(event: dict[str, Any], type_: EventType, verdict: ContactVerdict) -> None:
     report = only(event)
     assert (report.type, report.verdict, report.recipient) == (type_, verdict, "ada@example.com")
     assert "s3cret" not in str(report)
@@ -175,15 +175,15 @@ def test_each_event_has_its_meaning(event: dict[str, Any], type_: EventType, ver
 @pytest.mark.parametrize(
     ("classification", "verdict"),
     [
-        ("Mailbox Unavailable", Verdict.SOFT_BOUNCE),
-        ("Invalid Address", Verdict.SOFT_BOUNCE),
-        ("Reputation", Verdict.NOTHING),
-        ("Content", Verdict.NOTHING),
-        ("Frequency or Volume Too High", Verdict.NOTHING),
-        ("Unclassified", Verdict.SOFT_BOUNCE),
+        ("Mailbox Unavailable", ContactVerdict.SOFT_BOUNCE),
+        ("Invalid Address", ContactVerdict.SOFT_BOUNCE),
+        ("Reputation", ContactVerdict.NOTHING),
+        ("Content", ContactVerdict.NOTHING),
+        ("Frequency or Volume Too High", ContactVerdict.NOTHING),
+        ("Unclassified", ContactVerdict.SOFT_BOUNCE),
     ],
 )
-def test_our_reputation_and_content_are_not_the_readers_fault(classification: str, verdict: Verdict) -> None:
+def test_our_reputation_and_content_are_not_the_readers_fault(classification: str, verdict: ContactVerdict) -> None:
     report = only(an_event("bounce", type="blocked", status="4.2.2", bounce_classification=classification))
     assert report.verdict is verdict
 

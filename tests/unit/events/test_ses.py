@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.domain.clock import ManualClock, isoformat
-from mailwright.domain.report import Report, Verdict
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import ses
 from mailwright.events.trust import Malformed
@@ -92,25 +92,25 @@ def test_every_example_of_amazons_is_looked_at() -> None:
 def test_only_those_who_bounced_have_bounced() -> None:
     text = a_bounce(to("bob@example.com"), destination=["ada@example.com", "bob@example.com", "eve@example.com"])
     report = only(text)
-    assert (report.recipient, report.verdict) == ("bob@example.com", Verdict.HARD_BOUNCE)
+    assert (report.recipient, report.verdict) == ("bob@example.com", ContactVerdict.HARD_BOUNCE)
     assert (report.bounce_type, report.bounce_subtype) == ("Permanent", "General")
 
 
 @pytest.mark.parametrize(
     ("words", "verdict"),
     [
-        ({"action": "failed", "status": "5.1.1"}, Verdict.HARD_BOUNCE),
-        ({}, Verdict.HARD_BOUNCE),
-        ({"action": "delayed", "status": "4.0.0"}, Verdict.NOTHING),
-        ({"action": "Delayed"}, Verdict.NOTHING),
-        ({"action": "failed", "status": "4.4.7"}, Verdict.SOFT_BOUNCE),
-        ({"action": "delivered", "status": "2.0.0"}, Verdict.NOTHING),
-        ({"action": "relayed"}, Verdict.NOTHING),
+        ({"action": "failed", "status": "5.1.1"}, ContactVerdict.HARD_BOUNCE),
+        ({}, ContactVerdict.HARD_BOUNCE),
+        ({"action": "delayed", "status": "4.0.0"}, ContactVerdict.NOTHING),
+        ({"action": "Delayed"}, ContactVerdict.NOTHING),
+        ({"action": "failed", "status": "4.4.7"}, ContactVerdict.SOFT_BOUNCE),
+        ({"action": "delivered", "status": "2.0.0"}, ContactVerdict.NOTHING),
+        ({"action": "relayed"}, ContactVerdict.NOTHING),
     ],
 )
-def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, str], verdict: Verdict) -> None:
+def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, str], verdict: ContactVerdict) -> None:
     reports = ses.read(a_bounce(to("ada@example.com", status="5.1.1"), to("bob@example.com", **words)), NOW).reports
-    assert [each.verdict for each in reports] == [Verdict.HARD_BOUNCE, verdict]
+    assert [each.verdict for each in reports] == [ContactVerdict.HARD_BOUNCE, verdict]
 
 
 @pytest.mark.parametrize(
@@ -124,27 +124,27 @@ def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, s
 )
 def test_only_permanent_is_permanent(kind: str, subtype: str) -> None:
     report = only(a_bounce(to("ada@example.com", status="5.2.2"), kind=kind, subtype=subtype))
-    assert (report.verdict, report.bounce_type, report.bounce_subtype) == (Verdict.SOFT_BOUNCE, kind, subtype)
+    assert (report.verdict, report.bounce_type, report.bounce_subtype) == (ContactVerdict.SOFT_BOUNCE, kind, subtype)
 
 
 @pytest.mark.parametrize(
     ("subtype", "words", "verdict"),
     [
-        ("MailboxFull", {}, Verdict.SOFT_BOUNCE),
-        ("ContentRejected", {"status": "5.2.2"}, Verdict.NOTHING),
-        ("AttachmentRejected", {"status": "5.2.2"}, Verdict.NOTHING),
-        ("MessageTooLarge", {"status": "5.2.3"}, Verdict.NOTHING),
-        ("General", {}, Verdict.NOTHING),
-        ("General", {"status": "4.2.1"}, Verdict.SOFT_BOUNCE),
-        ("General", {"status": "4.4.7"}, Verdict.SOFT_BOUNCE),
-        ("General", {"status": "4.4.7", "diagnosticCode": "smtp; 421 poor reputation"}, Verdict.NOTHING),
-        ("General", {"status": "4.7.1", "diagnosticCode": "smtp; 421 try again"}, Verdict.NOTHING),
-        ("General", {"status": "5.2.3"}, Verdict.NOTHING),
-        ("General", {"diagnosticCode": "smtp; 452 mailbox full"}, Verdict.SOFT_BOUNCE),
+        ("MailboxFull", {}, ContactVerdict.SOFT_BOUNCE),
+        ("ContentRejected", {"status": "5.2.2"}, ContactVerdict.NOTHING),
+        ("AttachmentRejected", {"status": "5.2.2"}, ContactVerdict.NOTHING),
+        ("MessageTooLarge", {"status": "5.2.3"}, ContactVerdict.NOTHING),
+        ("General", {}, ContactVerdict.NOTHING),
+        ("General", {"status": "4.2.1"}, ContactVerdict.SOFT_BOUNCE),
+        ("General", {"status": "4.4.7"}, ContactVerdict.SOFT_BOUNCE),
+        ("General", {"status": "4.4.7", "diagnosticCode": "smtp; 421 poor reputation"}, ContactVerdict.NOTHING),
+        ("General", {"status": "4.7.1", "diagnosticCode": "smtp; 421 try again"}, ContactVerdict.NOTHING),
+        ("General", {"status": "5.2.3"}, ContactVerdict.NOTHING),
+        ("General", {"diagnosticCode": "smtp; 452 mailbox full"}, ContactVerdict.SOFT_BOUNCE),
     ],
 )
 def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
-    subtype: str, words: dict[str, str], verdict: Verdict
+    subtype: str, words: dict[str, str], verdict: ContactVerdict
 ) -> None:
     assert only(a_bounce(to("ada@example.com", **words), kind="Transient", subtype=subtype)).verdict is verdict
 
@@ -155,17 +155,17 @@ def test_a_transient_bounce_counts_only_if_it_is_about_the_address(
 @pytest.mark.parametrize(
     ("feedback", "verdict"),
     [
-        (None, Verdict.COMPLAINT),
-        ("abuse", Verdict.COMPLAINT),
-        ("fraud", Verdict.COMPLAINT),
-        ("virus", Verdict.COMPLAINT),
-        ("other", Verdict.COMPLAINT),
-        ("new-kind", Verdict.COMPLAINT),
-        ("not-spam", Verdict.NOTHING),
-        ("auth-failure", Verdict.NOTHING),
+        (None, ContactVerdict.COMPLAINT),
+        ("abuse", ContactVerdict.COMPLAINT),
+        ("fraud", ContactVerdict.COMPLAINT),
+        ("virus", ContactVerdict.COMPLAINT),
+        ("other", ContactVerdict.COMPLAINT),
+        ("new-kind", ContactVerdict.COMPLAINT),
+        ("not-spam", ContactVerdict.NOTHING),
+        ("auth-failure", ContactVerdict.NOTHING),
     ],
 )
-def test_a_complaint_is_one_unless_it_says_otherwise(feedback: str | None, verdict: Verdict) -> None:
+def test_a_complaint_is_one_unless_it_says_otherwise(feedback: str | None, verdict: ContactVerdict) -> None:
     content = {"complainedRecipients": [to("ada@example.com")], "feedbackId": "f", "complaintFeedbackType": feedback}
     report = only(an_event("Complaint", "complaint", {**content, "complaintSubType": None}))
     assert (report.type, report.verdict) == (EventType.COMPLAINED, verdict)

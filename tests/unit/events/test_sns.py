@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, ManualClock, instant_of
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, ManualClock, to_instant
 from mailwright.events import sns
 from mailwright.events.fetch import Fetch
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Kind, Sns
 from mailwright.events.sns_certificate import SnsCertificate
 from mailwright.events.trust import EventRefused, Foreign, Forged, Malformed, NotNow, Stale
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from tests.standins.http import Answer, HttpStandIn, Step
 from tests.standins.sns import FOREIGN_TOPIC, REGION, TOPIC, Signer, body_of, forgeries, malformed
 
@@ -27,7 +27,7 @@ clock = ManualClock()
 SIGNER = Signer(clock.now())
 
 
-class Rerouted(Http):
+class Rerouted(HttpClient):
     """Requests for Amazon go to a server of the test; everything else about them is real."""
 
     def __init__(self, standin: HttpStandIn) -> None:
@@ -35,7 +35,7 @@ class Rerouted(Http):
         self._standin = standin
         self.asked: list[str] = []
 
-    async def request(self, method: str, url: str, **options: Any) -> Reply | Cut:
+    async def request(self, method: str, url: str, **options: Any) -> HttpResponse | Disconnect:
         self.asked.append(f"{method} {url}")
         path = url.partition("amazonaws.com")[2]
         return await super().request(method, self._standin.url + path, **options)
@@ -104,7 +104,7 @@ async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
         with pytest.raises(Forged):
             _check(forged, real, envelope.at)
     with pytest.raises(Forged, match="not valid at this time"):
-        _check(envelope, real, instant_of(datetime(2022, 8, 18, tzinfo=UTC)))
+        _check(envelope, real, to_instant(datetime(2022, 8, 18, tzinfo=UTC)))
 
 
 def _other(name: str, value: str) -> str:

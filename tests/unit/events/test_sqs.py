@@ -11,14 +11,14 @@ from botocore.session import Session
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.sqs import Queue, QueueUnavailable, endpoint_of
-from mailwright.providers.aws import KeyChain, Keys, KeysMissing
-from mailwright.providers.http import Http
+from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing
+from mailwright.providers.http import HttpClient
 from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, WRONG_JSON, Answer, Step
 from tests.standins.sqs import ACCESS_KEY, NAME, REGION, SECRET_KEY, SqsStandIn, amazon_json, refusal
 
 
-def key_chain(clock: ManualClock, secret: str = SECRET_KEY) -> KeyChain:
-    return KeyChain(clock, lambda: lambda: Keys(ACCESS_KEY, secret))
+def key_chain(clock: ManualClock, secret: str = SECRET_KEY) -> AwsKeyChain:
+    return AwsKeyChain(clock, lambda: lambda: AwsKeys(ACCESS_KEY, secret))
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ async def sqs(clock: ManualClock) -> AsyncIterator[SqsStandIn]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    http = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    http = HttpClient()
     yield http
     await http.close()
 
 
 @pytest.fixture
-def queue(sqs: SqsStandIn, http: Http, clock: ManualClock) -> Queue:
+def queue(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> Queue:
     return Queue(sqs.queue_url, REGION, http, clock, key_chain(clock))
 
 
@@ -102,7 +102,9 @@ async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Que
     assert [each.body for each in await queue.receive()] == ["later"]
 
 
-async def test_a_queue_out_of_reach_is_told(sqs: SqsStandIn, queue: Queue, http: Http, clock: ManualClock) -> None:
+async def test_a_queue_out_of_reach_is_told(
+    sqs: SqsStandIn, queue: Queue, http: HttpClient, clock: ManualClock
+) -> None:
     sqs.cut(Step.ANSWER, times=1)
     with pytest.raises(QueueUnavailable):
         await queue.receive()
@@ -111,12 +113,12 @@ async def test_a_queue_out_of_reach_is_told(sqs: SqsStandIn, queue: Queue, http:
         await nobody.receive()
 
 
-async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: Http, clock: ManualClock) -> None:
-    def missing() -> Keys:
-        raise KeysMissing
+async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> None:
+    def missing() -> AwsKeys:
+        raise AwsKeysMissing
 
     with pytest.raises(QueueUnavailable, match="AWS_ACCESS_KEY_ID"):
-        await Queue(sqs.queue_url, REGION, http, clock, KeyChain(clock, lambda: missing)).receive()
+        await Queue(sqs.queue_url, REGION, http, clock, AwsKeyChain(clock, lambda: missing)).receive()
     with pytest.raises(QueueUnavailable, match="InvalidSignatureException"):
         await Queue(sqs.queue_url, REGION, http, clock, key_chain(clock, "wrong")).receive()
 

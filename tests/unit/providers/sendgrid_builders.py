@@ -6,8 +6,8 @@ from typing import Any
 
 from mailwright.content.mime import Letter, compose
 from mailwright.domain.clock import Clock, Instant, ManualClock
-from mailwright.domain.outgoing import Outgoing
-from mailwright.providers.http import Http
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.http import HttpClient
 from mailwright.providers.sendgrid import SendGrid, SendGridSettings
 from tests.standins.sendgrid import KEY, SendGridStandIn
 from tests.unit.content.letters import a_letter
@@ -15,13 +15,15 @@ from tests.unit.content.letters import a_letter
 OUTBOX_ID = "01990000-0000-7000-8000-000000000001"
 
 
-def outgoing(letter: Letter, *blind: str, send_before: Instant | None = None) -> Outgoing:
+def outgoing(letter: Letter, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
     """In the envelope: the recipient, those in copy, and those who stand nowhere else."""
     recipients = (letter.to.address, *[box.address for box in letter.cc], *blind)
-    return Outgoing(OUTBOX_ID, "bounces@example.com", recipients, compose(letter), send_before, is_canonical=True)
+    return OutgoingMessage(
+        OUTBOX_ID, "bounces@example.com", recipients, compose(letter), send_before, is_canonical=True
+    )
 
 
-def a_mail(*blind: str, send_before: Instant | None = None, **changes: Any) -> Outgoing:
+def a_mail(*blind: str, send_before: Instant | None = None, **changes: Any) -> OutgoingMessage:
     return outgoing(a_letter(outbox_id=OUTBOX_ID, **changes), *blind, send_before=send_before)
 
 
@@ -30,7 +32,7 @@ async def sendgrid_to(
     place: SendGridStandIn | str, *, clock: Clock | None = None, key: str = KEY, **settings: Any
 ) -> AsyncIterator[SendGrid]:
     url = place if isinstance(place, str) else place.url
-    http = Http()
+    http = HttpClient()
     try:
         yield SendGrid(SendGridSettings(key, url, **settings), http, clock or ManualClock())
     finally:

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from mailwright.domain.clock import Clock, Instant, SystemClock
-from mailwright.domain.outgoing import Outgoing
-from mailwright.providers.aws import KeyChain, Keys
-from mailwright.providers.http import Http
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.aws import AwsKeyChain, AwsKeys
+from mailwright.providers.http import HttpClient
 from mailwright.providers.ses import Ses, SesSettings
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
 
@@ -21,15 +21,15 @@ def a_mail(
     content: bytes = CONTENT,
     sender: str = SENDER,
     send_before: Instant | None = None,
-    is_own_sender: bool = True,
-    is_own_from: bool = True,
-) -> Outgoing:
-    own = {"is_own_sender": is_own_sender, "is_own_from": is_own_from}
-    return Outgoing(OUTBOX_ID, sender, recipients or (READER,), content, send_before, **own)
+    uses_default_sender: bool = True,
+    uses_default_from: bool = True,
+) -> OutgoingMessage:
+    own = {"uses_default_sender": uses_default_sender, "uses_default_from": uses_default_from}
+    return OutgoingMessage(OUTBOX_ID, sender, recipients or (READER,), content, send_before, **own)
 
 
-def keys_found(secret: str = SECRET_KEY, token: str | None = None) -> Callable[[], Callable[[], Keys]]:
-    return lambda: lambda: Keys(ACCESS_KEY, secret, token)
+def keys_found(secret: str = SECRET_KEY, token: str | None = None) -> Callable[[], Callable[[], AwsKeys]]:
+    return lambda: lambda: AwsKeys(ACCESS_KEY, secret, token)
 
 
 @asynccontextmanager
@@ -39,13 +39,13 @@ async def ses_to(
     clock: Clock | None = None,
     configuration_set: str | None = None,
     timeout_seconds: float = 20.0,
-    keys: Callable[[], Callable[[], Keys]] | None = None,
+    keys: Callable[[], Callable[[], AwsKeys]] | None = None,
 ) -> AsyncIterator[Ses]:
     url = stand_in if isinstance(stand_in, str) else stand_in.url
     clock = clock or SystemClock()
-    http = Http()
+    http = HttpClient()
     settings = SesSettings(REGION, url, configuration_set, timeout_seconds)
     try:
-        yield Ses(settings, http, clock, KeyChain(clock, keys or keys_found()))
+        yield Ses(settings, http, clock, AwsKeyChain(clock, keys or keys_found()))
     finally:
         await http.close()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.smtp import Smtp, Timeouts, parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink
 
@@ -19,8 +19,8 @@ PATIENT = Timeouts(connect=20.0)
 
 def a_mail(
     *recipients: str, content: bytes = CONTENT, sender: str = SENDER, send_before: Instant | None = None
-) -> Outgoing:
-    return Outgoing("message-1", sender, recipients or (READER,), content, send_before)
+) -> OutgoingMessage:
+    return OutgoingMessage("message-1", sender, recipients or (READER,), content, send_before)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mailwright.providers.http import MOST_ANSWER_BYTES, PIECE_BYTES, Cut, Http, Phase, Reply
+from mailwright.providers.http import MOST_ANSWER_BYTES, PIECE_BYTES, Disconnect, HttpClient, HttpPhase, HttpResponse
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step, a_large_answer
 from tests.standins.smtp_sink import a_certificate
 
@@ -19,20 +19,22 @@ LARGE = b"x" * (24 * 1024 * 1024)
 
 
 @asynccontextmanager
-async def http(connections: int = 100, tls: ssl.SSLContext | None = None) -> AsyncIterator[Http]:
-    http = Http(connections=connections, tls=tls)
+async def http(connections: int = 100, tls: ssl.SSLContext | None = None) -> AsyncIterator[HttpClient]:
+    http = HttpClient(connections=connections, tls=tls)
     try:
         yield http
     finally:
         await http.close()
 
 
-async def post(http: Http, url: str, body: bytes = b"{}", timeout_seconds: float = 20.0) -> Reply | Cut:
+async def post(
+    http: HttpClient, url: str, body: bytes = b"{}", timeout_seconds: float = 20.0
+) -> HttpResponse | Disconnect:
     return await http.request("POST", f"{url}/mails", body=body, timeout_seconds=timeout_seconds)
 
 
-def cut(reply: Reply | Cut) -> Cut:
-    assert isinstance(reply, Cut), reply
+def cut(reply: HttpResponse | Disconnect) -> Disconnect:
+    assert isinstance(reply, Disconnect), reply
     return reply
 
 
@@ -42,7 +44,7 @@ async def test_a_whole_answer_is_handed_over_as_it_came() -> None:
         reply = await client.request(
             "POST", f"{server.url}/pots?large=1", headers={"Authorization": "Bearer key"}, body=b"water"
         )
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert (reply.status, reply.body, reply.headers["x-POT"]) == (418, b"short and stout", "tea")
         (request,) = server.requests
         assert (request.method, request.path, request.query, request.body) == ("POST", "/pots", "large=1", b"water")
@@ -56,7 +58,7 @@ async def test_a_whole_answer_is_handed_over_as_it_came() -> None:
 async def test_a_body_of_any_size_arrives_whole(size: int) -> None:
     body = bytes(index % 251 for index in range(size))
     async with HttpStandIn() as server, http() as client:
-        assert isinstance(await post(client, server.url, body), Reply)
+        assert isinstance(await post(client, server.url, body), HttpResponse)
         assert server.requests[0].body == body
 
 
@@ -72,7 +74,7 @@ async def test_connections_are_kept_and_shared() -> None:
 async def test_many_requests_at_once_take_as_many_connections_as_allowed() -> None:
     async with HttpStandIn() as server, http(connections=8) as client:
         replies = await asyncio.gather(*(post(client, server.url, str(number).encode()) for number in range(200)))
-        assert all(isinstance(reply, Reply) and reply.status == 200 for reply in replies)
+        assert all(isinstance(reply, HttpResponse) and reply.status == 200 for reply in replies)
         assert sorted(int(request.body) for request in server.requests) == list(range(200))
         assert server.most_connections == 8
 
@@ -85,7 +87,7 @@ async def test_a_refused_connection_is_from_before() -> None:
         port = free.getsockname()[1]
     async with http() as client:
         failure = cut(await post(client, f"http://127.0.0.1:{port}"))
-    assert (failure.phase, failure.is_timeout, failure.is_in_doubt) == (Phase.BEFORE, False, False)
+    assert (failure.phase, failure.is_timeout, failure.is_in_doubt) == (HttpPhase.BEFORE, False, False)
     assert failure.cause == "Connection refused"
 
 
@@ -96,26 +98,26 @@ async def test_a_name_that_does_not_exist_is_from_before(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     async with http() as client:
         failure = cut(await post(client, "http://nowhere.invalid"))
-    assert (failure.phase, failure.cause) == (Phase.BEFORE, "the name of the host was not found")
+    assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the name of the host was not found")
 
 
 @pytest.mark.parametrize("url", ["no url at all", "http://", "ftp://example.com", "http://[::1"])
 async def test_an_address_that_is_none_is_from_before(url: str) -> None:
     async with http() as client:
-        assert cut(await client.request("POST", url, body=b"{}")).phase is Phase.BEFORE
+        assert cut(await client.request("POST", url, body=b"{}")).phase is HttpPhase.BEFORE
 
 
 async def test_headers_that_would_add_headers_are_not_sent() -> None:
     async with HttpStandIn() as server, http() as client:
         reply = await client.request("POST", server.url, headers={"X-A": "a\r\nX-B: b"}, body=b"{}")
-        assert cut(reply).phase is Phase.BEFORE
+        assert cut(reply).phase is HttpPhase.BEFORE
         assert not server.begun
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_from_before() -> None:
     async with HttpStandIn(certificate=a_certificate()) as server, http() as client:
         failure = cut(await post(client, server.url))
-        assert (failure.phase, failure.cause) == (Phase.BEFORE, "the certificate of the host is not to be trusted")
+        assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the certificate of the host is not to be trusted")
         assert not server.begun
 
 
@@ -123,14 +125,14 @@ async def test_a_certificate_that_is_vouched_for_is_fine() -> None:
     certificate = a_certificate()
     tls = ssl.create_default_context(cafile=certificate.file)
     async with HttpStandIn(certificate=certificate) as server, http(tls=tls) as client:
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
 
 
 async def test_a_server_that_speaks_no_tls_is_from_before() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 400 Bad Request\r\n\r\n", step=Step.CONNECTED)
         failure = cut(await post(client, server.url.replace("http:", "https:")))
-        assert failure.phase is Phase.BEFORE
+        assert failure.phase is HttpPhase.BEFORE
         assert not server.begun
 
 
@@ -138,7 +140,7 @@ async def test_a_handshake_that_does_not_end_times_out_before() -> None:
     async with HttpStandIn() as server, http() as client:
         server.hold(Step.CONNECTED)
         failure = cut(await post(client, server.url.replace("http:", "https:"), timeout_seconds=0.1))
-        assert (failure.phase, failure.is_timeout) == (Phase.BEFORE, True)
+        assert (failure.phase, failure.is_timeout) == (HttpPhase.BEFORE, True)
 
 
 async def test_waiting_for_a_free_connection_times_out_before() -> None:
@@ -147,39 +149,39 @@ async def test_waiting_for_a_free_connection_times_out_before() -> None:
         first = asyncio.ensure_future(post(client, server.url, b"first"))
         await hold.reached.wait()
         second = cut(await post(client, server.url, b"second", timeout_seconds=0.1))
-        assert (second.phase, second.is_timeout) == (Phase.BEFORE, True)
+        assert (second.phase, second.is_timeout) == (HttpPhase.BEFORE, True)
         hold.release()
-        assert isinstance(await first, Reply)
+        assert isinstance(await first, HttpResponse)
         assert [request.body for request in server.requests] == [b"first"]
 
 
 async def test_a_request_that_may_no_longer_begin_does_not() -> None:
     async with HttpStandIn() as server, http() as client:
         reply = await client.request("POST", server.url, body=b"{}", may_begin=lambda: False)
-        assert cut(reply).phase is Phase.BEFORE
+        assert cut(reply).phase is HttpPhase.BEFORE
         assert not server.begun
-        assert isinstance(await client.request("POST", server.url, body=b"{}", may_begin=lambda: True), Reply)
+        assert isinstance(await client.request("POST", server.url, body=b"{}", may_begin=lambda: True), HttpResponse)
 
 
 @pytest.mark.parametrize("is_used", [True, False])
 async def test_nothing_is_sent_once_closed(is_used: bool) -> None:
     async with HttpStandIn() as server:
-        client = Http()
+        client = HttpClient()
         if is_used:
             await post(client, server.url)
         await client.close()
-        assert cut(await post(client, server.url)).phase is Phase.BEFORE
+        assert cut(await post(client, server.url)).phase is HttpPhase.BEFORE
         assert len(server.requests) == is_used
 
 
 async def test_what_is_under_way_at_the_end_is_in_doubt() -> None:
     async with HttpStandIn() as server:
-        client = Http()
+        client = HttpClient()
         hold = server.hold(Step.ANSWER)
         sending = asyncio.ensure_future(post(client, server.url))
         await hold.reached.wait()
         await client.close()
-        assert cut(await sending).phase is Phase.AFTER
+        assert cut(await sending).phase is HttpPhase.AFTER
 
 
 # While it left.
@@ -190,10 +192,10 @@ async def test_a_cut_in_the_body_cannot_have_delivered_it(step: Step) -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(step, nth=1)
         failure = cut(await post(client, server.url, LARGE))
-        assert (failure.phase, failure.is_in_doubt) == (Phase.DURING, False)
+        assert (failure.phase, failure.is_in_doubt) == (HttpPhase.DURING, False)
         assert not server.requests
         assert len(server.begun) == 1
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
 
 
 async def test_a_server_that_stops_reading_times_out_and_never_gets_the_rest() -> None:
@@ -201,7 +203,7 @@ async def test_a_server_that_stops_reading_times_out_and_never_gets_the_rest() -
     async with HttpStandIn() as server, http() as client:
         hold = server.hold(Step.HEAD)
         failure = cut(await post(client, server.url, LARGE, timeout_seconds=0.3))
-        assert (failure.phase, failure.is_timeout) == (Phase.DURING, True)
+        assert (failure.phase, failure.is_timeout) == (HttpPhase.DURING, True)
         hold.release()
         while server.open_connections:
             await asyncio.sleep(0)
@@ -214,7 +216,7 @@ async def test_an_answer_in_the_middle_of_the_body_is_heard() -> None:
         server.answer(Answer(413, b"too large"), step=Step.HEAD, times=1)
         reply = await post(client, server.url, LARGE)
         # The line may break before the answer is read; either way nobody has the mail.
-        assert isinstance(reply, Reply) or reply.phase is Phase.DURING
+        assert isinstance(reply, HttpResponse) or reply.phase is HttpPhase.DURING
         assert not server.requests
         hold.release()
 
@@ -227,15 +229,15 @@ async def test_a_cut_before_the_whole_answer_is_in_doubt(step: Step) -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(step, nth=1)
         failure = cut(await post(client, server.url))
-        assert (failure.phase, failure.is_timeout, failure.is_in_doubt) == (Phase.AFTER, False, True)
+        assert (failure.phase, failure.is_timeout, failure.is_in_doubt) == (HttpPhase.AFTER, False, True)
         assert len(server.requests) == 1
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
 
 
 async def test_a_large_body_that_arrived_is_in_doubt_as_well() -> None:
     async with HttpStandIn() as server, http() as client:
         server.cut(Step.ANSWER, nth=1)
-        assert cut(await post(client, server.url, LARGE)).phase is Phase.AFTER
+        assert cut(await post(client, server.url, LARGE)).phase is HttpPhase.AFTER
         assert len(server.requests) == 1
 
 
@@ -244,7 +246,7 @@ async def test_silence_after_the_request_is_in_doubt(step: Step) -> None:
     async with HttpStandIn() as server, http() as client:
         server.hold(step)
         failure = cut(await post(client, server.url, timeout_seconds=0.1))
-        assert (failure.phase, failure.is_timeout) == (Phase.AFTER, True)
+        assert (failure.phase, failure.is_timeout) == (HttpPhase.AFTER, True)
         assert len(server.requests) == 1
 
 
@@ -254,7 +256,7 @@ async def test_an_answer_that_stops_in_its_body_is_in_doubt(ending: str) -> None
         server.answer(Answer(200, b"x" * 10_000), nth=1)
         server.hold(Step.MIDDLE, nth=1) if ending == "silence" else server.cut(Step.MIDDLE, nth=1)
         failure = cut(await post(client, server.url, timeout_seconds=0.2 if ending == "silence" else 20.0))
-        assert (failure.phase, failure.is_timeout) == (Phase.AFTER, ending == "silence")
+        assert (failure.phase, failure.is_timeout) == (HttpPhase.AFTER, ending == "silence")
         assert len(server.requests) == 1
 
 
@@ -274,7 +276,7 @@ async def test_an_answer_that_stops_in_its_body_is_in_doubt(ending: str) -> None
 async def test_an_answer_that_is_not_http_is_in_doubt(garbage: bytes) -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(garbage, nth=1)
-        assert cut(await post(client, server.url)).phase is Phase.AFTER
+        assert cut(await post(client, server.url)).phase is HttpPhase.AFTER
         assert len(server.requests) == 1
 
 
@@ -293,7 +295,7 @@ async def test_a_trickle_of_bytes_does_not_buy_time() -> None:
 async def test_a_switch_to_another_protocol_is_no_answer() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", nth=1)
-        assert cut(await post(client, server.url)).phase is Phase.AFTER
+        assert cut(await post(client, server.url)).phase is HttpPhase.AFTER
 
 
 async def test_an_answer_follows_whatever_was_said_before_it() -> None:
@@ -301,7 +303,7 @@ async def test_an_answer_follows_whatever_was_said_before_it() -> None:
         whole = Answer(202, b"taken", {"X-Id": "1"}).wire()
         server.answer(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-Id: 0\r\n\r\n" + whole, nth=1)
         reply = await post(client, server.url)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert (reply.status, reply.body, reply.headers["X-Id"]) == (202, b"taken", "1")
 
 
@@ -309,9 +311,9 @@ async def test_an_answer_that_ends_with_its_connection_is_whole() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 200 OK\r\n\r\nall of it", nth=1)
         reply = await post(client, server.url)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert reply.body == b"all of it"
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
         assert server.connections == 2
 
 
@@ -322,13 +324,13 @@ async def test_a_second_answer_is_not_taken_for_the_answer_to_the_next_request()
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"first", {"X-Second": "comes"}), nth=1)
         hold = server.hold(Step.ANSWERED, nth=1)
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
         await hold.reached.wait()
         (writer,) = server.writers
         writer.write(Answer(413, b"second").wire())
         await asyncio.sleep(0.01)  # the news has to come through the system
         reply = await post(client, server.url)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert (reply.status, server.connections) == (200, 2)
 
 
@@ -339,8 +341,8 @@ async def test_two_answers_at_once_are_one_too_many_for_the_connection() -> None
         server.answer(Answer(200, b"x" + not_asked_for, {"Content-Length": "1"}), nth=1)
         first = await post(client, server.url)
         second = await post(client, server.url)
-        assert isinstance(first, Reply)
-        assert isinstance(second, Reply)
+        assert isinstance(first, HttpResponse)
+        assert isinstance(second, HttpResponse)
         assert (first.body, second.status, server.connections) == (b"x", 200, 2)
         hold.release()
 
@@ -356,8 +358,8 @@ async def test_a_post_is_never_repeated_on_a_connection_that_was_closed() -> Non
         assert len(arrived) == len(set(arrived)), "a request arrived twice"
         for number, reply in enumerate(replies):
             if number not in arrived:
-                assert isinstance(reply, Cut)
-            if isinstance(reply, Cut) and reply.phase is not Phase.AFTER:
+                assert isinstance(reply, Disconnect)
+            if isinstance(reply, Disconnect) and reply.phase is not HttpPhase.AFTER:
                 assert number not in arrived
 
 
@@ -366,7 +368,7 @@ async def test_idle_connections_that_the_server_closed_are_not_used_again() -> N
         await post(client, server.url)
         await server.close_connections()
         await asyncio.sleep(0.01)  # the news has to come through the system
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
         assert len(server.requests) == 2
 
 
@@ -374,7 +376,7 @@ async def test_a_kept_connection_that_ends_with_the_request_on_it_is_in_doubt_an
     async with HttpStandIn() as server, http() as client:
         await post(client, server.url)
         server.cut(Step.ANSWER)
-        assert cut(await post(client, server.url)).phase is Phase.AFTER
+        assert cut(await post(client, server.url)).phase is HttpPhase.AFTER
         assert (len(server.requests), server.connections) == (2, 1)
 
 
@@ -382,7 +384,7 @@ async def test_a_redirect_is_an_answer_like_any_other() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(307, b"", {"Location": f"{server.url}/elsewhere"}))
         reply = await post(client, server.url)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert reply.status == 307
         assert len(server.requests) == 1
 
@@ -398,7 +400,7 @@ async def test_no_cookie_comes_back() -> None:
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with HttpStandIn() as server, http() as client:
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
 
 
 # Nothing grows.
@@ -417,17 +419,17 @@ async def test_of_a_large_answer_only_the_beginning_is_read() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert len(reply.body) == MOST_ANSWER_BYTES
         assert peak < 14 * 1024 * 1024, "the server's own copy, and little more"
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)
 
 
 async def test_whoever_asks_for_more_gets_more() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"x" * 1_000_000))
         reply = await client.request("POST", server.url, body=b"{}", most_answer_bytes=2_000_000)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert len(reply.body) == 1_000_000
 
 
@@ -435,7 +437,7 @@ async def test_a_compressed_answer_is_neither_asked_for_nor_inflated() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(Answer(200, b"\x1f\x8b bomb", {"Content-Encoding": "gzip"}))
         reply = await post(client, server.url)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpResponse)
         assert reply.body == b"\x1f\x8b bomb"
         assert server.requests[0].headers["Accept-Encoding"] == "identity"
 
@@ -458,4 +460,4 @@ async def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await sending
         hold.release()
-        assert isinstance(await post(client, server.url), Reply)
+        assert isinstance(await post(client, server.url), HttpResponse)

@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 import pytest
 
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ResultKind, SendResult
-from mailwright.providers.callbacks import translated
-from mailwright.providers.http import PIECE_BYTES, Cut, Http, Phase, Reply
-from mailwright.providers.protocol import Sending
+from mailwright.providers.callbacks import translating_callback
+from mailwright.providers.http import PIECE_BYTES, Disconnect, HttpClient, HttpPhase, HttpResponse
+from mailwright.providers.protocol import SendHandle
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -19,19 +19,19 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 class Poster:
     """One line at most: whoever does not give it back is found out by the next."""
 
-    def __init__(self, http: Http, url: str) -> None:
+    def __init__(self, http: HttpClient, url: str) -> None:
         self._http = http
         self._url = url
 
     def begin(
         self,
-        told: Callable[[Reply | Cut], None],
+        told: Callable[[HttpResponse | Disconnect], None],
         body: bytes = b"{}",
         *,
         headers: Mapping[str, str] = NO_HEADERS,
         timeout_seconds: float = 20.0,
         may_begin: bool = True,
-    ) -> Sending:
+    ) -> SendHandle:
         return self._http.post(
             f"{self._url}/mails",
             told,
@@ -41,8 +41,8 @@ class Poster:
             may_begin=lambda: may_begin,
         )
 
-    async def post(self, body: bytes = b"{}", **options: object) -> Reply | Cut:
-        told: asyncio.Future[Reply | Cut] = asyncio.get_running_loop().create_future()
+    async def post(self, body: bytes = b"{}", **options: object) -> HttpResponse | Disconnect:
+        told: asyncio.Future[HttpResponse | Disconnect] = asyncio.get_running_loop().create_future()
         self.begin(told.set_result, body, **options)  # type: ignore[arg-type]
         return await told
 
@@ -56,9 +56,9 @@ async def server() -> AsyncIterator[HttpStandIn]:
 @pytest.fixture
 async def poster(server: HttpStandIn) -> AsyncIterator[Poster]:
     """With a line that waits for work."""
-    http = Http(connections=1)
+    http = HttpClient(connections=1)
     poster = Poster(http, server.url)
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     server.requests.clear()
     yield poster
     await http.close()
@@ -67,7 +67,7 @@ async def poster(server: HttpStandIn) -> AsyncIterator[Poster]:
 async def test_answers_come_over_the_line_that_is_there(poster: Poster, server: HttpStandIn) -> None:
     server.answer(Answer(418, b"short and stout", {"X-Pot": "tea"}))
     reply = await poster.post(b"water", headers={"Authorization": "Bearer key"})
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, HttpResponse)
     assert (reply.status, reply.body, reply.headers["x-POT"]) == (418, b"short and stout", "tea")
     (request,) = server.requests
     assert (request.method, request.body, request.headers["Authorization"]) == ("POST", b"water", "Bearer key")
@@ -76,11 +76,11 @@ async def test_answers_come_over_the_line_that_is_there(poster: Poster, server: 
 
 
 async def test_many_at_once_take_as_many_connections_as_allowed(server: HttpStandIn) -> None:
-    http = Http(connections=8)
+    http = HttpClient(connections=8)
     poster = Poster(http, server.url)
     for _ in range(2):  # on new lines, and on those that are kept
         replies = await asyncio.gather(*(poster.post(str(number).encode()) for number in range(100)))
-        assert all(isinstance(reply, Reply) and reply.status == 200 for reply in replies)
+        assert all(isinstance(reply, HttpResponse) and reply.status == 200 for reply in replies)
     assert sorted(int(request.body) for request in server.requests) == sorted([*range(100)] * 2)
     assert server.most_connections == 8
     await http.close()
@@ -88,7 +88,7 @@ async def test_many_at_once_take_as_many_connections_as_allowed(server: HttpStan
 
 async def test_a_body_in_several_pieces_arrives_whole(poster: Poster, server: HttpStandIn) -> None:
     body = b"x" * (3 * PIECE_BYTES + 7)
-    assert isinstance(await poster.post(body), Reply)
+    assert isinstance(await poster.post(body), HttpResponse)
     assert [request.body for request in server.requests] == [body]
 
 
@@ -98,93 +98,93 @@ async def test_a_cut_is_in_doubt_and_the_next_takes_another_line(
 ) -> None:
     server.cut(step, nth=1)
     cut = await poster.post()
-    assert isinstance(cut, Cut)
-    assert (cut.phase, cut.is_timeout) == (Phase.AFTER, False)
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(cut, Disconnect)
+    assert (cut.phase, cut.is_timeout) == (HttpPhase.AFTER, False)
+    assert isinstance(await poster.post(), HttpResponse)
     assert (len(server.requests), server.connections) == (2, 2)
 
 
 async def test_garbage_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     server.answer(GARBAGE, nth=1)
-    assert await poster.post() == Cut(Phase.AFTER, "the answer was not HTTP")
-    assert isinstance(await poster.post(), Reply)
+    assert await poster.post() == Disconnect(HttpPhase.AFTER, "the answer was not HTTP")
+    assert isinstance(await poster.post(), HttpResponse)
 
 
 async def test_silence_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     hold = server.hold(Step.ANSWER, nth=1)
-    assert await poster.post(timeout_seconds=0.05) == Cut(Phase.AFTER, "no answer in time", is_timeout=True)
+    assert await poster.post(timeout_seconds=0.05) == Disconnect(HttpPhase.AFTER, "no answer in time", is_timeout=True)
     hold.release()
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     assert server.connections == 2
 
 
 async def test_the_time_of_one_request_is_not_that_of_the_next(poster: Poster, server: HttpStandIn) -> None:
-    assert isinstance(await poster.post(timeout_seconds=0.05), Reply)
+    assert isinstance(await poster.post(timeout_seconds=0.05), HttpResponse)
     hold = server.hold(Step.ANSWER, nth=1)
     slow = asyncio.ensure_future(poster.post())
     await hold.reached.wait()
     await asyncio.sleep(0.06)  # the clock of the sockets is real
     hold.release()
-    assert isinstance(await slow, Reply)
+    assert isinstance(await slow, HttpResponse)
 
 
 async def test_a_line_that_was_closed_meanwhile_is_not_used(poster: Poster, server: HttpStandIn) -> None:
     server.cut(Step.ANSWERED, nth=1)
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     await asyncio.sleep(0.01)  # the news has to come through the system
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     assert len(server.requests) == 2
 
 
 async def test_what_may_not_begin_does_not(poster: Poster, server: HttpStandIn) -> None:
     cut = await poster.post(may_begin=False)
-    assert isinstance(cut, Cut)
-    assert cut.phase is Phase.BEFORE
+    assert isinstance(cut, Disconnect)
+    assert cut.phase is HttpPhase.BEFORE
     assert not server.requests
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
 
 
 async def test_headers_that_would_add_headers_are_not_sent(poster: Poster, server: HttpStandIn) -> None:
     cut = await poster.post(headers={"X-A": "a\r\nX-B: b"})
-    assert isinstance(cut, Cut)
-    assert cut.phase is Phase.BEFORE
+    assert isinstance(cut, Disconnect)
+    assert cut.phase is HttpPhase.BEFORE
     assert not server.requests
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     assert server.connections == 1
 
 
 async def test_whoever_no_longer_waits_is_told_nothing(poster: Poster, server: HttpStandIn) -> None:
-    told: list[Reply | Cut] = []
+    told: list[HttpResponse | Disconnect] = []
     hold = server.hold(Step.ANSWER, nth=1)
     sending = poster.begin(told.append)
     await hold.reached.wait()
     sending.cancel()
     sending.cancel()
     hold.release()
-    assert isinstance(await poster.post(), Reply)
+    assert isinstance(await poster.post(), HttpResponse)
     assert not told
 
 
 async def test_whoever_waits_when_the_connections_are_closed_is_told(server: HttpStandIn) -> None:
-    http = Http()
+    http = HttpClient()
     poster = Poster(http, server.url)
     await poster.post()
     hold = server.hold(Step.ANSWER, nth=1)
     waiting = asyncio.ensure_future(poster.post())
     await hold.reached.wait()
     await http.close()
-    assert isinstance(await waiting, Cut)
+    assert isinstance(await waiting, Disconnect)
     hold.release()
-    assert await poster.post() == Cut(Phase.BEFORE, "the connections were closed")
+    assert await poster.post() == Disconnect(HttpPhase.BEFORE, "the connections were closed")
 
 
 def test_an_answer_that_cannot_be_translated_is_a_doubt() -> None:
-    def meaning(_: Reply | Cut) -> SendResult:
+    def meaning(_: HttpResponse | Disconnect) -> SendResult:
         raise ZeroDivisionError
 
     told: list[SendResult] = []
-    message = Outgoing("id", "news@example.com", ("ada@example.com",), b"")
-    translated(meaning, "ses", message, told.append)(Cut(Phase.AFTER, "lost"))
+    message = OutgoingMessage("id", "news@example.com", ("ada@example.com",), b"")
+    translating_callback(meaning, "ses", message, told.append)(Disconnect(HttpPhase.AFTER, "lost"))
     assert [(result.kind, result.code, result.provider) for result in told] == [
         (ResultKind.IN_DOUBT, "PROVIDER_RAISED", "ses")
     ]

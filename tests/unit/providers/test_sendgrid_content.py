@@ -17,10 +17,10 @@ from mailwright.content.dkim_key import DkimKey
 from mailwright.content.headers import HeaderRefused
 from mailwright.content.layout import Addressed, Frame, Layout
 from mailwright.content.mime import Attachment, Letter, Mailbox, Unsubscribe, compose
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, ResultKind, SendResult
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
-from mailwright.providers.sendgrid.mail import Mail
+from mailwright.providers.sendgrid.mail import ParsedMail
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.letters import NOON, a_letter, normal
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
@@ -28,7 +28,7 @@ from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, 
 UNSUBSCRIBE = Unsubscribe("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
 
 
-async def told(mail: Outgoing, **options: Any) -> dict[str, Any]:
+async def told(mail: OutgoingMessage, **options: Any) -> dict[str, Any]:
     """What reached SendGrid, after its own rules were held against it."""
     async with SendGridStandIn() as server, sendgrid_to(server, **options) as sendgrid:
         result = await sendgrid.send(mail)
@@ -36,15 +36,15 @@ async def told(mail: Outgoing, **options: Any) -> dict[str, Any]:
         return server.mails[0]
 
 
-async def refused(mail: Outgoing) -> SendResult:
+async def refused(mail: OutgoingMessage) -> SendResult:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         result = await sendgrid.send(mail)
         assert not server.begun
         return result
 
 
-def a_foreign_mail(content: bytes, *recipients: str) -> Outgoing:
-    return Outgoing(OUTBOX_ID, "bounces@example.com", recipients, content)
+def a_foreign_mail(content: bytes, *recipients: str) -> OutgoingMessage:
+    return OutgoingMessage(OUTBOX_ID, "bounces@example.com", recipients, content)
 
 
 @pytest.mark.promise("sendgrid-faithful")
@@ -106,7 +106,7 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
         "Blind@example.com",
     )
     (personalization,) = (
-        await told(Outgoing(OUTBOX_ID, "b@example.com", recipients, compose(letter), is_canonical=True))
+        await told(OutgoingMessage(OUTBOX_ID, "b@example.com", recipients, compose(letter), is_canonical=True))
     )["personalizations"]
     assert personalization["to"] == [{"email": "jane@example.org", "name": "Jane Doe"}]
     assert personalization["cc"] == [{"email": "ce@xn--bcher-kva.example", "name": "Cé"}, {"email": "d@example.com"}]
@@ -115,19 +115,23 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
 
 async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
     letter = a_letter(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
-    mail = Outgoing(OUTBOX_ID, "b@example.com", ("c@example.com",), compose(letter), is_canonical=True)
+    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), compose(letter), is_canonical=True)
     (personalization,) = (await told(mail))["personalizations"]
     assert personalization["to"] == [{"email": "c@example.com"}]
     assert personalization.keys() == {"to", "custom_args"}
 
 
 async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
-    mail = Outgoing(
+    mail = OutgoingMessage(
         OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), compose(a_letter()), is_canonical=True
     )
     result = await refused(mail)
-    assert (result.kind, result.code, result.category) == (ResultKind.FAILED, "INVALID_CONTENT", Category.VALIDATION)
-    alone = Outgoing(OUTBOX_ID, "b@example.com", ("a@example.net",), compose(a_letter()), is_canonical=True)
+    assert (result.kind, result.code, result.category) == (
+        ResultKind.FAILED,
+        "INVALID_CONTENT",
+        ErrorCategory.VALIDATION,
+    )
+    alone = OutgoingMessage(OUTBOX_ID, "b@example.com", ("a@example.net",), compose(a_letter()), is_canonical=True)
     assert (await told(alone))["personalizations"][0]["to"] == [{"email": "a@example.net"}]
 
 
@@ -253,7 +257,7 @@ def test_our_own_reading_gives_back_what_was_written(letter: Letter) -> None:
     assert_says(mail, letter)
 
 
-def assert_says(mail: Mail, letter: Letter) -> None:
+def assert_says(mail: ParsedMail, letter: Letter) -> None:
     def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
@@ -344,9 +348,13 @@ async def test_a_mail_that_another_writer_wrote_arrives_as_well() -> None:
 )
 @pytest.mark.parametrize("is_canonical", [True, False])
 async def test_what_is_no_mail_is_refused_without_a_request(content: bytes, is_canonical: bool) -> None:
-    mail = Outgoing(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
+    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("b@example.com",), content, is_canonical=is_canonical)
     result = await refused(mail)
-    assert (result.kind, result.code, result.category) == (ResultKind.FAILED, "INVALID_CONTENT", Category.VALIDATION)
+    assert (result.kind, result.code, result.category) == (
+        ResultKind.FAILED,
+        "INVALID_CONTENT",
+        ErrorCategory.VALIDATION,
+    )
     assert not result.blames_provider
 
 
@@ -364,7 +372,7 @@ def test_no_bytes_break_the_reading(content: bytes) -> None:
         parse_own_mime.read(beginning + content)
         try:
             parse_mime.read(beginning + content)
-        except parse_mime.Unreadable:
+        except parse_mime.UnreadableMime:
             continue
 
 

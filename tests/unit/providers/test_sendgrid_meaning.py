@@ -6,17 +6,17 @@ import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.http import Reply
+from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.http import HttpResponse
 from mailwright.providers.sendgrid import SendGridSettings
-from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, MEANINGS, answered
+from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, RESPONSE_RULES, answered
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, a_large_answer
 from tests.standins.sendgrid import KEY, SendGridStandIn, refusal
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
 
 SENT, RETRIED, FAILED, DOUBT = ResultKind.SENT, ResultKind.RETRYABLE, ResultKind.FAILED, ResultKind.IN_DOUBT
-PERMANENT, OURS, QUOTA = Category.PERMANENT, Category.CONFIGURATION, Category.QUOTA
-TRANSIENT, TIMEOUT = Category.TRANSIENT, Category.TIMEOUT
+PERMANENT, OURS, QUOTA = ErrorCategory.PERMANENT, ErrorCategory.CONFIGURATION, ErrorCategory.QUOTA
+TRANSIENT, TIMEOUT = ErrorCategory.TRANSIENT, ErrorCategory.TIMEOUT
 MAYBE_TAKEN = (408, 500, 502, 503, 504)
 UNVERIFIED = "The from address does not match a verified Sender Identity."
 
@@ -44,7 +44,7 @@ TABLE = [
     ("status", "words", "kind", "code", "category", "blames"), TABLE, ids=[f"{row[0]} {row[1]}" for row in TABLE]
 )
 async def test_each_answer_means_one_thing(
-    status: int, words: str, kind: ResultKind, code: str, category: Category, blames: bool
+    status: int, words: str, kind: ResultKind, code: str, category: ErrorCategory, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(status, words))
@@ -52,14 +52,14 @@ async def test_each_answer_means_one_thing(
         assert (result.kind, result.code, result.category) == (kind, code, category)
         assert (result.provider, result.original_code) == ("sendgrid", str(status))
         assert result.blames_provider is blames
-        assert result.not_taken is (status >= 400 and status not in MAYBE_TAKEN)
+        assert result.definitely_not_sent is (status >= 400 and status not in MAYBE_TAKEN)
         assert words in (result.message or "")
         assert len(server.requests) == 1
 
 
 def test_every_row_is_tried() -> None:
-    assert {row.meaning.code for row in MEANINGS} == {row[3] for row in TABLE}
-    assert len(MEANINGS) == len(TABLE)
+    assert {row.meaning.code for row in RESPONSE_RULES} == {row[3] for row in TABLE}
+    assert len(RESPONSE_RULES) == len(TABLE)
 
 
 async def test_a_mail_that_is_taken_is_sent_under_sendgrids_id() -> None:
@@ -78,7 +78,7 @@ async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: in
         kind = DOUBT if status >= 500 else RETRIED  # something before SendGrid said it, and cannot know
         assert (result.kind, result.code, result.category) == (kind, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
         assert result.message == f"unknown answer: {status} whatever"
-        assert not result.not_taken
+        assert not result.definitely_not_sent
         assert len(server.requests) == 1
 
 
@@ -86,7 +86,7 @@ async def test_an_answer_that_we_cannot_name_is_temporary_and_says_so(status: in
 @pytest.mark.parametrize("headers", [{}, {b"X-Message-Id": b"abc"}, {b"X-RateLimit-Reset": b"x", b"Retry-After": b"x"}])
 def test_every_status_has_a_meaning(headers: dict[bytes, bytes]) -> None:
     for status in range(100, 1_000):
-        result = answered(Reply(status, [*headers.items()], b"<p>?</p>"), 0)
+        result = answered(HttpResponse(status, [*headers.items()], b"<p>?</p>"), 0)
         assert (result.kind is SENT) == (status == 202 and b"X-Message-Id" in headers)
         is_unknowable = status // 100 == 2 or (status >= 500 and status not in (500, 503))
         assert (result.kind is DOUBT) == (result.kind is not SENT and is_unknowable)
@@ -161,18 +161,18 @@ async def test_no_address_stands_in_an_explanation() -> None:
 @pytest.mark.parametrize(
     ("sender", "is_own", "category", "blames"),
     [
-        ("News@example.com", True, Category.CONFIGURATION, True),
-        ("bounces@example.com", True, Category.CONFIGURATION, True),
-        ("bounces@example.com", False, Category.PERMANENT, False),
+        ("News@example.com", True, ErrorCategory.CONFIGURATION, True),
+        ("bounces@example.com", True, ErrorCategory.CONFIGURATION, True),
+        ("bounces@example.com", False, ErrorCategory.PERMANENT, False),
     ],
     ids=["ours", "ours beside another envelope", "chosen by the request"],
 )
 async def test_a_refused_from_is_the_fault_of_whoever_chose_it(
-    sender: str, is_own: bool, category: Category, blames: bool
+    sender: str, is_own: bool, category: ErrorCategory, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(403, UNVERIFIED, "from"))
-        mail = replace(a_mail(), sender=sender, is_own_from=is_own)
+        mail = replace(a_mail(), sender=sender, uses_default_from=is_own)
         result = await sendgrid.send(mail)
         assert (result.kind, result.code) == (FAILED, "SENDGRID_SENDER_REFUSED")
         assert (result.category, result.blames_provider) == (category, blames)

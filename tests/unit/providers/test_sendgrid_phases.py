@@ -8,8 +8,8 @@ import pytest
 
 from mailwright.content.mime import Attachment
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, ResultKind
 from tests.standins.http import Step
 from tests.standins.sendgrid import SendGridStandIn
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
@@ -17,7 +17,7 @@ from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
 pytestmark = pytest.mark.promise("provider-phase")
 
 
-def a_large_mail() -> Outgoing:
+def a_large_mail() -> OutgoingMessage:
     """More than the buffers between us and the server hold: some of it waits here until it is read there."""
     return a_mail(attachments=(Attachment("large.bin", "application/octet-stream", bytes(16 * 1024 * 1024)),))
 
@@ -28,7 +28,7 @@ async def test_nobody_listens() -> None:
     async with sendgrid_to(url) as sendgrid:
         result = await sendgrid.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
-        assert (result.category, result.blames_provider) == (Category.TRANSIENT, True)
+        assert (result.category, result.blames_provider) == (ErrorCategory.TRANSIENT, True)
 
 
 @pytest.mark.parametrize("step", [Step.HEAD, Step.BODY])
@@ -48,7 +48,7 @@ async def test_a_cut_after_the_last_byte_is_in_doubt(step: Step) -> None:
         server.cut(step, nth=1)
         result = await sendgrid.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.IN_DOUBT, "SENDGRID_NO_ANSWER")
-        assert (result.category, result.blames_provider) == (Category.TIMEOUT, True)
+        assert (result.category, result.blames_provider) == (ErrorCategory.TIMEOUT, True)
         assert len(server.requests) == 1
         assert (await sendgrid.send(a_mail())).kind is ResultKind.SENT
 
@@ -69,12 +69,12 @@ async def test_a_cut_after_the_answer_changes_nothing() -> None:
     ],
 )
 async def test_silence_ends_after_the_timeout(
-    step: Step, mail: Callable[[], Outgoing], kind: ResultKind, code: str
+    step: Step, mail: Callable[[], OutgoingMessage], kind: ResultKind, code: str
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server, timeout_seconds=0.5) as sendgrid:
         hold = server.hold(step)
         result = await sendgrid.send(mail())
-        assert (result.kind, result.code, result.category) == (kind, code, Category.TIMEOUT)
+        assert (result.kind, result.code, result.category) == (kind, code, ErrorCategory.TIMEOUT)
         assert hold.reached.is_set()
         assert len(server.begun) == 1
 

@@ -7,9 +7,9 @@ import pytest
 
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.aws import KEYS_KEPT, KeyChain, Keys, KeysMissing
-from mailwright.providers.http import Http
+from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.aws import KEYS_KEPT, AwsKeyChain, AwsKeys, AwsKeysMissing
+from mailwright.providers.http import HttpClient
 from mailwright.providers.ses import Ses, SesSettings
 from tests.standins.http import EMPTY, HTML, WRONG_JSON, Answer, Step
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
@@ -76,7 +76,7 @@ async def test_fifty_recipients_are_taken() -> None:
 async def test_a_configuration_set_that_does_not_exist_is_our_own_fault() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in, configuration_set="typo") as ses:
         result = await ses.send(a_mail())
-    assert (result.code, result.category) == ("SES_CONFIGURATION_SET_DOES_NOT_EXIST", Category.CONFIGURATION)
+    assert (result.code, result.category) == ("SES_CONFIGURATION_SET_DOES_NOT_EXIST", ErrorCategory.CONFIGURATION)
 
 
 # The account.
@@ -158,13 +158,13 @@ async def test_keys_of_a_role_are_sent_with_their_token() -> None:
 
 async def test_no_keys_are_our_own_fault_and_told_in_one_sentence() -> None:
     def none() -> None:
-        raise KeysMissing
+        raise AwsKeysMissing
 
     async with SesStandIn() as stand_in, ses_to(stand_in, keys=none) as ses:  # type: ignore[arg-type]
         result = await ses.send(a_mail())
         assert (result.kind, result.category, result.code) == (
             ResultKind.FAILED,
-            Category.CONFIGURATION,
+            ErrorCategory.CONFIGURATION,
             "SES_KEYS_MISSING",
         )
         assert "AWS_ACCESS_KEY_ID" in (result.message or "")
@@ -185,11 +185,11 @@ async def test_keys_are_asked_for_once_a_minute_and_by_one_only() -> None:
     clock = ManualClock()
     asked: list[int] = []
 
-    def current() -> Keys:
+    def current() -> AwsKeys:
         asked.append(clock.now())
-        return Keys(f"key-{len(asked)}", "secret")
+        return AwsKeys(f"key-{len(asked)}", "secret")
 
-    chain = KeyChain(clock, lambda: current)
+    chain = AwsKeyChain(clock, lambda: current)
     assert {(await each).access_key for each in [asyncio.ensure_future(chain.keys()) for _ in range(20)]} == {"key-1"}
     clock.advance(KEYS_KEPT - 1)
     assert (await chain.keys()).access_key == "key-1"
@@ -201,30 +201,30 @@ async def test_keys_are_asked_for_once_a_minute_and_by_one_only() -> None:
 
 async def test_keys_that_cannot_be_renewed_are_used_as_long_as_amazon_takes_them() -> None:
     clock = ManualClock()
-    found = [Keys("key", "secret")]
-    chain = KeyChain(clock, lambda: found.pop)
+    found = [AwsKeys("key", "secret")]
+    chain = AwsKeyChain(clock, lambda: found.pop)
     await chain.keys()
     clock.advance(KEYS_KEPT)
     assert (await chain.keys()).access_key == "key"
 
 
 async def test_keys_that_are_forgotten_while_they_are_looked_for_break_nothing() -> None:
-    class Hasty(KeyChain):
+    class Hasty(AwsKeyChain):
         """Whatever its thread remembers, somebody else forgets at once."""
 
         def __setattr__(self, name: str, value: object) -> None:
             object.__setattr__(self, name, None if name == "_renew" else value)
 
-    chain = Hasty(ManualClock(), lambda: lambda: Keys("key", "secret"))
+    chain = Hasty(ManualClock(), lambda: lambda: AwsKeys("key", "secret"))
     assert (await chain.keys()).access_key == "key"
 
 
 async def test_a_chain_that_breaks_tells_nothing_of_the_keys() -> None:
-    def broken() -> Keys:
+    def broken() -> AwsKeys:
         raise ValueError("s3cret")
 
-    with pytest.raises(KeysMissing) as caught:
-        await KeyChain(ManualClock(), lambda: broken).keys()
+    with pytest.raises(AwsKeysMissing) as caught:
+        await AwsKeyChain(ManualClock(), lambda: broken).keys()
     assert str(caught.value) == "The AWS keys could not be read: ValueError."
 
 
@@ -242,7 +242,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_keys_come_from_the_environment(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    http = Http()
+    http = HttpClient()
     async with SesStandIn() as stand_in:
         ses = Ses(SesSettings(REGION, stand_in.url), http, SystemClock())
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
@@ -252,12 +252,12 @@ async def test_keys_come_from_the_environment(no_keys: Path, monkeypatch: pytest
 async def test_keys_come_from_a_profile(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (no_keys / "credentials").write_text("[mail]\naws_access_key_id = id\naws_secret_access_key = secret\n")
     monkeypatch.setenv("AWS_PROFILE", "mail")
-    assert await KeyChain(ManualClock()).keys() == Keys("id", "secret")
+    assert await AwsKeyChain(ManualClock()).keys() == AwsKeys("id", "secret")
 
 
 async def test_where_no_keys_are_that_is_said(no_keys: Path) -> None:
-    with pytest.raises(KeysMissing, match="AWS_ACCESS_KEY_ID"):
-        await KeyChain(ManualClock()).keys()
+    with pytest.raises(AwsKeysMissing, match="AWS_ACCESS_KEY_ID"):
+        await AwsKeyChain(ManualClock()).keys()
 
 
 # The settings.

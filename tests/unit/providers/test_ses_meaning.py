@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.ses import responses
 from tests.standins.http import BROKEN_JSON, EMPTY, HTML, WRONG_JSON, Answer, a_large_answer, json_answer
 from tests.standins.ses import SesStandIn, refusal
@@ -15,8 +15,8 @@ from tests.unit.providers.ses_builders import READER, SENDER, a_mail, ses_to
 pytestmark = pytest.mark.promise("ses-answers")
 
 FAILED, RETRYABLE, IN_DOUBT = ResultKind.FAILED, ResultKind.RETRYABLE, ResultKind.IN_DOUBT
-PERMANENT, CONFIGURATION = Category.PERMANENT, Category.CONFIGURATION
-TRANSIENT, QUOTA, TIMEOUT = Category.TRANSIENT, Category.QUOTA, Category.TIMEOUT
+PERMANENT, CONFIGURATION = ErrorCategory.PERMANENT, ErrorCategory.CONFIGURATION
+TRANSIENT, QUOTA, TIMEOUT = ErrorCategory.TRANSIENT, ErrorCategory.QUOTA, ErrorCategory.TIMEOUT
 
 TOO_FAST = "Maximum sending rate exceeded."
 TOO_MANY = "Daily message quota exceeded."
@@ -109,14 +109,14 @@ KINDS = {
     ("name", "status", "text", "code", "category"), NAMED, ids=[f"{row[0]} {row[3]}" for row in NAMED]
 )
 async def test_an_error_means_what_the_table_says(
-    name: str, status: int, text: str, code: str, category: Category
+    name: str, status: int, text: str, code: str, category: ErrorCategory
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.refuse(name, status, text, times=1)
         result = await ses.send(a_mail())
         assert (result.code, result.category, result.kind) == (code, category, KINDS[category])
         assert (result.provider, result.original_code) == ("ses", name)
-        assert result.not_taken is (code not in MAYBE_TAKEN)
+        assert result.definitely_not_sent is (code not in MAYBE_TAKEN)
         assert result.message
         assert len(stand_in.requests) == 1
 
@@ -125,13 +125,13 @@ async def test_an_error_means_what_the_table_says(
 
 
 def test_every_row_of_the_table_is_asked_for_with_each_of_its_names() -> None:
-    in_table = {row.meaning.code for row in responses.MEANINGS} | {responses.UNKNOWN.code}
+    in_table = {row.meaning.code for row in responses.RESPONSE_RULES} | {responses.UNKNOWN.code}
     assert in_table == {code for *_, code, _ in NAMED}
     deciding = [
-        next((row for row in responses.MEANINGS if row.names.match(name) and row.text.search(text)), None)
+        next((row for row in responses.RESPONSE_RULES if row.names.match(name) and row.text.search(text)), None)
         for name, _, text, *_ in NAMED
     ]
-    assert not [row for row in responses.MEANINGS if row not in deciding]
+    assert not [row for row in responses.RESPONSE_RULES if row not in deciding]
     groups = (
         responses.LIMITS,
         responses.PAUSED,
@@ -176,13 +176,13 @@ NAMELESS = [
 
 @pytest.mark.parametrize(("answer", "code", "category", "kind"), NAMELESS)
 async def test_an_answer_without_a_name_means_what_its_status_says(
-    answer: Answer, code: str, category: Category, kind: ResultKind
+    answer: Answer, code: str, category: ErrorCategory, kind: ResultKind
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.answer(answer, times=1)
         result = await ses.send(a_mail())
         assert (result.code, result.category, result.kind) == (code, category, kind)
-        assert result.not_taken is (kind is not IN_DOUBT and code not in MAYBE_TAKEN)
+        assert result.definitely_not_sent is (kind is not IN_DOUBT and code not in MAYBE_TAKEN)
         assert len(stand_in.requests) == 1
         assert (await ses.send(a_mail())).kind is ResultKind.SENT
 
@@ -276,17 +276,17 @@ async def test_our_own_sender_that_is_not_verified_stops_everybody() -> None:
 async def test_a_sender_that_a_request_chose_harms_that_mail_only() -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"example.net"}
-        result = await ses.send(a_mail(is_own_sender=False, is_own_from=False))
+        result = await ses.send(a_mail(uses_default_sender=False, uses_default_from=False))
     assert (result.code, result.category, result.blames_provider) == ("SES_SENDER_NOT_VERIFIED", PERMANENT, False)
 
 
 @pytest.mark.parametrize(("is_own", "category"), [(True, CONFIGURATION), (False, PERMANENT)])
 async def test_a_from_that_is_not_verified_beside_our_own_bounce_address_is_the_fault_of_whoever_chose_it(
-    is_own: bool, category: Category
+    is_own: bool, category: ErrorCategory
 ) -> None:
     async with SesStandIn() as stand_in, ses_to(stand_in) as ses:
         stand_in.account.verified = {"bounces.example.net"}
-        result = await ses.send(a_mail(sender="us@bounces.example.net", is_own_from=is_own))
+        result = await ses.send(a_mail(sender="us@bounces.example.net", uses_default_from=is_own))
     assert (result.category, result.blames_provider) == (category, is_own)
 
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.aws import Keys
+from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.aws import AwsKeys
 from tests.standins.http import GARBAGE, Step
 from tests.standins.ses import ACCESS_KEY, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_to
@@ -24,7 +24,7 @@ async def test_a_refused_connection_is_retried() -> None:
     assert (result.kind, result.code, result.category) == (
         ResultKind.RETRYABLE,
         "NETWORK_ERROR",
-        Category.TRANSIENT,
+        ErrorCategory.TRANSIENT,
     )
     assert result.blames_provider
 
@@ -73,7 +73,7 @@ async def test_silence_after_the_mail_is_in_doubt() -> None:
         assert (result.kind, result.code, result.category) == (
             ResultKind.IN_DOUBT,
             "SES_NO_ANSWER",
-            Category.TIMEOUT,
+            ErrorCategory.TIMEOUT,
         )
         assert len(stand_in.requests) == 1
 
@@ -85,7 +85,7 @@ async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -
         assert (result.kind, result.code, result.category) == (
             ResultKind.RETRYABLE,
             "SES_TIMEOUT",
-            Category.TIMEOUT,
+            ErrorCategory.TIMEOUT,
         )
         hold.release()
         while stand_in.open_connections:
@@ -136,7 +136,7 @@ async def test_nothing_is_sent_once_the_lock_is_over() -> None:
         assert (result.kind, result.code, result.category) == (
             ResultKind.RETRYABLE,
             "LOCK_EXPIRED",
-            Category.TRANSIENT,
+            ErrorCategory.TRANSIENT,
         )
         assert not result.blames_provider
         assert not stand_in.begun
@@ -146,9 +146,9 @@ async def test_nothing_is_sent_once_the_lock_is_over() -> None:
 async def test_a_lock_that_ends_while_the_keys_are_looked_for_stops_the_mail() -> None:
     clock = ManualClock()
 
-    def slow() -> Keys:
+    def slow() -> AwsKeys:
         clock.advance(2)
-        return Keys(ACCESS_KEY, SECRET_KEY)
+        return AwsKeys(ACCESS_KEY, SECRET_KEY)
 
     async with SesStandIn(clock=clock) as stand_in, ses_to(stand_in, clock=clock, keys=lambda: slow) as ses:
         result = await ses.send(a_mail(send_before=clock.now() + 1))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.results import ResultKind
-from mailwright.providers.aws import Keys, Signer
-from mailwright.providers.http import Http, Reply
+from mailwright.providers.aws import AwsKeys, AwsSigner
+from mailwright.providers.http import HttpClient, HttpResponse
 from tests.standins.http import Request
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SEND, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, READER, a_mail, ses_to
@@ -37,7 +37,7 @@ URLS = st.sampled_from(
 )
 
 
-def botocores(keys: Keys, method: str, url: str, headers: dict[str, str], body: bytes, now: int, *scope: str) -> str:
+def botocores(keys: AwsKeys, method: str, url: str, headers: dict[str, str], body: bytes, now: int, *scope: str) -> str:
     """What `add_auth` does, at a moment of our own choice."""
     auth = SigV4Auth(Credentials(keys.access_key, keys.secret_key, keys.token), *scope)
     request = AWSRequest(method, url, headers=dict(headers), data=body)
@@ -71,18 +71,18 @@ def test_our_signature_is_the_one_of_amazons_library(
     service: str,
     region: str,
 ) -> None:
-    keys = Keys("AKIDEXAMPLE", secret, token)
+    keys = AwsKeys("AKIDEXAMPLE", secret, token)
     headers = {"Content-Type": "application/json", "X-Amz-Target": target}
-    ours = Signer(service, region).sign(keys, method, url, headers=headers, body=body, now=now)
+    ours = AwsSigner(service, region).sign(keys, method, url, headers=headers, body=body, now=now)
     assert ours["authorization"] == botocores(keys, method, url, headers, body, now, service, region)
 
 
 def test_one_signer_signs_for_many_days_and_keys() -> None:
-    signer = Signer("ses", "eu-west-1")
+    signer = AwsSigner("ses", "eu-west-1")
     url = "https://email.eu-west-1.amazonaws.com/v2/email/outbound-emails"
     start = datetime(2027, 2, 27, 23, 59, 58, tzinfo=UTC)
     for number in range(200):
-        keys = Keys("AKID", f"secret {number // 7 % 3}", None if number % 2 else "token")
+        keys = AwsKeys("AKID", f"secret {number // 7 % 3}", None if number % 2 else "token")
         now = round((start + timedelta(seconds=number * 5_000)).timestamp() * 1000)
         body = b"x" * number
         ours = signer.sign(keys, "POST", url, headers={}, body=body, now=now)["authorization"]
@@ -121,16 +121,16 @@ async def test_the_stand_in_takes_no_old_request() -> None:
         assert (await ses.send(a_mail())).code == "SES_KEYS_EXPIRED"
 
 
-async def _asked(spoil: Callable[[dict[str, str]], dict[str, str]]) -> Reply:
-    http = Http()
+async def _asked(spoil: Callable[[dict[str, str]], dict[str, str]]) -> HttpResponse:
+    http = HttpClient()
     async with SesStandIn() as stand_in:
         url = stand_in.url + SEND
-        keys, now = Keys(ACCESS_KEY, SECRET_KEY), SystemClock().now()
+        keys, now = AwsKeys(ACCESS_KEY, SECRET_KEY), SystemClock().now()
         headers = {"Content-Type": "application/json"}
-        signed = Signer("ses", REGION).sign(keys, "POST", url, headers=headers, body=b"{}", now=now)
+        signed = AwsSigner("ses", REGION).sign(keys, "POST", url, headers=headers, body=b"{}", now=now)
         reply = await http.request("POST", url, headers=spoil(signed), body=b"{}")
         await http.close()
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, HttpResponse)
     return reply
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.smtp.wire import dotted, is_clean
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
@@ -61,7 +61,7 @@ async def test_no_content_can_hide_a_second_message(end_of_data: bytes) -> None:
     async with SmtpSink() as sink, smtp_to(sink) as smtp:
         result = await smtp.send(a_mail(content=b"Subject: x\r\n\r\nbody" + end_of_data + smuggled))
         assert (result.kind, result.code) == (ResultKind.FAILED, "INVALID_CONTENT")
-        assert result.category is Category.VALIDATION
+        assert result.category is ErrorCategory.VALIDATION
         assert not sink.sessions, "nothing was sent, not even a connection was opened"
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import uvloop
 
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.results import ErrorCategory, ResultKind
 from tests.standins.smtp_sink import SinkTls, SmtpSink, Step, a_certificate
 from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
 
@@ -50,7 +50,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(encrypted: tuple
     assert (result.kind, result.code, result.category) == (
         ResultKind.FAILED,
         "SMTP_TLS_FAILED",
-        Category.CONFIGURATION,
+        ErrorCategory.CONFIGURATION,
     )
     assert all(session.user is None for session in sink.sessions)
 
@@ -68,13 +68,13 @@ async def test_a_certificate_for_another_host_is_refused(tls: SinkTls, option: s
 async def test_tls_on_a_port_without_it_is_a_configuration_error() -> None:
     async with SmtpSink() as sink, smtp_to(url_of(sink, options="&tls=tls")) as smtp:
         result = await smtp.send(a_mail())
-    assert (result.code, result.category) == ("SMTP_TLS_FAILED", Category.CONFIGURATION)
+    assert (result.code, result.category) == ("SMTP_TLS_FAILED", ErrorCategory.CONFIGURATION)
 
 
 async def test_a_server_that_does_not_offer_starttls_gets_no_mail() -> None:
     async with SmtpSink() as sink, smtp_to(url_of(sink, options="&tls=starttls")) as smtp:
         result = await smtp.send(a_mail())
-        assert (result.code, result.category) == ("SMTP_TLS_FAILED", Category.CONFIGURATION)
+        assert (result.code, result.category) == ("SMTP_TLS_FAILED", ErrorCategory.CONFIGURATION)
         assert sink.sessions[0].verbs == ["EHLO"]
 
 
@@ -130,7 +130,7 @@ class TestAuth:
             smtp_to(url_of(sink, credentials=CREDENTIALS)) as smtp,
         ):
             result = await smtp.send(a_mail())
-            assert (result.code, result.category) == ("SMTP_AUTH_FAILED", Category.CONFIGURATION)
+            assert (result.code, result.category) == ("SMTP_AUTH_FAILED", ErrorCategory.CONFIGURATION)
             assert "GSSAPI" in str(result.message)
 
     @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
@@ -140,22 +140,22 @@ class TestAuth:
             smtp_to(url_of(sink, credentials="me%40example.com:Hunter2@")) as smtp,
         ):
             result = await smtp.send(a_mail())
-            assert (result.code, result.category) == ("SMTP_AUTH_FAILED", Category.CONFIGURATION)
+            assert (result.code, result.category) == ("SMTP_AUTH_FAILED", ErrorCategory.CONFIGURATION)
             assert result.original_code == "535 5.7.8"
             assert "Hunter2" not in str(result)
 
     @pytest.mark.parametrize(
         ("reply", "code", "category"),
         [
-            ("454 4.7.0 directory is down", "SMTP_SERVICE_UNAVAILABLE", Category.TRANSIENT),
-            ("454 4.7.0 too many logins", "SMTP_THROTTLED", Category.QUOTA),
-            ("534 5.7.9 mechanism too weak", "SMTP_AUTH_FAILED", Category.CONFIGURATION),
-            ("538 5.7.11 encryption required", "SMTP_AUTH_FAILED", Category.CONFIGURATION),
-            ("421 4.3.0 closing", "SMTP_SERVICE_UNAVAILABLE", Category.TRANSIENT),
+            ("454 4.7.0 directory is down", "SMTP_SERVICE_UNAVAILABLE", ErrorCategory.TRANSIENT),
+            ("454 4.7.0 too many logins", "SMTP_THROTTLED", ErrorCategory.QUOTA),
+            ("534 5.7.9 mechanism too weak", "SMTP_AUTH_FAILED", ErrorCategory.CONFIGURATION),
+            ("538 5.7.11 encryption required", "SMTP_AUTH_FAILED", ErrorCategory.CONFIGURATION),
+            ("421 4.3.0 closing", "SMTP_SERVICE_UNAVAILABLE", ErrorCategory.TRANSIENT),
         ],
     )
     async def test_an_answer_to_auth_is_never_the_recipients_fault(
-        self, reply: str, code: str, category: Category
+        self, reply: str, code: str, category: ErrorCategory
     ) -> None:
         async with SmtpSink(users=USERS) as sink, smtp_to(url_of(sink, credentials=CREDENTIALS)) as smtp:
             sink.answer(Step.AUTH, reply)

@@ -3,18 +3,18 @@
 import pytest
 
 from mailwright.domain.clock import HOUR, MINUTE
-from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import Reply
-from mailwright.providers.smtp.responses import MEANINGS, UNKNOWN, Row
+from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.replies import SmtpReply
+from mailwright.providers.smtp.responses import RESPONSE_RULES, UNKNOWN, SmtpResponseRule
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, smtp_to
 
 pytestmark = pytest.mark.promise("provider-phase")
 
 FAILED, RETRYABLE = ResultKind.FAILED, ResultKind.RETRYABLE
-PERMANENT, CONFIGURATION = Category.PERMANENT, Category.CONFIGURATION
-TRANSIENT, QUOTA = Category.TRANSIENT, Category.QUOTA
+PERMANENT, CONFIGURATION = ErrorCategory.PERMANENT, ErrorCategory.CONFIGURATION
+TRANSIENT, QUOTA = ErrorCategory.TRANSIENT, ErrorCategory.QUOTA
 
 GREETING, EHLO, MAIL, RCPT, DATA, DOT = Step.GREETING, Step.EHLO, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT
 
@@ -117,7 +117,7 @@ ANSWERS = [
     ("step", "reply", "code", "category", "kind"), ANSWERS, ids=[f"{row[0].name} {row[1][:24]}" for row in ANSWERS]
 )
 async def test_an_answer_means_what_the_table_says(
-    step: Step, reply: str, code: str, category: Category, kind: ResultKind, pipelining: bool
+    step: Step, reply: str, code: str, category: ErrorCategory, kind: ResultKind, pipelining: bool
 ) -> None:
     async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink) as smtp:
         sink.answer(step, reply, nth=1)
@@ -129,33 +129,35 @@ async def test_an_answer_means_what_the_table_says(
         assert result.original_code
         assert reply.startswith(result.original_code)
         assert not sink.messages
-        assert result.not_taken
+        assert result.definitely_not_sent
 
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT, "the next message is not blocked"
         assert not sink.violations
 
 
 PHASES = {
-    GREETING: Phase.GREETING,
-    EHLO: Phase.HELLO,
-    MAIL: Phase.MAIL,
-    RCPT: Phase.RCPT,
-    DATA: Phase.DATA,
-    DOT: Phase.DOT,
+    GREETING: SmtpPhase.GREETING,
+    EHLO: SmtpPhase.HELLO,
+    MAIL: SmtpPhase.MAIL,
+    RCPT: SmtpPhase.RCPT,
+    DATA: SmtpPhase.DATA,
+    DOT: SmtpPhase.DOT,
 }
 
 
-def deciding(phase: Phase, code: str, text: str) -> Row | None:
-    reply = Reply(int(code), [text.encode()])
+def deciding(phase: SmtpPhase, code: str, text: str) -> SmtpResponseRule | None:
+    reply = SmtpReply(int(code), [text.encode()])
     subject = f"{reply.code} {reply.enhanced or '-'}"
-    fitting = (row for row in MEANINGS if phase in row.phases and row.replies.match(subject))
+    fitting = (row for row in RESPONSE_RULES if phase in row.phases and row.replies.match(subject))
     return next((row for row in fitting if row.text.search(reply.text)), None)
 
 
 def test_every_row_of_the_table_is_asked_for() -> None:
-    elsewhere = [row for row in MEANINGS if row.phases in ((Phase.STARTTLS,), (Phase.AUTH,))]  # in those of the login
+    elsewhere = [
+        row for row in RESPONSE_RULES if row.phases in ((SmtpPhase.STARTTLS,), (SmtpPhase.AUTH,))
+    ]  # in those of the login
     decided = [deciding(PHASES[step], *reply.split(" ", 1)) for step, reply, *_ in ANSWERS]
-    assert not [row for row in MEANINGS if row not in decided and row not in elsewhere]
+    assert not [row for row in RESPONSE_RULES if row not in decided and row not in elsewhere]
     assert {code for _, _, code, _, _ in ANSWERS} >= {UNKNOWN.code}
 
 

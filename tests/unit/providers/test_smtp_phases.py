@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mailwright.domain.clock import ManualClock
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.results import ErrorCategory, ResultKind
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import CONTENT, READER, a_mail, impatient, smtp_to
 
@@ -23,7 +23,7 @@ async def test_a_cut_before_the_last_byte_is_retried(step: Step, pipelining: boo
         sink.cut(step, nth=1)
         result = await smtp.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")
-        assert (result.category, result.blames_provider) == (Category.TRANSIENT, True)
+        assert (result.category, result.blames_provider) == (ErrorCategory.TRANSIENT, True)
         assert not sink.complete
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
@@ -34,7 +34,7 @@ async def test_a_cut_after_the_last_byte_is_in_doubt(pipelining: bool) -> None:
         sink.cut(Step.DOT, nth=1)
         result = await smtp.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.IN_DOUBT, "SMTP_NO_ANSWER")
-        assert result.category is Category.TIMEOUT
+        assert result.category is ErrorCategory.TIMEOUT
         assert len(sink.complete) == 1
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
 
@@ -118,7 +118,7 @@ async def test_silence_before_the_last_byte_times_out_and_is_retried(step: Step,
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(**{shortened: 0.05})) as smtp:
         sink.hold(step)
         result = await smtp.send(a_mail())
-    assert (result.kind, result.code, result.category) == (ResultKind.RETRYABLE, "SMTP_TIMEOUT", Category.TIMEOUT)
+    assert (result.kind, result.code, result.category) == (ResultKind.RETRYABLE, "SMTP_TIMEOUT", ErrorCategory.TIMEOUT)
     assert result.blames_provider
 
 
@@ -126,7 +126,7 @@ async def test_silence_after_the_last_byte_is_in_doubt() -> None:
     async with SmtpSink() as sink, smtp_to(sink, timeouts=impatient(dot=0.05)) as smtp:
         sink.hold(Step.DOT)
         result = await smtp.send(a_mail())
-    assert (result.kind, result.code, result.category) == (ResultKind.IN_DOUBT, "SMTP_NO_ANSWER", Category.TIMEOUT)
+    assert (result.kind, result.code, result.category) == (ResultKind.IN_DOUBT, "SMTP_NO_ANSWER", ErrorCategory.TIMEOUT)
 
 
 async def test_a_server_that_stops_reading_times_out_and_the_mail_is_retried() -> None:
@@ -154,7 +154,7 @@ async def test_nothing_is_sent_once_the_lock_is_over() -> None:
         assert (result.kind, result.code, result.category) == (
             ResultKind.RETRYABLE,
             "LOCK_EXPIRED",
-            Category.TRANSIENT,
+            ErrorCategory.TRANSIENT,
         )
         assert "MAIL" not in sink.sessions[0].verbs
         assert (await smtp.send(a_mail(send_before=clock.now() + 1))).kind is ResultKind.SENT

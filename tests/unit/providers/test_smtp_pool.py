@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from mailwright.domain.clock import SECOND
-from mailwright.domain.results import Category, ResultKind
+from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.smtp import Smtp, parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
@@ -96,7 +96,7 @@ async def test_a_server_that_refuses_is_asked_by_one_connection_and_not_by_ten()
         sink.answer(Step.GREETING, "554 5.7.1 listed")
         results = await asyncio.gather(*(smtp.send(a_mail()) for _ in range(50)))
         assert {(result.code, result.category) for result in results} == {
-            ("SMTP_ACCESS_REFUSED", Category.CONFIGURATION)
+            ("SMTP_ACCESS_REFUSED", ErrorCategory.CONFIGURATION)
         }
         assert len(sink.sessions) == 1
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.providers.smtp.replies import MAX_LINE_BYTES, MAX_LINES, Garbled, Reply, ReplyReader
+from mailwright.providers.smtp.replies import MAX_LINE_BYTES, MAX_LINES, GarbledReply, ReplyReader, SmtpReply
 
 DIALOGUE = (
     b"220 hi\r\n250-one\r\n250-two\r\n250 three\r\n354\r\n250 2.0.0 Ok: queued as X\r\n550-5.1.1 no\n550 5.1.1 one\n"
@@ -35,28 +35,28 @@ def test_replies_do_not_depend_on_how_the_bytes_arrive(cuts: list[int]) -> None:
     [b"hello\r\n", b"25\r\n", b"\r\n", b"2 5 ok\r\n", b"250_ok\r\n", b"250-a\r\n550 b\r\n", b"\xff\xfe\xfd ok\r\n"],
 )
 def test_what_is_not_a_reply_is_garbled(garbage: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(GarbledReply):
         list(ReplyReader().feed(garbage))
 
 
 def test_whole_replies_before_garbage_are_heard() -> None:
     replies = ReplyReader().feed(b"250 ok\r\ngarbage\r\n")
     assert next(replies).code == 250
-    with pytest.raises(Garbled):
+    with pytest.raises(GarbledReply):
         next(replies)
 
 
 def test_an_endless_line_is_not_kept() -> None:
     reader = ReplyReader()
     list(reader.feed(b"2" * MAX_LINE_BYTES))
-    with pytest.raises(Garbled):
+    with pytest.raises(GarbledReply):
         list(reader.feed(b"2"))
 
 
 def test_an_endless_reply_is_not_kept() -> None:
     reader = ReplyReader()
     list(reader.feed(b"250-more\r\n" * (MAX_LINES - 1)))
-    with pytest.raises(Garbled):
+    with pytest.raises(GarbledReply):
         list(reader.feed(b"250-more\r\n"))
 
 
@@ -73,9 +73,9 @@ def test_an_endless_reply_is_not_kept() -> None:
     ],
 )
 def test_the_queue_id_is_found_in_what_servers_say(line: bytes, queue_id: str) -> None:
-    assert Reply(250, [line]).queue_id == queue_id
+    assert SmtpReply(250, [line]).queue_id == queue_id
 
 
 def test_text_for_people_has_no_control_characters_and_an_end() -> None:
-    assert Reply(550, [b"5.1.1 a\x1b[31m\0b\r", b"\xe2\x80\xa8c\xff"]).text == "5.1.1 a [31m b c\ufffd"
-    assert len(Reply(550, [b"x" * 4_000]).text) == 500
+    assert SmtpReply(550, [b"5.1.1 a\x1b[31m\0b\r", b"\xe2\x80\xa8c\xff"]).text == "5.1.1 a [31m b c\ufffd"
+    assert len(SmtpReply(550, [b"x" * 4_000]).text) == 500

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.connection import Connection
-from mailwright.providers.smtp.job import Job
-from mailwright.providers.smtp.login import Conversation, Features
+from mailwright.providers.smtp.connection import SmtpConnection
+from mailwright.providers.smtp.job import SmtpJob
+from mailwright.providers.smtp.login import LoginConversation, ServerFeatures
 from mailwright.providers.smtp.settings import Timeouts
 from tests.unit.providers.smtp_builders import a_mail
 
@@ -62,28 +62,30 @@ class Office:
 
     def __init__(self) -> None:
         self.results: dict[int, SendResult] = {}
-        self.moved: list[Job] = []
-        self._waiting = [Job(a_mail(f"reader{n}@example.com"), partial(self.results.__setitem__, n)) for n in range(3)]
+        self.moved: list[SmtpJob] = []
+        self._waiting = [
+            SmtpJob(a_mail(f"reader{n}@example.com"), partial(self.results.__setitem__, n)) for n in range(3)
+        ]
 
-    def take(self) -> Job | None:
+    def take(self) -> SmtpJob | None:
         return self._waiting.pop(0) if self._waiting else None
 
-    def again(self, job: Job) -> None:
+    def again(self, job: SmtpJob) -> None:
         self.moved.append(job)
 
-    def park(self, connection: Connection) -> None: ...
+    def park(self, connection: SmtpConnection) -> None: ...
 
-    def unpark(self, connection: Connection) -> None: ...
+    def unpark(self, connection: SmtpConnection) -> None: ...
 
-    def lost(self, connection: Connection) -> None: ...
+    def lost(self, connection: SmtpConnection) -> None: ...
 
 
 async def heard(pieces: Iterable[bytes]) -> tuple[dict[int, SendResult], list[str], bytes, bool]:
     """What becomes of the mails when the server says this: results, moved mails, what was written, how it ended."""
-    wire, office, line = Wire(), Office(), Conversation(Timeouts()).line
+    wire, office, line = Wire(), Office(), LoginConversation(Timeouts()).line
     line.connection_made(cast("asyncio.BaseTransport", wire))
-    features = Features({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, takes_size=False)
-    Connection(line, features, office, clock=ManualClock(), timeouts=Timeouts(), max_messages=100).start()
+    features = ServerFeatures({"PIPELINING": ""}, pipelining=True, max_size_bytes=None, takes_size=False)
+    SmtpConnection(line, features, office, clock=ManualClock(), timeouts=Timeouts(), max_messages=100).start()
     for piece in pieces:
         line.data_received(piece)
     moved = [job.message.recipients[0] for job in office.moved]

@@ -8,9 +8,9 @@ import pytest
 
 from mailwright.domain.clock import HOUR, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.results import Category, ResultKind
-from mailwright.providers.http import Http
-from mailwright.providers.protocol import Quota
+from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.http import HttpClient
+from mailwright.providers.protocol import AccountQuota
 from mailwright.providers.smtp import Tls, parse_smtp_url
 from mailwright.providers.smtpbz import SmtpBz, SmtpBzSettings
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, Step, a_large_answer, json_answer
@@ -26,7 +26,7 @@ async def smtpbz_to(
 ) -> AsyncIterator[SmtpBz]:
     smtp = parse_smtp_url(sink if isinstance(sink, str) else sink.url)
     base = api if isinstance(api, str) else api.base
-    http = Http()
+    http = HttpClient()
     provider = SmtpBz(
         SmtpBzSettings(smtp, key, base, **settings), http, clock=ManualClock(), timeouts=PATIENT, hostname="client.test"
     )
@@ -71,7 +71,7 @@ async def test_a_refusal_that_speaks_of_limits_waits_and_counts_no_attempt(reply
     async with SmtpSink() as sink, smtpbz_to(sink, NOBODY.replace("smtp", "http")) as smtpbz:
         sink.answer(SmtpStep.RCPT, reply)
         result = await smtpbz.send(a_mail())
-        assert (result.kind, result.category) == (ResultKind.RETRYABLE, Category.QUOTA)
+        assert (result.kind, result.category) == (ResultKind.RETRYABLE, ErrorCategory.QUOTA)
         assert (result.code, result.retry_after) == ("SMTPBZ_QUOTA_EXCEEDED", HOUR)
 
 
@@ -97,7 +97,7 @@ def test_the_host_and_a_login_are_enough_to_reach_smtpbz() -> None:
 @pytest.mark.promise("smtpbz-quota")
 async def test_the_quota_is_what_the_api_says() -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api) as smtpbz:
-        assert await smtpbz.quota() == Quota(
+        assert await smtpbz.quota() == AccountQuota(
             limit_per_day=None,
             sent_today=None,
             rate_per_second=None,

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from mailwright.domain.bounce import BounceKind
-from mailwright.domain.report import Verdict
+from mailwright.domain.report import ContactVerdict
 from mailwright.domain.results import ResultKind
 from mailwright.domain.states import EventType
 from mailwright.events.sendgrid import read
@@ -84,7 +84,7 @@ async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> Non
         await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
         [request] = inlet.requests
     [_, bounce] = read(request.body, 1_800_000_000_000).reports
-    assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, Verdict.HARD_BOUNCE)
+    assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE)
 
 
 async def test_an_smtp_server_knows_no_reader_as_often_as_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:

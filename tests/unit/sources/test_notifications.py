@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.domain.clock import MINUTE, SECOND, instant_of
+from mailwright.domain.clock import MINUTE, SECOND, to_instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.sources.notifications import event_types, jobs, preferences, times
 from mailwright.sources.notifications.jobs import Row, Surroundings
 from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait, Window
 
-NOON = instant_of(datetime(2027, 1, 15, 12, tzinfo=UTC))
+NOON = to_instant(datetime(2027, 1, 15, 12, tzinfo=UTC))
 
 
 def facts(now: int = NOON, **changes: Any) -> Facts:

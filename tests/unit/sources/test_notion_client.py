@@ -8,7 +8,7 @@ import structlog
 
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import (
     Block,
     Notion,
@@ -32,7 +32,7 @@ EVERY_ROW = {"property": "Name", "title": {"is_not_empty": True}}
 class Stage:
     """A Notion with tables and a client whose naps move the clock."""
 
-    def __init__(self, api: NotionStandIn, http: Http, clock: ManualClock, version: str) -> None:
+    def __init__(self, api: NotionStandIn, http: HttpClient, clock: ManualClock, version: str) -> None:
         self.api = api
         self.http = http
         self.clock = clock
@@ -49,7 +49,7 @@ class Stage:
 
 @pytest.fixture(params=VERSIONS)
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    clock, http = ManualClock(), Http(connections=8)
+    clock, http = ManualClock(), HttpClient(connections=8)
     async with NotionStandIn(clock=clock) as api:
         yield Stage(api, http, clock, request.param)
         assert not api.violations

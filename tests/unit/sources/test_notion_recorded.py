@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mailwright.domain.clock import ManualClock
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import (
     VERSIONS,
     MailoutNames,
@@ -57,7 +57,7 @@ class RecordedNotion(HttpStandIn):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_recorded_page_is_read_and_rendered_without_losing_a_word(file: Path) -> None:
-    clock, http = ManualClock(), Http(connections=2)
+    clock, http = ManualClock(), HttpClient(connections=2)
 
     async def nap(seconds: float) -> None:
         clock.advance(round(seconds * 1000))
@@ -90,7 +90,7 @@ async def _read(notion: Notion, page_id: str) -> None:
 
 
 async def test_recorded_tables_are_understood() -> None:
-    clock, http = ManualClock(), Http(connections=2)
+    clock, http = ManualClock(), HttpClient(connections=2)
 
     async def nap(seconds: float) -> None:
         clock.advance(round(seconds * 1000))

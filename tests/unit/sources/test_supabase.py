@@ -9,7 +9,7 @@ import pytest
 from postgrest import APIError, AsyncPostgrestClient
 
 from mailwright.domain.clock import ManualClock
-from mailwright.providers.http import Http
+from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import (
     LogLine,
     Standing,
@@ -33,8 +33,8 @@ async def server() -> AsyncIterator[SupabaseStandIn]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    http = Http(connections=4)
+async def http() -> AsyncIterator[HttpClient]:
+    http = HttpClient(connections=4)
     yield http
     await http.close()
 
@@ -43,7 +43,7 @@ async def no_wait(_seconds: float) -> None:
     """Nothing sleeps in a test."""
 
 
-def asking(server: SupabaseStandIn, http: Http, key: str = SECRET_KEY) -> Supabase:
+def asking(server: SupabaseStandIn, http: HttpClient, key: str = SECRET_KEY) -> Supabase:
     return Supabase(http, server.url, key, sleep=no_wait)
 
 
@@ -57,7 +57,7 @@ def a_token(role: str) -> str:
 
 
 @pytest.mark.parametrize("max_rows", [1_000, 700])
-async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: Http, max_rows: int) -> None:
+async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: HttpClient, max_rows: int) -> None:
     async with SupabaseStandIn(max_rows=max_rows) as server:
         for number in range(2_503):
             server.add("subscribers", email=f"reader{number:05}@example.com")
@@ -67,7 +67,7 @@ async def test_everybody_is_read_past_the_row_cap_and_whatever_the_cap_is(http: 
     assert found == [f"reader{number:05}@example.com" for number in range(2_503)]
 
 
-async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: SupabaseStandIn, http: Http) -> None:
+async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: SupabaseStandIn, http: HttpClient) -> None:
     server.max_rows = 2
     for letter in "abcdef":
         server.add("subscribers", email=f"{letter}@example.com")
@@ -79,7 +79,7 @@ async def test_whoever_leaves_while_pages_are_read_moves_nobody_else(server: Sup
 
 
 async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_once(
-    server: SupabaseStandIn, http: Http
+    server: SupabaseStandIn, http: HttpClient
 ) -> None:
     server.max_rows = 1
     signs = ["a&b@example.com", "a+b@example.com", "a%41@example.com", 'q"u@example.com', "o'hara@example.com"]
@@ -89,7 +89,7 @@ async def test_addresses_with_signs_that_mean_something_in_a_filter_are_passed_o
 
 
 @pytest.mark.parametrize("key", [PUBLISHABLE_KEY, a_token("anon"), a_token("authenticated")])
-async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: Http, key: str) -> None:
+async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandIn, http: HttpClient, key: str) -> None:
     with pytest.raises(SupabaseRefused, match="service_role or a secret key") as refused:
         await asking(server, http, key).probe()
     assert refused.value.code == "SUPABASE_KEY_SEES_NOTHING"
@@ -98,7 +98,7 @@ async def test_a_key_for_browsers_is_refused_by_its_looks(server: SupabaseStandI
 
 
 async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
-    server: SupabaseStandIn, http: Http
+    server: SupabaseStandIn, http: HttpClient
 ) -> None:
     server.add("subscribers", email="ada@example.com")
     server.keys["opaque"] = "anon"
@@ -108,7 +108,7 @@ async def test_a_key_that_sees_nothing_is_refused_although_supabase_says_200(
     await asking(server, http).probe()
 
 
-async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: SupabaseStandIn, http: Http) -> None:
+async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: SupabaseStandIn, http: HttpClient) -> None:
     token = a_token("service_role")
     server.keys[token] = "service_role"
     server.add("subscribers", email="ada@example.com")
@@ -131,7 +131,7 @@ PRIORITY = [
 
 @pytest.mark.parametrize(("current", "told", "then"), PRIORITY)
 async def test_what_weighs_less_never_replaces_what_weighs_more(
-    server: SupabaseStandIn, http: Http, current: str, told: str, then: str
+    server: SupabaseStandIn, http: HttpClient, current: str, told: str, then: str
 ) -> None:
     server.add("subscribers", email="Ada@Example.com", status=current)
     server.add("subscribers", email="adaXb@example.com")
@@ -141,7 +141,7 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
 
 
 async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
-    server: SupabaseStandIn, http: Http
+    server: SupabaseStandIn, http: HttpClient
 ) -> None:
     for email in ("a_b@example.com", "A_B@example.com", "aXb@example.com"):
         server.add("subscribers", email=email)
@@ -153,7 +153,7 @@ async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
 
 
 @pytest.mark.parametrize("odd", ["star*@example.com", "per%cent@example.com", "back\\slash@example.com"])
-async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: Http, odd: str) -> None:
+async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: HttpClient, odd: str) -> None:
     for email in (odd, "starfish@example.com", "per-a-cent@example.com", "backslash@example.com"):
         server.add("subscribers", email=email)
     await asking(server, http).tell(Standing(odd, "unsubscribed", NOW))
@@ -161,13 +161,13 @@ async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandI
 
 
 @pytest.mark.parametrize("trouble", [Answer(503), Answer(429), HTML, BROKEN_JSON, GARBAGE])
-async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: Http, trouble: Any) -> None:
+async def test_what_passes_is_asked_again(server: SupabaseStandIn, http: HttpClient, trouble: Any) -> None:
     server.add("subscribers", email="ada@example.com")
     server.answer(trouble, times=2)
     assert await everybody(asking(server, http)) == ["ada@example.com"]
 
 
-async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseStandIn, http: Http) -> None:
+async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseStandIn, http: HttpClient) -> None:
     server.keys.clear()
     with pytest.raises(SupabaseRefused, match="SUPABASE_SERVICE_ROLE_KEY"):
         await everybody(asking(server, http))
@@ -177,7 +177,9 @@ async def test_what_does_not_pass_is_told_and_not_asked_again(server: SupabaseSt
         await everybody(asking(server, http))
 
 
-async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: SupabaseStandIn, http: Http) -> None:
+async def test_lines_of_the_log_are_never_written_twice_by_asking_again(
+    server: SupabaseStandIn, http: HttpClient
+) -> None:
     supabase = asking(server, http)
     lines = [LogLine("ada@example.com", "sent", None), LogLine("bob,(x)@example.com", "failed", "550 no")]
     server.answer(Answer(503), times=1)
@@ -194,7 +196,7 @@ async def test_lines_of_the_log_are_never_written_twice_by_asking_again(server: 
 
 
 async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_is_taken(
-    server: SupabaseStandIn, http: Http
+    server: SupabaseStandIn, http: HttpClient
 ) -> None:
     supabase = asking(server, http)
     lines = [LogLine(f"{'long' * 12}{number:04}@{'example' * 8}.com", "sent", None) for number in range(200)]
@@ -205,7 +207,7 @@ async def test_many_long_addresses_are_looked_for_in_requests_of_a_length_that_i
     assert max(len(request.query) for request in server.requests) < 5_000
 
 
-async def test_whether_there_is_a_log_is_asked_in_one_request(server: SupabaseStandIn, http: Http) -> None:
+async def test_whether_there_is_a_log_is_asked_in_one_request(server: SupabaseStandIn, http: HttpClient) -> None:
     assert await asking(server, http).has_logs()
     async with SupabaseStandIn(has_send_logs=False) as other:
         assert not await asking(other, http).has_logs()

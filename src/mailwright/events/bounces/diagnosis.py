@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from mailwright.domain.address import InvalidAddress, deliverable
-from mailwright.domain.bounce import MAX_TEXT, BounceKind, bounce_kind
+from mailwright.domain.bounce import MAX_TEXT, BounceKind, classify_bounce
 from mailwright.events.bounces.letter import Action, Recipient
 
 MAX_DIAGNOSTIC = 1_000
@@ -99,7 +99,7 @@ def _reply_code(text: str) -> int | None:
 def _kind(action: Action, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
     match action:
         case Action.FAILED:
-            return bounce_kind(status, reply_code, reason)
+            return classify_bounce(status, reply_code, reason)
         case Action.DELAYED:
             return BounceKind.SOFT
         case Action.DELIVERED | Action.RELAYED | Action.EXPANDED:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.events.bounces import feedback, notices, prose, status_fields
 from mailwright.events.bounces.diagnosis import Finding, identity_of, recipient
 from mailwright.events.bounces.feedback import Feedback
@@ -141,7 +141,7 @@ def _own_text(parts: Sequence[Part]) -> str:
 
 def _written_at(letter: Headers) -> Instant | None:
     try:
-        return max(0, instant_of(parsedate_to_datetime(letter.first("date")).astimezone(UTC)))
+        return max(0, to_instant(parsedate_to_datetime(letter.first("date")).astimezone(UTC)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

@@ -18,7 +18,7 @@ from mailwright.domain.ids import is_uuid, token, uuid7
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import Endpoint, endpoint_of
 from mailwright.outbox import audit_log
-from mailwright.providers.responses import masked
+from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
 
@@ -322,7 +322,11 @@ def _log(text: str, outcome: Outcome, attempt: int, now: Instant) -> str:
     entry: dict[str, Any] = {"at": now, "attempt": attempt, "status": None, "answer": "", "error": None}
     match outcome:
         case Answered(status=status, excerpt=excerpt, milliseconds=took):
-            entry |= {"status": status, "answer": masked(excerpt.replace("\0", ""))[:EXCERPT], "milliseconds": took}
+            entry |= {
+                "status": status,
+                "answer": mask_addresses(excerpt.replace("\0", ""))[:EXCERPT],
+                "milliseconds": took,
+            }
         case Unanswered(cause=cause, milliseconds=took):
             entry |= {"error": cause, "milliseconds": took}
         case Withheld():

@@ -17,7 +17,7 @@ from mailwright.events.outbound.deliveries import (
 from mailwright.events.outbound.derive import derive
 from mailwright.events.outbound.endpoints import Endpoint, shown_url
 from mailwright.ops.logs import logger
-from mailwright.providers.http import Cut, Http
+from mailwright.providers.http import Disconnect, HttpClient
 from mailwright.storage.database import Database
 
 # A receiver stores what it is told and answers; what takes longer belongs after the answer.
@@ -34,7 +34,7 @@ class Posting:
     """`http` judges the addresses that names lead to, and follows no redirect."""
 
     def __init__(
-        self, database: Database, clock: Clock, http: Http, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self, database: Database, clock: Clock, http: HttpClient, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         self._database = database
         self._clock = clock
@@ -125,6 +125,6 @@ class Posting:
             may_begin=may_begin,
         )
         took = self._clock.now() - began
-        if isinstance(reply, Cut):
+        if isinstance(reply, Disconnect):
             return Withheld() if is_withheld else Unanswered(reply.cause, took)
         return Answered(reply.status, reply.body.decode("utf-8", "replace"), took)

@@ -11,7 +11,7 @@ from yarl import URL
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
-from mailwright.domain.network import leads_inside
+from mailwright.domain.network import is_private_host
 from mailwright.domain.states import EventType
 from mailwright.events.outbound.signature import make_secret
 from mailwright.outbox import audit_log
@@ -236,7 +236,7 @@ def _objection_of_strangers(url: URL) -> str | None:
     """Of those who may reach nothing that is not public."""
     if url.scheme == "http":
         return "must begin with https://, unless MAILWRIGHT_WEBHOOK_PRIVATE is set: it is told about people"
-    if leads_inside(str(url.raw_host)):
+    if is_private_host(str(url.raw_host)):
         return "must not lead into a private network, unless MAILWRIGHT_WEBHOOK_PRIVATE is set"
     return None
 

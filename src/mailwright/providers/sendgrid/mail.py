@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Mailbox(NamedTuple):
+class ParsedMailbox(NamedTuple):
     address: str
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class ParsedAttachment:
     filename: str
     content_type: str  # without parameters
     content: str  # base64 without line ends
@@ -18,14 +18,14 @@ class Attached:
 
 
 @dataclass(slots=True)  # made for every mail
-class Mail:
-    sender: Mailbox
-    to: list[Mailbox]
-    cc: list[Mailbox]
-    reply_to: list[Mailbox]
+class ParsedMail:
+    sender: ParsedMailbox
+    to: list[ParsedMailbox]
+    cc: list[ParsedMailbox]
+    reply_to: list[ParsedMailbox]
     subject: str
     # All the others, unfolded and otherwise as they were written: SendGrid does not encode them.
     headers: list[tuple[str, str]]
     text: str | None = None
     html: str | None = None
-    attached: list[Attached] = field(default_factory=list)
+    attached: list[ParsedAttachment] = field(default_factory=list)

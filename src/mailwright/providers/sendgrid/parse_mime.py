@@ -11,35 +11,35 @@ from email.parser import BytesParser
 from email.utils import getaddresses
 from typing import cast
 
-from mailwright.providers.sendgrid.mail import Attached, Mail, Mailbox
+from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
 from mailwright.providers.sendgrid.parse_own_mime import ADDRESSES
 
 Fields = list[tuple[str, str]]
 
 
-class Unreadable(ValueError):
+class UnreadableMime(ValueError):
     """This is not a mail that SendGrid could be told about."""
 
 
-def read(content: bytes) -> Mail:
+def read(content: bytes) -> ParsedMail:
     try:
         return _read(BytesParser(policy=policy.default).parsebytes(content))
-    except Unreadable:
+    except UnreadableMime:
         raise
     except Exception as error:  # the parser promises to take anything; its headers break that promise now and then
-        raise Unreadable(f"the mail cannot be read: {type(error).__name__}") from error
+        raise UnreadableMime(f"the mail cannot be read: {type(error).__name__}") from error
 
 
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 
 
-def _read(message: EmailMessage) -> Mail:
+def _read(message: EmailMessage) -> ParsedMail:
     fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
     senders = _mailboxes(fields, "from")
     if not senders:
-        raise Unreadable("the mail names no sender")
+        raise UnreadableMime("the mail names no sender")
     text, html = message.get_body(("plain",)), message.get_body(("html",))
-    return Mail(
+    return ParsedMail(
         senders[0],
         _mailboxes(fields, "to"),
         _mailboxes(fields, "cc"),
@@ -57,10 +57,10 @@ def _unfolded(raw: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _mailboxes(fields: Fields, wanted: str) -> list[Mailbox]:
+def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
     """Taken apart before it is decoded: an encoded comma does not divide."""
     found = getaddresses([value for name, value in fields if name.lower() == wanted])
-    return [Mailbox(address, _decoded(name)) for name, address in found if "@" in address]
+    return [ParsedMailbox(address, _decoded(name)) for name, address in found if "@" in address]
 
 
 def _decoded(text: str) -> str:
@@ -94,10 +94,10 @@ def _text(part: MIMEPart) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _attached(part: MIMEPart) -> Attached:
+def _attached(part: MIMEPart) -> ParsedAttachment:
     content_id = str(part["content-id"] or "").strip().strip("<>")
     is_inline = part.get_content_disposition() == "inline" and bool(content_id)
-    return Attached(
+    return ParsedAttachment(
         part.get_filename("") or "",
         part.get_content_type(),
         b64encode(_data(part)).decode(),

@@ -8,12 +8,12 @@ import re
 from binascii import a2b_base64, a2b_qp
 from urllib.parse import unquote
 
-from mailwright.providers.sendgrid.mail import Attached, Mail, Mailbox
+from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
 
 ADDRESSES = frozenset(["from", "to", "cc", "reply-to"])
 
 
-def read(content: bytes) -> Mail | None:
+def read(content: bytes) -> ParsedMail | None:
     """None where something in it is not ours."""
     try:
         return _read(content)
@@ -37,12 +37,12 @@ _CODED_FILENAME = re.compile(r"(inline|attachment)((?:; filename(?:\*\d+)?\*=[^;
 _PIECE = re.compile(r"; filename(?:\*\d+)?\*=([^;]+)")
 
 
-def _read(content: bytes) -> Mail:
+def _read(content: bytes) -> ParsedMail:
     head, blank, body = content.partition(b"\r\n\r\n")
     if not blank:
         raise _NotOurs
     structure: dict[str, str] = {}
-    boxes: dict[str, list[Mailbox]] = {}
+    boxes: dict[str, list[ParsedMailbox]] = {}
     subject, others = "", []
     for name, value in _fields(head):
         lowered = name.lower()
@@ -58,7 +58,9 @@ def _read(content: bytes) -> Mail:
             others.append((name, value))
     if len(boxes.get("from", ())) != 1:
         raise _NotOurs
-    mail = Mail(boxes["from"][0], boxes.get("to", []), boxes.get("cc", []), boxes.get("reply-to", []), subject, others)
+    mail = ParsedMail(
+        boxes["from"][0], boxes.get("to", []), boxes.get("cc", []), boxes.get("reply-to", []), subject, others
+    )
     _take(mail, structure, body)
     return mail
 
@@ -81,7 +83,7 @@ def _decoded(text: str) -> str:
     return b"".join([a2b_base64(word) for word in _WORD.findall(text)]).decode()
 
 
-def _mailboxes(value: str) -> list[Mailbox]:
+def _mailboxes(value: str) -> list[ParsedMailbox]:
     found, position = [], 0
     while position < len(value):
         match = _MAILBOX.match(value, position)
@@ -89,16 +91,16 @@ def _mailboxes(value: str) -> list[Mailbox]:
             raise _NotOurs
         quoted, phrase, named, bare = match.groups()
         if bare is not None:
-            found.append(Mailbox(bare))
+            found.append(ParsedMailbox(bare))
         elif quoted is not None:
-            found.append(Mailbox(named, _ESCAPED.sub(r"\1", quoted)))
+            found.append(ParsedMailbox(named, _ESCAPED.sub(r"\1", quoted)))
         else:
-            found.append(Mailbox(named, _decoded(phrase)))
+            found.append(ParsedMailbox(named, _decoded(phrase)))
         position = match.end()
     return found
 
 
-def _take(mail: Mail, structure: dict[str, str], body: bytes) -> None:
+def _take(mail: ParsedMail, structure: dict[str, str], body: bytes) -> None:
     """Puts a part into the mail, and the parts of a part."""
     content_type = structure.get("content-type", "")
     divided = _BOUNDARY.fullmatch(content_type)
@@ -140,7 +142,7 @@ def _text(encoding: str | None, body: bytes) -> str:
     return data.translate(None, b"\r").decode()
 
 
-def _attached(structure: dict[str, str], content_type: str, body: bytes) -> Attached:
+def _attached(structure: dict[str, str], content_type: str, body: bytes) -> ParsedAttachment:
     disposition = structure.get("content-disposition", "")
     if plain := _PLAIN_FILENAME.fullmatch(disposition):
         shown, filename = plain[1], plain[2] or ""
@@ -150,7 +152,7 @@ def _attached(structure: dict[str, str], content_type: str, body: bytes) -> Atta
     else:
         raise _NotOurs
     content_id = structure.get("content-id")
-    return Attached(
+    return ParsedAttachment(
         filename,
         content_type.partition(";")[0],
         body.replace(b"\r\n", b"").decode("ascii"),

@@ -10,15 +10,15 @@ import orjson
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
-from mailwright.providers.callbacks import OVER, awaited, called_back, translated
-from mailwright.providers.http import Cut, Http, Reply
-from mailwright.providers.protocol import Answered, Probe, Sending
-from mailwright.providers.responses import numbered
+from mailwright.providers.callbacks import OVER, future_of, run_with_callback, translating_callback
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
+from mailwright.providers.responses import with_status
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime, request, responses
-from mailwright.providers.sendgrid.mail import Mail
-from mailwright.providers.sendgrid.parse_mime import Unreadable
+from mailwright.providers.sendgrid.mail import ParsedMail
+from mailwright.providers.sendgrid.parse_mime import UnreadableMime
 from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
@@ -43,7 +43,9 @@ class SendGridSettings:
 class SendGrid:
     name = responses.PROVIDER
 
-    def __init__(self, settings: SendGridSettings, http: Http, clock: Clock, *, reports_events: bool = True) -> None:
+    def __init__(
+        self, settings: SendGridSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
+    ) -> None:
         """`reports_events`: whether its events reach us. It posts them to whom it is set up to post."""
         self.reports_events = reports_events
         self._http = http
@@ -56,77 +58,79 @@ class SendGrid:
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
         self._headers = {**self._authorization, "Content-Type": "application/json"}
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         mail = _own(message)
-        return called_back(self.send(message), answered) if mail is None else self._carry(mail, message, answered)
+        return run_with_callback(self.send(message), answered) if mail is None else self._carry(mail, message, answered)
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         mail = _own(message)
         try:
             if mail is None:
                 # Anything can be in a mail that is not our own writer's, of any size: others need not wait for it.
                 mail = await asyncio.to_thread(parse_mime.read, message.content)
-        except Unreadable as error:
+        except UnreadableMime as error:
             return responses.INVALID_CONTENT.result(str(error))
-        return await awaited(partial(self._carry, mail), message)
+        return await future_of(partial(self._carry, mail), message)
 
-    def _carry(self, mail: Mail, message: Outgoing, answered: Answered) -> Sending:
+    def _carry(self, mail: ParsedMail, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         try:
             body = request.body(message, mail, tracks_opens=self._tracks_opens)
-        except Unreadable as error:
+        except UnreadableMime as error:
             answered(responses.INVALID_CONTENT.result(str(error)))
             return OVER
         return self._http.post(
             self._send_url,
-            translated(partial(self._meaning, message), self.name, message, answered),
+            translating_callback(partial(self._meaning, message), self.name, message, answered),
             headers=self._headers,
             body=body,
             timeout_seconds=self._timeout,
             may_begin=lambda: not self._is_late(message),
         )
 
-    def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
+    def _meaning(self, message: OutgoingMessage, reply: HttpResponse | Disconnect) -> SendResult:
         match reply:
-            case Reply():
+            case HttpResponse():
                 return responses.fair(responses.answered(reply, self._clock.now()), message)
-            case Cut() if not reply.is_in_doubt and self._is_late(message):
+            case Disconnect() if not reply.is_in_doubt and self._is_late(message):
                 return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
-            case Cut():
+            case Disconnect():
                 return responses.cut(reply)
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         """Asks what the key may do: that needs no permission, and sends no mail."""
         reply = await self._http.request(
             "GET", f"{self._url}/v3/scopes", headers=self._authorization, timeout_seconds=self._timeout
         )
         match reply:
-            case Cut():
-                return Probe(False, f"{self._host}: {reply.cause}", responses.cut(reply).code)
-            case Reply(status=200):
+            case Disconnect():
+                return ProviderCheck(False, f"{self._host}: {reply.cause}", responses.cut(reply).code)
+            case HttpResponse(status=200):
                 return self._scopes(reply.body)
-            case Reply():
+            case HttpResponse():
                 result = responses.answered(reply, self._clock.now())
-                told = numbered(reply.status, responses.explanation(reply))
-                return Probe(False, f"{self._host}: {told}", result.code)
+                told = with_status(reply.status, responses.explanation(reply))
+                return ProviderCheck(False, f"{self._host}: {told}", result.code)
 
     async def close(self, grace: Instant = 0) -> None:
         """Every send ends with its own answer; the connections belong to whoever made `http`."""
 
-    def _is_late(self, message: Outgoing) -> bool:
+    def _is_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before
 
-    def _scopes(self, body: bytes) -> Probe:
+    def _scopes(self, body: bytes) -> ProviderCheck:
         try:
             document: Any = orjson.loads(body)
         except orjson.JSONDecodeError:
             document = None
         scopes = document.get("scopes") if isinstance(document, dict) else None
         if not isinstance(scopes, list):
-            return Probe(False, f"{self._host}: this is not how SendGrid answers", responses.UNKNOWN.code)
+            return ProviderCheck(False, f"{self._host}: this is not how SendGrid answers", responses.UNKNOWN.code)
         if PERMISSION not in scopes:
-            return Probe(False, f"{self._host}: the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN")
-        return Probe(True, f"{self._host}: the API key may send mail")
+            return ProviderCheck(
+                False, f"{self._host}: the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN"
+            )
+        return ProviderCheck(True, f"{self._host}: the API key may send mail")
 
 
-def _own(message: Outgoing) -> Mail | None:
+def _own(message: OutgoingMessage) -> ParsedMail | None:
     return parse_own_mime.read(message.content) if message.is_canonical else None

@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from mailwright.domain.outgoing import Outgoing
-from mailwright.providers.sendgrid.mail import Attached, Mail, Mailbox
-from mailwright.providers.sendgrid.parse_mime import Unreadable
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.sendgrid.mail import ParsedAttachment, ParsedMail, ParsedMailbox
+from mailwright.providers.sendgrid.parse_mime import UnreadableMime
 
 # Comes back with every event of the mail: a doubt is settled by it.
 MESSAGE_ARGUMENT = "mailwright_message"
@@ -21,7 +21,7 @@ _NOT_PASSED_ON = """
 NOT_PASSED_ON = frozenset(_NOT_PASSED_ON.split())
 
 
-def body(message: Outgoing, mail: Mail, *, tracks_opens: bool) -> bytes:
+def body(message: OutgoingMessage, mail: ParsedMail, *, tracks_opens: bool) -> bytes:
     """Raises `Unreadable` for a mail that cannot be put into SendGrid's words."""
     request: dict[str, Any] = {
         "personalizations": [_personalization(message, mail)],
@@ -46,10 +46,10 @@ def body(message: Outgoing, mail: Mail, *, tracks_opens: bool) -> bytes:
     try:
         return orjson.dumps(request)
     except orjson.JSONEncodeError as error:
-        raise Unreadable("the mail contains halves of characters") from error
+        raise UnreadableMime("the mail contains halves of characters") from error
 
 
-def _personalization(message: Outgoing, mail: Mail) -> dict[str, Any]:
+def _personalization(message: OutgoingMessage, mail: ParsedMail) -> dict[str, Any]:
     """Who gets it is the envelope's word; the headers tell only in which role."""
     waiting = {address.lower(): address for address in message.recipients}
     to, cc = _among(mail.to, waiting), _among(mail.cc, waiting)
@@ -57,7 +57,9 @@ def _personalization(message: Outgoing, mail: Mail) -> dict[str, Any]:
     if not to:
         # SendGrid insists on one. Of several in blind copy, none may be shown to the others.
         if not cc and len(bcc) != 1:
-            raise Unreadable("none of the recipients stands in the mail's To or Cc, and SendGrid cannot hide them all")
+            raise UnreadableMime(
+                "none of the recipients stands in the mail's To or Cc, and SendGrid cannot hide them all"
+            )
         to.append((cc or bcc).pop(0))
     personalization: dict[str, Any] = {"to": to, "custom_args": {MESSAGE_ARGUMENT: message.outbox_id}}
     if cc:
@@ -67,16 +69,16 @@ def _personalization(message: Outgoing, mail: Mail) -> dict[str, Any]:
     return personalization
 
 
-def _among(boxes: Iterable[Mailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
+def _among(boxes: Iterable[ParsedMailbox], waiting: dict[str, str]) -> list[dict[str, str]]:
     """Takes the boxes that wait for the mail out of those who wait."""
     return [_box(box) for box in boxes if waiting.pop(box.address.lower(), None) is not None]
 
 
-def _box(box: Mailbox) -> dict[str, str]:
+def _box(box: ParsedMailbox) -> dict[str, str]:
     return {"email": box.address, "name": box.name} if box.name else {"email": box.address}
 
 
-def _content(mail: Mail) -> list[dict[str, str]]:
+def _content(mail: ParsedMail) -> list[dict[str, str]]:
     """The plain text first: SendGrid asks for it in this order, and takes no empty part."""
     content = []
     if mail.text:
@@ -84,11 +86,11 @@ def _content(mail: Mail) -> list[dict[str, str]]:
     if mail.html:
         content.append({"type": "text/html", "value": mail.html})
     if not content:
-        raise Unreadable("the mail has neither text nor HTML")
+        raise UnreadableMime("the mail has neither text nor HTML")
     return content
 
 
-def _headers(mail: Mail) -> dict[str, str]:
+def _headers(mail: ParsedMail) -> dict[str, str]:
     """Each name once, the first of several: an object has no place for a second."""
     headers: dict[str, tuple[str, str]] = {}
     for name, value in mail.headers:
@@ -97,7 +99,7 @@ def _headers(mail: Mail) -> dict[str, str]:
     return dict(headers.values())
 
 
-def _attachment(attached: Attached) -> dict[str, str]:
+def _attachment(attached: ParsedAttachment) -> dict[str, str]:
     attachment = {
         "content": attached.content,
         "type": attached.content_type,

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import HOUR, SECOND, Instant
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, SendResult, sent
-from mailwright.providers.http import Cut, Reply
-from mailwright.providers.responses import Meaning, Vocabulary, masked, numbered, one_line
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, SendResult, sent
+from mailwright.providers.http import Disconnect, HttpResponse
+from mailwright.providers.responses import ResultTemplate, ResultTemplates, mask_addresses, one_line, with_status
 
 PROVIDER = "sendgrid"
 
@@ -22,40 +22,40 @@ LONGEST_PAUSE: Instant = HOUR
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
 
-_words = Vocabulary(PROVIDER)
+_words = ResultTemplates(PROVIDER)
 failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SendGridResponseRule:
     statuses: range
     text: re.Pattern[str]
-    meaning: Meaning
+    meaning: ResultTemplate
 
 
-def row(status: int, meaning: Meaning, text: str = "", *, to: int | None = None) -> Row:
-    return Row(range(status, (to or status) + 1), re.compile(text, re.IGNORECASE), meaning)
+def row(status: int, meaning: ResultTemplate, text: str = "", *, to: int | None = None) -> SendGridResponseRule:
+    return SendGridResponseRule(range(status, (to or status) + 1), re.compile(text, re.IGNORECASE), meaning)
 
 
-NOT_FOR_US = Category.CONFIGURATION
+NOT_FOR_US = ErrorCategory.CONFIGURATION
 SENDER_REFUSED = "SENDGRID_SENDER_REFUSED"
 CREDITS = "credits? exceeded|exceeded your (messaging|sending) limit"
 
 # The first row that fits decides.
-MEANINGS = (
+RESPONSE_RULES = (
     #   status  internal code, category, retry
-    row(200, in_doubt("SENDGRID_UNEXPECTED_ANSWER", Category.TRANSIENT), to=299),
+    row(200, in_doubt("SENDGRID_UNEXPECTED_ANSWER", ErrorCategory.TRANSIENT), to=299),
     row(400, failed("SENDGRID_BAD_REQUEST")),
-    row(401, retried("SENDGRID_CREDITS_EXCEEDED", Category.QUOTA, after=CREDITS_PAUSE), text=CREDITS),
+    row(401, retried("SENDGRID_CREDITS_EXCEEDED", ErrorCategory.QUOTA, after=CREDITS_PAUSE), text=CREDITS),
     row(401, failed("SENDGRID_UNAUTHORIZED", NOT_FOR_US)),
     row(403, failed(SENDER_REFUSED, NOT_FOR_US), text="from address|sender identity"),
     row(403, failed("SENDGRID_FORBIDDEN", NOT_FOR_US)),
     row(404, failed("SENDGRID_NOT_FOUND", NOT_FOR_US)),
     row(405, failed("SENDGRID_METHOD_NOT_ALLOWED", NOT_FOR_US)),
-    row(408, unclear("SENDGRID_TIMEOUT", Category.TIMEOUT)),
+    row(408, unclear("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT)),
     row(413, failed("SENDGRID_TOO_LARGE")),
     row(415, failed("SENDGRID_BAD_REQUEST")),
-    row(429, retried("SENDGRID_RATE_LIMIT", Category.QUOTA)),
+    row(429, retried("SENDGRID_RATE_LIMIT", ErrorCategory.QUOTA)),
     row(500, unclear("SENDGRID_SERVER_ERROR")),
     # A gateway that got no answer does not know either whether the mail was taken.
     row(502, in_doubt("SENDGRID_NO_ANSWER")),
@@ -64,49 +64,49 @@ MEANINGS = (
 )
 UNKNOWN = unclear("SENDGRID_UNKNOWN_ANSWER")
 # Something that stands before SendGrid made it up: it knows no more than a gateway does.
-UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", Category.TRANSIENT)
+UNKNOWN_FAULT = in_doubt("SENDGRID_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
 # Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
 CUT_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
-    True: retried("SENDGRID_TIMEOUT", Category.TIMEOUT, blame=True),
+    True: retried("SENDGRID_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 CUT_AFTER = in_doubt("SENDGRID_NO_ANSWER")
 
 # What we find out ourselves.
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
-INVALID_CONTENT = failed("INVALID_CONTENT", Category.VALIDATION)
+INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 
 
-def answered(reply: Reply, now: Instant) -> SendResult:
+def answered(reply: HttpResponse, now: Instant) -> SendResult:
     message_id = reply.headers.get("X-Message-Id", "")
     if reply.status == 202 and _MESSAGE_ID.fullmatch(message_id):
         return sent(PROVIDER, message_id)
     text, pause = explanation(reply), _retry_after(reply, now)
-    for candidate in MEANINGS:
+    for candidate in RESPONSE_RULES:
         if reply.status in candidate.statuses and candidate.text.search(text):
             return candidate.meaning.result(text, str(reply.status), pause)
     unknown = UNKNOWN_FAULT if reply.status >= 500 else UNKNOWN
-    return unknown.result(f"unknown answer: {numbered(reply.status, text)}", str(reply.status), pause)
+    return unknown.result(f"unknown answer: {with_status(reply.status, text)}", str(reply.status), pause)
 
 
-def fair(result: SendResult, message: Outgoing) -> SendResult:
+def fair(result: SendResult, message: OutgoingMessage) -> SendResult:
     """SendGrid looks at the From. One that a request chose is that mail's own fault; ours is the installation's."""
-    if result.code != SENDER_REFUSED or message.is_own_from:
+    if result.code != SENDER_REFUSED or message.uses_default_from:
         return result
-    return replace(result, category=Category.PERMANENT, blames_provider=False)
+    return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
 
 
-def cut(cause: Cut) -> SendResult:
+def cut(cause: Disconnect) -> SendResult:
     meaning = CUT_AFTER if cause.is_in_doubt else CUT_BEFORE[cause.is_timeout]
     return meaning.result(cause.cause)
 
 
-def explanation(reply: Reply) -> str:
+def explanation(reply: HttpResponse) -> str:
     """SendGrid's own words where it found some, without anybody's address; otherwise what came instead of them."""
     errors = "; ".join(_errors(reply.body))
     if errors:
-        return masked(one_line(errors))
+        return mask_addresses(one_line(errors))
     if 200 <= reply.status < 300:
         return f"{reply.status} without the id of a message: this is not how SendGrid says that it took a mail"
     return "an explanation that is not SendGrid's" if reply.body else f"{reply.status} without a body"
@@ -129,7 +129,7 @@ def _error(error: Mapping[str, Any]) -> str:
     return f"{error['message']} ({field})" if has_field else str(error["message"])
 
 
-def _retry_after(reply: Reply, now: Instant) -> Instant | None:
+def _retry_after(reply: HttpResponse, now: Instant) -> Instant | None:
     """`X-RateLimit-Reset` is a moment in Unix seconds, `Retry-After` a number of seconds: the later one counts."""
     pauses = []
     reset, seconds = _number(reply.headers.get("X-RateLimit-Reset")), _number(reply.headers.get("Retry-After"))

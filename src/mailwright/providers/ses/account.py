@@ -4,12 +4,12 @@ from typing import Any
 
 import orjson
 
-from mailwright.providers.protocol import Quota
+from mailwright.providers.protocol import AccountQuota
 
 UNLIMITED = -1
 
 
-def read(body: bytes) -> Quota | None:
+def read(body: bytes) -> AccountQuota | None:
     """None where this is not how SES tells it."""
     try:
         document: Any = orjson.loads(body)
@@ -21,7 +21,7 @@ def read(body: bytes) -> Quota | None:
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
         return None
     is_limited = limit != UNLIMITED
-    return Quota(
+    return AccountQuota(
         limit_per_day=limit if is_limited else None,
         sent_today=used,
         rate_per_second=rate,
@@ -31,7 +31,7 @@ def read(body: bytes) -> Quota | None:
     )
 
 
-def summary(quota: Quota) -> str:
+def summary(quota: AccountQuota) -> str:
     daily = "without a daily limit" if quota.limit_per_day is None else f"{quota.limit_per_day:,.0f} in 24 hours"
     condition = f"; {quota.detail}" if quota.detail else ""
     return f"{quota.rate_per_second:g} mails a second, {daily}, {quota.sent_today:,.0f} sent{condition}"

@@ -4,12 +4,12 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
-from mailwright.providers.aws import KeyChain, Keys, KeysMissing, Signer
-from mailwright.providers.callbacks import OVER, awaited, called_back, translated
-from mailwright.providers.http import Cut, Http, Reply
-from mailwright.providers.protocol import Answered, Probe, Quota, Sending
+from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing, AwsSigner
+from mailwright.providers.callbacks import OVER, future_of, run_with_callback, translating_callback
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.providers.protocol import AccountQuota, ProviderCheck, ResultCallback, SendHandle
 from mailwright.providers.ses import account, request, responses
 from mailwright.providers.ses.settings import SesSettings
 
@@ -26,9 +26,9 @@ class Ses:
     def __init__(
         self,
         settings: SesSettings,
-        http: Http,
+        http: HttpClient,
         clock: Clock,
-        keys: KeyChain | None = None,
+        keys: AwsKeyChain | None = None,
         *,
         reports_events: bool = True,
     ) -> None:
@@ -39,21 +39,21 @@ class Ses:
         self._host = urlsplit(settings.url).netloc
         self._http = http
         self._clock = clock
-        self._keys = keys or KeyChain(clock)
-        self._signer = Signer(SERVICE, settings.region)
+        self._keys = keys or AwsKeyChain(clock)
+        self._signer = AwsSigner(SERVICE, settings.region)
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         keys = self._keys.at_hand()
-        return called_back(self.send(message), answered) if keys is None else self._carry(keys, message, answered)
+        return run_with_callback(self.send(message), answered) if keys is None else self._carry(keys, message, answered)
 
-    async def send(self, message: Outgoing) -> SendResult:
+    async def send(self, message: OutgoingMessage) -> SendResult:
         try:
             keys = await self._keys.keys()
-        except KeysMissing as error:
+        except AwsKeysMissing as error:
             return responses.KEYS_MISSING.result(str(error))
-        return await awaited(partial(self._carry, keys), message)
+        return await future_of(partial(self._carry, keys), message)
 
-    def _carry(self, keys: Keys, message: Outgoing, answered: Answered) -> Sending:
+    def _carry(self, keys: AwsKeys, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
         body = request.body(message, self._settings.configuration_set)
         if (refusal := _objection(message, body)) is not None:
             answered(refusal)
@@ -61,47 +61,49 @@ class Ses:
         url = self._url + SEND
         return self._http.post(
             url,
-            translated(partial(self._meaning, message), self.name, message, answered),
+            translating_callback(partial(self._meaning, message), self.name, message, answered),
             headers=self._signer.sign(keys, "POST", url, headers=JSON, body=body, now=self._clock.now()),
             body=body,
             timeout_seconds=self._settings.timeout_seconds,
             may_begin=lambda: not self._is_late(message),
         )
 
-    def _meaning(self, message: Outgoing, reply: Reply | Cut) -> SendResult:
+    def _meaning(self, message: OutgoingMessage, reply: HttpResponse | Disconnect) -> SendResult:
         match reply:
-            case Reply():
+            case HttpResponse():
                 return self._noted(responses.answered(reply, message))
-            case Cut() if not reply.is_in_doubt and self._is_late(message):
+            case Disconnect() if not reply.is_in_doubt and self._is_late(message):
                 return responses.LOCK_EXPIRED.result("The lock on this message ended before it was sent.")
-            case Cut():
+            case Disconnect():
                 return responses.cut(reply)
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         """Asks for the account, which sends no mail."""
         asked = await self._account()
         if isinstance(asked, SendResult):
-            return Probe(False, f"{self._host}: {asked.message}", asked.code)
+            return ProviderCheck(False, f"{self._host}: {asked.message}", asked.code)
         is_ok = asked.is_sending_enabled
-        return Probe(is_ok, f"{self._host}: {account.summary(asked)}", None if is_ok else "SES_ACCOUNT_SENDING_PAUSED")
+        return ProviderCheck(
+            is_ok, f"{self._host}: {account.summary(asked)}", None if is_ok else "SES_ACCOUNT_SENDING_PAUSED"
+        )
 
-    async def quota(self) -> Quota | None:
+    async def quota(self) -> AccountQuota | None:
         """None when it cannot be told now. SES answers this about once a second."""
         asked = await self._account()
-        return asked if isinstance(asked, Quota) else None
+        return asked if isinstance(asked, AccountQuota) else None
 
     async def close(self, grace: Instant = 0) -> None:
         """Every send ends with its own answer; the connections belong to whoever made `http`."""
 
-    async def _account(self) -> Quota | SendResult:
+    async def _account(self) -> AccountQuota | SendResult:
         try:
             keys = await self._keys.keys()
-        except KeysMissing as error:
+        except AwsKeysMissing as error:
             return responses.KEYS_MISSING.result(str(error))
         url = self._url + ACCOUNT
         headers = self._signer.sign(keys, "GET", url, headers=JSON, body=b"", now=self._clock.now())
         reply = await self._http.request("GET", url, headers=headers, timeout_seconds=self._settings.timeout_seconds)
-        if isinstance(reply, Cut):
+        if isinstance(reply, Disconnect):
             return responses.cut(reply)
         if reply.status != 200:
             return self._noted(responses.refused(reply))
@@ -112,11 +114,11 @@ class Ses:
             self._keys.forget()
         return result
 
-    def _is_late(self, message: Outgoing) -> bool:
+    def _is_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before
 
 
-def _objection(message: Outgoing, body: bytes) -> SendResult | None:
+def _objection(message: OutgoingMessage, body: bytes) -> SendResult | None:
     """What SES is known to refuse as a whole is not worth a request."""
     if len(message.recipients) > request.MOST_RECIPIENTS:
         return responses.TOO_MANY_RECIPIENTS.result(f"SES takes at most {request.MOST_RECIPIENTS} recipients a mail")

@@ -5,14 +5,14 @@ from typing import Any
 
 import orjson
 
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 
 # Comes back with every event of the mail.
 TAG = "mailwright-message"
 MOST_RECIPIENTS = 50
 
 
-def body(message: Outgoing, configuration_set: str | None) -> bytes:
+def body(message: OutgoingMessage, configuration_set: str | None) -> bytes:
     """The envelope is JSON; the mail is put between its end and ours as it is, because a JSON writer would look at
     every byte of it.
 

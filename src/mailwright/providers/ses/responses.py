@@ -9,10 +9,17 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
-from mailwright.domain.outgoing import Outgoing
-from mailwright.domain.results import Category, SendResult, sent
-from mailwright.providers.http import Cut, Reply
-from mailwright.providers.responses import Meaning, Vocabulary, addresses_in, masked, numbered, one_line
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.results import ErrorCategory, SendResult, sent
+from mailwright.providers.http import Disconnect, HttpResponse
+from mailwright.providers.responses import (
+    ResultTemplate,
+    ResultTemplates,
+    addresses_in,
+    mask_addresses,
+    one_line,
+    with_status,
+)
 
 PROVIDER = "ses"
 
@@ -26,23 +33,23 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,99}")
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
 
-_words = Vocabulary(PROVIDER)
+_words = ResultTemplates(PROVIDER)
 failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SesResponseRule:
     names: re.Pattern[str]
     text: re.Pattern[str]
-    meaning: Meaning
+    meaning: ResultTemplate
 
 
-def row(names: str, meaning: Meaning, text: str = "") -> Row:
+def row(names: str, meaning: ResultTemplate, text: str = "") -> SesResponseRule:
     alternatives = "|".join(translate(pattern) for pattern in names.split(", "))
-    return Row(re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
+    return SesResponseRule(re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
 
 
-NOT_FOR_US = Category.CONFIGURATION
+NOT_FOR_US = ErrorCategory.CONFIGURATION
 # About who sends, which may be somebody whom a request chose.
 UNVERIFIED_SENDER = "SES_SENDER_NOT_VERIFIED"
 UNVERIFIED_MAIL_FROM = "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED"
@@ -62,18 +69,18 @@ DOWN = "ServiceUnavailable*, InternalFailure*, InternalService*, InternalServer*
 
 # The first row that fits decides. Version 2 of the API, version 1 and what people call them share their rows; how fast
 # was too fast, and whose address is not verified, only the text tells.
-MEANINGS = (
+RESPONSE_RULES = (
     #   name of the error    internal code, category, retry
     row(
         f"{LIMITS}, DailyQuotaExceeded*",
-        retried("SES_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE),
+        retried("SES_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE),
         text=r"\bdaily\b.*\bquota\b|24.hour",
     ),
-    row("DailyQuotaExceeded*", retried("SES_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE)),
-    row(LIMITS, retried("SES_MAX_SEND_RATE_EXCEEDED", Category.QUOTA), text=r"sending rate"),
-    row("MaxSendRateExceeded*", retried("SES_MAX_SEND_RATE_EXCEEDED", Category.QUOTA)),
-    row("LimitExceeded*", retried("SES_LIMIT_EXCEEDED", Category.QUOTA, after=LIMIT_PAUSE)),
-    row(LIMITS, retried("SES_THROTTLING", Category.QUOTA)),
+    row("DailyQuotaExceeded*", retried("SES_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE)),
+    row(LIMITS, retried("SES_MAX_SEND_RATE_EXCEEDED", ErrorCategory.QUOTA), text=r"sending rate"),
+    row("MaxSendRateExceeded*", retried("SES_MAX_SEND_RATE_EXCEEDED", ErrorCategory.QUOTA)),
+    row("LimitExceeded*", retried("SES_LIMIT_EXCEEDED", ErrorCategory.QUOTA, after=LIMIT_PAUSE)),
+    row(LIMITS, retried("SES_THROTTLING", ErrorCategory.QUOTA)),
     row("MessageRejected*", SENDING_PAUSED, text=r"\bsending (is |was |has been )?(paused|suspended|disabled)"),
     row("MessageRejected*", failed(UNVERIFIED_SENDER, NOT_FOR_US), text=r"not verified"),
     row("MessageRejected*", failed("SES_MESSAGE_REJECTED")),
@@ -87,11 +94,11 @@ MEANINGS = (
     row(DENIED, ACCESS_DENIED),
     row("UnknownOperation*", failed("SES_WRONG_ADDRESS", NOT_FOR_US)),
     row(DOWN, unclear("SES_SERVICE_UNAVAILABLE")),
-    row("RequestTimeout*", unclear("SES_TIMEOUT", Category.TIMEOUT)),
+    row("RequestTimeout*", unclear("SES_TIMEOUT", ErrorCategory.TIMEOUT)),
 )
 UNKNOWN = unclear("SES_UNKNOWN_ANSWER")
 # Something that stands before SES made it up: it knows no more than a gateway does.
-UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", Category.TRANSIENT)
+UNKNOWN_FAULT = in_doubt("SES_UNKNOWN_ANSWER", ErrorCategory.TRANSIENT)
 
 # Whoever did not say which error it is may not be SES, but something that stands before it.
 NAMELESS = {
@@ -100,19 +107,19 @@ NAMELESS = {
     404: failed("SES_WRONG_ADDRESS", NOT_FOR_US),
     405: failed("SES_WRONG_ADDRESS", NOT_FOR_US),
     413: failed("SES_MESSAGE_TOO_LARGE"),
-    429: retried("SES_THROTTLING", Category.QUOTA),
+    429: retried("SES_THROTTLING", ErrorCategory.QUOTA),
     # SES may have had the mail when this was said.
     500: in_doubt("SES_NO_ANSWER"),
     503: in_doubt("SES_NO_ANSWER"),
 }
 # A gateway that got no answer does not know whether the mail was taken, whatever it calls that.
 GATEWAYS = {502: in_doubt("SES_NO_ANSWER"), 504: in_doubt("SES_NO_ANSWER")}
-GARBLED = in_doubt("SES_GARBLED_ANSWER", Category.TRANSIENT)
+GARBLED = in_doubt("SES_GARBLED_ANSWER", ErrorCategory.TRANSIENT)
 
 # Before its last byte left us nobody can have the mail; after it, only a whole answer tells.
 CUT_BEFORE = {
     False: retried("NETWORK_ERROR", blame=True),
-    True: retried("SES_TIMEOUT", Category.TIMEOUT, blame=True),
+    True: retried("SES_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 CUT_AFTER = in_doubt("SES_NO_ANSWER")
 
@@ -127,14 +134,14 @@ TOO_LARGE = failed("SES_MESSAGE_TOO_LARGE")
 ABOUT_KEYS = frozenset({ACCESS_DENIED.code, KEYS_EXPIRED.code, SENDER_NOT_ALLOWED})
 
 
-def answered(reply: Reply, message: Outgoing) -> SendResult:
+def answered(reply: HttpResponse, message: OutgoingMessage) -> SendResult:
     if 200 <= reply.status < 300:
         return _taken(reply)
     result = refused(reply)
     return fair(result, said(reply), message) if result.code == UNVERIFIED_SENDER else result
 
 
-def refused(reply: Reply) -> SendResult:
+def refused(reply: HttpResponse) -> SendResult:
     """What an answer that is not a success means for whatever was asked."""
     name, text, pause = error_name(reply), explanation(reply), _retry_after(reply.headers)
     original = name or str(reply.status)
@@ -142,30 +149,30 @@ def refused(reply: Reply) -> SendResult:
         return gateway.result(text, original)
     if name is None and (nameless := NAMELESS.get(reply.status)) is not None:
         return nameless.result(text, original, pause)
-    for candidate in MEANINGS:
+    for candidate in RESPONSE_RULES:
         if name is not None and candidate.names.match(name) and candidate.text.search(said(reply)):
             return candidate.meaning.result(text, original, pause)
     unknown = UNKNOWN_FAULT if name is None and reply.status >= 500 else UNKNOWN
-    told = numbered(reply.status, text if name is None else f"{name}: {text}")
+    told = with_status(reply.status, text if name is None else f"{name}: {text}")
     return unknown.result(f"unknown answer: {told}", original, pause)
 
 
-def cut(cause: Cut) -> SendResult:
+def cut(cause: Disconnect) -> SendResult:
     meaning = CUT_AFTER if cause.is_in_doubt else CUT_BEFORE[cause.is_timeout]
     return meaning.result(cause.cause)
 
 
-def fair(result: SendResult, text: str, message: Outgoing) -> SendResult:
+def fair(result: SendResult, text: str, message: OutgoingMessage) -> SendResult:
     """Whose address is not verified decides who pays: the installation, this mail, or a reader in the sandbox."""
     named = addresses_in(text)
     if named and named <= {recipient.lower() for recipient in message.recipients}:
-        return replace(result, code="SES_MESSAGE_REJECTED", category=Category.PERMANENT, blames_provider=False)
-    if message.is_own_from or (message.is_own_sender and named == {message.sender.lower()}):
+        return replace(result, code="SES_MESSAGE_REJECTED", category=ErrorCategory.PERMANENT, blames_provider=False)
+    if message.uses_default_from or (message.uses_default_sender and named == {message.sender.lower()}):
         return result
-    return replace(result, category=Category.PERMANENT, blames_provider=False)
+    return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
 
 
-def error_name(reply: Reply) -> str | None:
+def error_name(reply: HttpResponse) -> str | None:
     """`x-amzn-ErrorType: MessageRejected:http://…`, or the same in the body with a name space before it."""
     document = _document(reply)
     for named in (reply.headers.get("x-amzn-ErrorType"), document.get("__type"), document.get("code")):
@@ -174,7 +181,7 @@ def error_name(reply: Reply) -> str | None:
     return None
 
 
-def said(reply: Reply) -> str:
+def said(reply: HttpResponse) -> str:
     """SES's own words. Only the first line: after it, a refused signature shows what was signed, keys and all."""
     document = _document(reply)
     for text in (document.get("message"), document.get("Message")):
@@ -183,20 +190,20 @@ def said(reply: Reply) -> str:
     return ""
 
 
-def explanation(reply: Reply) -> str:
+def explanation(reply: HttpResponse) -> str:
     """For people, without anybody's address."""
-    text = masked(said(reply))
+    text = mask_addresses(said(reply))
     return text or ("an answer that is not SES's" if reply.body else f"{reply.status} without a body")
 
 
-def _taken(reply: Reply) -> SendResult:
+def _taken(reply: HttpResponse) -> SendResult:
     message_id = _document(reply).get("MessageId")
     if isinstance(message_id, str) and _MESSAGE_ID.fullmatch(message_id):
         return sent(PROVIDER, message_id)
     return GARBLED.result(f"{reply.status} without the id of a message: this is not how SES takes a mail")
 
 
-def _document(reply: Reply) -> Mapping[str, Any]:
+def _document(reply: HttpResponse) -> Mapping[str, Any]:
     try:
         document = orjson.loads(reply.body)
     except orjson.JSONDecodeError:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mailwright.domain.clock import Clock
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.job import Job
-from mailwright.providers.smtp.login import Features
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.smtp.job import SmtpJob
+from mailwright.providers.smtp.login import ServerFeatures
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import (
     EIGHT_BIT_UNSUPPORTED,
     ENDED_AFTER,
@@ -20,11 +20,11 @@ from mailwright.providers.smtp.responses import (
     LOCK_EXPIRED,
     TOO_LARGE,
     UTF8_UNSUPPORTED,
-    Ending,
+    SessionEnd,
     refused,
 )
 from mailwright.providers.smtp.settings import Timeouts
-from mailwright.providers.smtp.transport import Line
+from mailwright.providers.smtp.transport import SmtpTransport
 from mailwright.providers.smtp.wire import on_the_line
 
 # A larger body leaves in pieces of this size, each after the one before: until the last piece is written,
@@ -34,15 +34,15 @@ CHUNK_BYTES = 64 * 1024
 # More than one kept connection may have gone stale unnoticed; not endlessly many.
 MAX_MOVES = 3
 
-WHOLE_ENVELOPE = (Phase.MAIL, Phase.RCPT, Phase.DATA)
+WHOLE_ENVELOPE = (SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA)
 
 OK = 250
 
 
-class Good(NamedTuple):
+class GoodReplies(NamedTuple):
     """Answers that are due, and how they read when nothing remains to be decided."""
 
-    phases: deque[Phase]
+    phases: deque[SmtpPhase]
     pattern: re.Pattern[bytes]
 
 
@@ -50,28 +50,28 @@ _TEXT = rb"[^\n]{0,4000}\n"
 _GOOD_ENVELOPE = rb"2\d\d " + _TEXT + rb"2\d\d " + _TEXT + rb"354 " + _TEXT
 # By their number. The first group is what was said of the mail whose content came before.
 _GOOD_ANSWERS = {
-    3: Good(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
-    4: Good(deque((Phase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
+    3: GoodReplies(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
+    4: GoodReplies(deque((SmtpPhase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
 }
 
 
-class Owner(Protocol):
-    def take(self) -> Job | None:
+class ConnectionOwner(Protocol):
+    def take(self) -> SmtpJob | None:
         """The next message that waits for a connection."""
 
-    def again(self, job: Job) -> None:
+    def again(self, job: SmtpJob) -> None:
         """Nothing of this message has been heard: another connection shall carry it."""
 
-    def park(self, connection: "Connection") -> None:
+    def park(self, connection: "SmtpConnection") -> None:
         """It can begin another message, and there is none."""
 
-    def unpark(self, connection: "Connection") -> None:
+    def unpark(self, connection: "SmtpConnection") -> None:
         """It can begin nothing more."""
 
-    def lost(self, connection: "Connection") -> None: ...
+    def lost(self, connection: "SmtpConnection") -> None: ...
 
 
-class Connection:
+class SmtpConnection:
     __slots__ = (
         "_answered",
         "_begun",
@@ -92,7 +92,14 @@ class Connection:
     )
 
     def __init__(
-        self, line: Line, features: Features, owner: Owner, *, clock: Clock, timeouts: Timeouts, max_messages: int
+        self,
+        line: SmtpTransport,
+        features: ServerFeatures,
+        owner: ConnectionOwner,
+        *,
+        clock: Clock,
+        timeouts: Timeouts,
+        max_messages: int,
     ) -> None:
         self.line = line
         self._features = features
@@ -104,30 +111,30 @@ class Connection:
         self.is_quitting = False
 
         # A message passes through these three; each holds one at most.
-        self._opening: Job | None = None  # its envelope is with the server
-        self._writing: Job | None = None  # a part of its body has left, the end has not
-        self._filing: Job | None = None  # its last byte has left: the server may have it
+        self._opening: SmtpJob | None = None  # its envelope is with the server
+        self._writing: SmtpJob | None = None  # a part of its body has left, the end has not
+        self._filing: SmtpJob | None = None  # its last byte has left: the server may have it
 
-        self._later_commands: list[tuple[bytes, tuple[Phase, ...]]] = []  # of the message that is opening
+        self._later_commands: list[tuple[bytes, tuple[SmtpPhase, ...]]] = []  # of the message that is opening
         self._body_left = memoryview(b"")
-        self._expected: deque[Phase] = deque()  # the answers that are due, in order
-        self._answered: dict[Phase, Callable[[Reply], None]] = {
-            Phase.MAIL: self._mail_answered,
-            Phase.RCPT: self._rcpt_answered,
-            Phase.DATA: self._data_answered,
-            Phase.DOT: self._dot_answered,
-            Phase.RESET: self._reset_answered,
-            Phase.LONE_DOT: self._lone_dot_answered,
-            Phase.QUIT: self._quit_answered,
+        self._expected: deque[SmtpPhase] = deque()  # the answers that are due, in order
+        self._answered: dict[SmtpPhase, Callable[[SmtpReply], None]] = {
+            SmtpPhase.MAIL: self._mail_answered,
+            SmtpPhase.RCPT: self._rcpt_answered,
+            SmtpPhase.DATA: self._data_answered,
+            SmtpPhase.DOT: self._dot_answered,
+            SmtpPhase.RESET: self._reset_answered,
+            SmtpPhase.LONE_DOT: self._lone_dot_answered,
+            SmtpPhase.QUIT: self._quit_answered,
         }
         self._patience = {
-            Phase.MAIL: timeouts.mail,
-            Phase.RCPT: timeouts.rcpt,
-            Phase.DATA: timeouts.data,
-            Phase.DOT: timeouts.dot,
-            Phase.RESET: timeouts.reset,
-            Phase.LONE_DOT: timeouts.dot,
-            Phase.QUIT: timeouts.quit,
+            SmtpPhase.MAIL: timeouts.mail,
+            SmtpPhase.RCPT: timeouts.rcpt,
+            SmtpPhase.DATA: timeouts.data,
+            SmtpPhase.DOT: timeouts.dot,
+            SmtpPhase.RESET: timeouts.reset,
+            SmtpPhase.LONE_DOT: timeouts.dot,
+            SmtpPhase.QUIT: timeouts.quit,
         }
 
     @property
@@ -139,7 +146,7 @@ class Connection:
         self._look_for_work()
         self.line.allow(self.patience())
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: SmtpJob) -> None:
         """For a parked connection."""
         commands = self._open(job) or self._open_next()
         if commands:
@@ -152,7 +159,7 @@ class Connection:
         """For a connection without work."""
         self._owner.unpark(self)
         self.is_quitting = True
-        self._expected.append(Phase.QUIT)
+        self._expected.append(SmtpPhase.QUIT)
         self.line.write(b"QUIT\r\n")
         self.line.allow(self.patience())
 
@@ -172,13 +179,13 @@ class Connection:
         self._expected.clear()
         if self._filing is not None:
             filed, self._filing = self._filing, None
-            filed.settle(filed.sent(Reply(OK, [found[1]])))
+            filed.settle(filed.sent(SmtpReply(OK, [found[1]])))
         self._opening.is_heard = True
         self._opening.recipients_answered = 1
         self._send_content(self._opening)
         return True
 
-    def reply_came(self, reply: Reply) -> None:
+    def reply_came(self, reply: SmtpReply) -> None:
         if not self._expected:
             self._not_asked(reply)
         elif reply.code == 421:
@@ -196,7 +203,7 @@ class Connection:
             self.quit()
         else:
             phase = f"answer to {self._expected[0].name}" if self._expected else "progress in the content"
-            self.line.end(Ending.TIMED_OUT, f"no {phase} in {self.patience():g} s")
+            self.line.end(SessionEnd.TIMED_OUT, f"no {phase} in {self.patience():g} s")
 
     def room_again(self) -> None:
         if self._writing is not None:
@@ -205,13 +212,13 @@ class Connection:
         elif self._opening is None and self._features.pipelining and not self.is_quitting:
             self._look_for_work()
 
-    def line_ended(self, ending: Ending, detail: str) -> None:
+    def line_ended(self, ending: SessionEnd, detail: str) -> None:
         if self._filing is not None:
             self._filing.settle(ENDED_AFTER[ending].result(f"after the last byte: {detail}"))
         for job in (self._writing, self._opening):
             if job is None:
                 continue
-            if self._may_move(job) and ending is not Ending.SHUT_DOWN:
+            if self._may_move(job) and ending is not SessionEnd.SHUT_DOWN:
                 job.moves += 1
                 self._owner.again(job)
             else:
@@ -242,7 +249,7 @@ class Connection:
             commands = self._open(job)
         return commands
 
-    def _open(self, job: Job) -> bytes:
+    def _open(self, job: SmtpJob) -> bytes:
         objection = self._objection(job)
         if objection is not None:
             job.settle(objection)
@@ -253,7 +260,7 @@ class Connection:
         self._expected.extend(phases)
         return commands
 
-    def _objection(self, job: Job) -> SendResult | None:
+    def _objection(self, job: SmtpJob) -> SendResult | None:
         """Why this server cannot take the message, known before asking it."""
         message, features = job.message, self._features
         if self._is_too_late(message):
@@ -267,7 +274,7 @@ class Connection:
             return UTF8_UNSUPPORTED.result("an address has non-ASCII characters and the server does not take them")
         return None
 
-    def _envelope(self, job: Job) -> tuple[bytes, tuple[Phase, ...]]:
+    def _envelope(self, job: SmtpJob) -> tuple[bytes, tuple[SmtpPhase, ...]]:
         """What can be written at once, with the answers it asks for; the rest is kept for later."""
         message = job.message
         mail = f"MAIL FROM:<{message.sender}>{self._parameters(job)}\r\n"
@@ -275,46 +282,46 @@ class Connection:
             # With one recipient no answer can make us take back a DATA that the server has accepted for somebody.
             return f"{mail}RCPT TO:<{message.recipients[0]}>\r\nDATA\r\n".encode(), WHOLE_ENVELOPE
         recipients = [f"RCPT TO:<{address}>\r\n" for address in message.recipients]
-        data = (b"DATA\r\n", (Phase.DATA,))
+        data = (b"DATA\r\n", (SmtpPhase.DATA,))
         if self._features.pipelining:
             self._later_commands = [data]
-            return "".join((mail, *recipients)).encode(), (Phase.MAIL, *[Phase.RCPT] * len(recipients))
+            return "".join((mail, *recipients)).encode(), (SmtpPhase.MAIL, *[SmtpPhase.RCPT] * len(recipients))
         # Taken from the end.
-        self._later_commands = [data, *((one.encode(), (Phase.RCPT,)) for one in reversed(recipients))]
-        return mail.encode(), (Phase.MAIL,)
+        self._later_commands = [data, *((one.encode(), (SmtpPhase.RCPT,)) for one in reversed(recipients))]
+        return mail.encode(), (SmtpPhase.MAIL,)
 
-    def _parameters(self, job: Job) -> str:
+    def _parameters(self, job: SmtpJob) -> str:
         size = f" SIZE={len(job.message.content)}" if self._features.takes_size else ""
         body = "" if job.is_seven_bit else " BODY=8BITMIME"
         return f"{size}{body} SMTPUTF8" if job.needs_utf8 else size + body
 
     # Its envelope is answered.
 
-    def _mail_answered(self, reply: Reply) -> None:
+    def _mail_answered(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
         job.is_heard = True
         if not reply.is_ok:
             if not reply.is_refusal:
-                self._out_of_step(job, Phase.MAIL, reply)
+                self._out_of_step(job, SmtpPhase.MAIL, reply)
                 return
-            job.refusal = refused(Phase.MAIL, reply)
+            job.refusal = refused(SmtpPhase.MAIL, reply)
         if not self._expected:
             self._go_on(job)
 
-    def _rcpt_answered(self, reply: Reply) -> None:
+    def _rcpt_answered(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
         if not reply.is_ok:
             if not reply.is_refusal:
-                self._out_of_step(job, Phase.RCPT, reply)
+                self._out_of_step(job, SmtpPhase.RCPT, reply)
                 return
-            job.refused_recipients[job.recipients_answered] = refused(Phase.RCPT, reply)
+            job.refused_recipients[job.recipients_answered] = refused(SmtpPhase.RCPT, reply)
         job.recipients_answered += 1
         if not self._expected:
             self._go_on(job)
 
-    def _data_answered(self, reply: Reply) -> None:
+    def _data_answered(self, reply: SmtpReply) -> None:
         job = self._opening
         assert job is not None
         verdict = job.verdict()
@@ -325,43 +332,43 @@ class Connection:
                 # A dot would deliver an empty mail to somebody.
                 self._abandon(job, verdict, "the server wants content for a message that it has refused")
             else:
-                self._give_up(job, verdict, b".\r\n", Phase.LONE_DOT)
+                self._give_up(job, verdict, b".\r\n", SmtpPhase.LONE_DOT)
         elif reply.is_refusal:
-            self._give_up(job, verdict or refused(Phase.DATA, reply), b"RSET\r\n", Phase.RESET)
+            self._give_up(job, verdict or refused(SmtpPhase.DATA, reply), b"RSET\r\n", SmtpPhase.RESET)
         else:
-            self._out_of_step(job, Phase.DATA, reply)
+            self._out_of_step(job, SmtpPhase.DATA, reply)
 
-    def _go_on(self, job: Job) -> None:
+    def _go_on(self, job: SmtpJob) -> None:
         """All that was asked so far is answered, and DATA was not asked yet."""
         is_complete = job.refusal is not None or job.recipients_answered == len(job.message.recipients)
         verdict = job.verdict() if is_complete else None
         if verdict is not None:
-            self._give_up(job, verdict, b"RSET\r\n", Phase.RESET)
+            self._give_up(job, verdict, b"RSET\r\n", SmtpPhase.RESET)
         else:
             commands, phases = self._later_commands.pop()
             self._expected.extend(phases)
             self.line.write(commands)
 
-    def _give_up(self, job: Job, verdict: SendResult, command: bytes, phase: Phase) -> None:
+    def _give_up(self, job: SmtpJob, verdict: SendResult, command: bytes, phase: SmtpPhase) -> None:
         """The server forgets this message, and the connection goes on with the next."""
         job.settle(verdict)
         self._opening = None
         self._expected.append(phase)
         self.line.write(command + (self._open_next() if self._features.pipelining else b""))
 
-    def _reset_answered(self, reply: Reply) -> None:
+    def _reset_answered(self, reply: SmtpReply) -> None:
         if not reply.is_ok:
-            self.line.end(Ending.LOST, f"the server does not take a RSET: {reply.status} {reply.text}")
+            self.line.end(SessionEnd.LOST, f"the server does not take a RSET: {reply.status} {reply.text}")
         elif self._opening is None:
             self._look_for_work()
 
-    def _lone_dot_answered(self, _reply: Reply) -> None:
+    def _lone_dot_answered(self, _reply: SmtpReply) -> None:
         if self._opening is None:
             self._look_for_work()
 
     # Its content follows.
 
-    def _send_content(self, job: Job) -> None:
+    def _send_content(self, job: SmtpJob) -> None:
         if job.is_over:
             self._abandon(job, LOCK_EXPIRED.result("nobody waits for this message any more"), "taken back")
         elif self._is_too_late(job.message):
@@ -377,7 +384,7 @@ class Connection:
                 self._body_left = memoryview(content + end)
                 self._write_more(job)
 
-    def _write_more(self, job: Job) -> None:
+    def _write_more(self, job: SmtpJob) -> None:
         # A line that has just broken swallows what is written: its last chunk never leaves.
         while not self.line.is_full and not self.line.is_closing:
             chunk, self._body_left = self._body_left[:CHUNK_BYTES], self._body_left[CHUNK_BYTES:]
@@ -387,9 +394,9 @@ class Connection:
                 return
             self.line.write(chunk)
 
-    def _write_last(self, job: Job, *rest: bytes | memoryview) -> None:
+    def _write_last(self, job: SmtpJob, *rest: bytes | memoryview) -> None:
         self._filing = job
-        self._expected.append(Phase.DOT)
+        self._expected.append(SmtpPhase.DOT)
         following = self._open_next() if self._features.pipelining else b""
         self.line.write(b"".join((*rest, following)))
         if not self._features.pipelining:
@@ -397,58 +404,58 @@ class Connection:
         if not following and not self.line.is_full:
             self._rest()
 
-    def _dot_answered(self, reply: Reply) -> None:
+    def _dot_answered(self, reply: SmtpReply) -> None:
         job = self._filing
         assert job is not None
         if reply.is_ok:
             job.settle(job.sent(reply))
         elif reply.is_refusal:
-            job.settle(refused(Phase.DOT, reply))
+            job.settle(refused(SmtpPhase.DOT, reply))
         else:
-            self.line.end(Ending.GARBLED, f"not an answer to a mail: {reply.status} {reply.text}")
+            self.line.end(SessionEnd.GARBLED, f"not an answer to a mail: {reply.status} {reply.text}")
             return
         self._filing = None
         if self._opening is None:
             self._look_for_work()
 
-    def _quit_answered(self, _reply: Reply) -> None:
+    def _quit_answered(self, _reply: SmtpReply) -> None:
         self.line.close()
 
     # Things go wrong.
 
-    def _not_asked(self, reply: Reply) -> None:
+    def _not_asked(self, reply: SmtpReply) -> None:
         """Mostly a server that is tired of waiting; in the middle of a content, one that has seen enough."""
         if self._writing is not None and reply.is_refusal:
-            self._writing.settle(refused(Phase.DOT, reply))
+            self._writing.settle(refused(SmtpPhase.DOT, reply))
             self._writing = None
-        self.line.end(Ending.GARBLED, f"the server said, unasked: {reply.status} {reply.text}")
+        self.line.end(SessionEnd.GARBLED, f"the server said, unasked: {reply.status} {reply.text}")
 
-    def _shut_down(self, phase: Phase, reply: Reply) -> None:
-        job = self._filing if phase is Phase.DOT else self._opening if phase in WHOLE_ENVELOPE else None
+    def _shut_down(self, phase: SmtpPhase, reply: SmtpReply) -> None:
+        job = self._filing if phase is SmtpPhase.DOT else self._opening if phase in WHOLE_ENVELOPE else None
         if job is not None and not self._may_move(job):
             self._forget(job)
             job.settle(refused(phase, reply))
-        self.line.end(Ending.LOST, f"the server is closing: {reply.status} {reply.text}")
+        self.line.end(SessionEnd.LOST, f"the server is closing: {reply.status} {reply.text}")
 
-    def _out_of_step(self, job: Job, phase: Phase, reply: Reply) -> None:
+    def _out_of_step(self, job: SmtpJob, phase: SmtpPhase, reply: SmtpReply) -> None:
         """Answers and questions do not match any more: what comes next could be taken for anything."""
         self._abandon(job, refused(phase, reply), f"{reply.status} is no answer to {phase.name}")
 
-    def _abandon(self, job: Job, result: SendResult, detail: str) -> None:
+    def _abandon(self, job: SmtpJob, result: SendResult, detail: str) -> None:
         """Before its last byte left. The line goes with it: there is no other way to take back an accepted DATA."""
         self._forget(job)
         job.settle(result)
-        self.line.end(Ending.LOST, detail)
+        self.line.end(SessionEnd.LOST, detail)
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: SmtpJob) -> None:
         if job is self._opening:
             self._opening = None
         else:
             self._filing = None
 
-    def _may_move(self, job: Job) -> bool:
+    def _may_move(self, job: SmtpJob) -> bool:
         """The line broke on somebody else's account: a connection that was kept too long, or the message before."""
         return not job.is_heard and job.moves < MAX_MOVES and self._begun > 1
 
-    def _is_too_late(self, message: Outgoing) -> bool:
+    def _is_too_late(self, message: OutgoingMessage) -> bool:
         return message.send_before is not None and self._clock.now() >= message.send_before

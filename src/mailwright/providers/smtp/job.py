@@ -1,14 +1,14 @@
 """One message on its way through a session: who was refused, and what that makes of the whole."""
 
 from mailwright.domain.address import mask
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ResultKind, SendResult, sent
-from mailwright.providers.protocol import Answered
-from mailwright.providers.smtp.replies import Reply
+from mailwright.providers.protocol import ResultCallback
+from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import PROVIDER
 
 
-class Job:
+class SmtpJob:
     """One message on its way, and what the server has said about it so far."""
 
     __slots__ = (
@@ -24,7 +24,7 @@ class Job:
         "refused_recipients",
     )
 
-    def __init__(self, message: Outgoing, answered: Answered) -> None:
+    def __init__(self, message: OutgoingMessage, answered: ResultCallback) -> None:
         self.message = message
         self._answered = answered
         self.is_over = False  # it was answered, or its caller has gone
@@ -57,7 +57,7 @@ class Job:
         refusals = self.refused_recipients.values()
         return next((one for one in refusals if one.kind is ResultKind.RETRYABLE), self.refused_recipients[0])
 
-    def sent(self, reply: Reply) -> SendResult:
+    def sent(self, reply: SmtpReply) -> SendResult:
         if not self.refused_recipients:
             return sent(PROVIDER, reply.queue_id)
         recipients = self.message.recipients

@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import Reply
-from mailwright.providers.smtp.responses import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, Ending, refused
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.replies import SmtpReply
+from mailwright.providers.smtp.responses import AUTH_UNSUPPORTED, ENDED_BEFORE, TLS_FAILED, UNKNOWN, SessionEnd, refused
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
-from mailwright.providers.smtp.transport import Line
+from mailwright.providers.smtp.transport import SmtpTransport
 
 
 class LoginFailed(Exception):
@@ -23,7 +23,7 @@ class LoginFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class ServerFeatures:
     """What the server offers, by EHLO keyword; empty after a HELO."""
 
     offered: dict[str, str]
@@ -32,7 +32,7 @@ class Features:
     takes_size: bool
 
     @classmethod
-    def of(cls, reply: Reply | None) -> "Features":
+    def of(cls, reply: SmtpReply | None) -> "ServerFeatures":
         offered: dict[str, str] = {}
         for line in reply.lines[1:] if reply else ():
             # AUTH=PLAIN is how some old servers spell it.
@@ -44,31 +44,31 @@ class Features:
         return cls(offered, "PIPELINING" in offered, limit or None, "SIZE" in offered)
 
 
-class Conversation:
+class LoginConversation:
     """Question and answer, one at a time, on a line that carries no mail yet."""
 
     def __init__(self, timeouts: Timeouts) -> None:
-        self.line = Line(self)
+        self.line = SmtpTransport(self)
         self._timeouts = {
-            Phase.GREETING: timeouts.greeting,
-            Phase.HELLO: timeouts.hello,
-            Phase.STARTTLS: timeouts.starttls,
-            Phase.AUTH: timeouts.auth,
-            Phase.QUIT: timeouts.quit,
+            SmtpPhase.GREETING: timeouts.greeting,
+            SmtpPhase.HELLO: timeouts.hello,
+            SmtpPhase.STARTTLS: timeouts.starttls,
+            SmtpPhase.AUTH: timeouts.auth,
+            SmtpPhase.QUIT: timeouts.quit,
         }
-        self._phase = Phase.GREETING
-        self._heard: deque[Reply] = deque()
+        self._phase = SmtpPhase.GREETING
+        self._heard: deque[SmtpReply] = deque()
         self._failure: SendResult | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    async def ask(self, phase: Phase, command: bytes) -> Reply:
+    async def ask(self, phase: SmtpPhase, command: bytes) -> SmtpReply:
         if self._heard:
             raise LoginFailed(UNKNOWN.result("the server answers what nobody asked"))
         if self._failure is None:
             self.line.write(command + b"\r\n")
         return await self.hear(phase)
 
-    async def hear(self, phase: Phase) -> Reply:
+    async def hear(self, phase: SmtpPhase) -> SmtpReply:
         self._phase = phase
         if not self._heard and self._failure is None:
             self.line.allow(self.patience())
@@ -93,22 +93,22 @@ class Conversation:
     def answers_came(self, data: bytes) -> bool:
         return False  # every reply of a login is looked at by itself
 
-    def reply_came(self, reply: Reply) -> None:
+    def reply_came(self, reply: SmtpReply) -> None:
         self._heard.append(reply)
         if len(self._heard) > 2:
-            self.line.end(Ending.GARBLED, "the server answers what nobody asked")
+            self.line.end(SessionEnd.GARBLED, "the server answers what nobody asked")
         self._wake()
 
     def patience(self) -> float:
         return self._timeouts[self._phase]
 
     def time_ran_out(self) -> None:
-        self.line.end(Ending.TIMED_OUT, f"no answer in the phase {self._phase.name} in {self.patience():g} s")
+        self.line.end(SessionEnd.TIMED_OUT, f"no answer in the phase {self._phase.name} in {self.patience():g} s")
 
     def room_again(self) -> None:
         """Nothing here is ever large enough to wait for room."""
 
-    def line_ended(self, ending: Ending, detail: str) -> None:
+    def line_ended(self, ending: SessionEnd, detail: str) -> None:
         self._failure = ENDED_BEFORE[ending].result(f"{self._phase.name}: {detail}")
         self._wake()
 
@@ -119,13 +119,13 @@ class Conversation:
 
 async def log_in(
     settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts, hostname: str | None
-) -> tuple[Conversation, Features]:
+) -> tuple[LoginConversation, ServerFeatures]:
     """A session that is ready for mail, or LoginFailed."""
-    conversation = Conversation(timeouts)
+    conversation = LoginConversation(timeouts)
     await _connect(conversation.line, settings, context, timeouts)
     try:
         name = (hostname or _address_literal(conversation.line.local_address)).encode("ascii", "replace")
-        _require(await conversation.hear(Phase.GREETING), Phase.GREETING, 220)
+        _require(await conversation.hear(SmtpPhase.GREETING), SmtpPhase.GREETING, 220)
         features = await _greet(conversation, name)
         if settings.tls is Tls.STARTTLS:
             if "STARTTLS" not in features.offered:
@@ -137,13 +137,15 @@ async def log_in(
             await _authenticate(conversation, features, settings.user, settings.password)
         conversation.finish()
     except BaseException:
-        conversation.line.end(Ending.LOST, "the session did not come about")
+        conversation.line.end(SessionEnd.LOST, "the session did not come about")
         await asyncio.wait([conversation.line.closed], timeout=1.0)
         raise
     return conversation, features
 
 
-async def _connect(line: Line, settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+async def _connect(
+    line: SmtpTransport, settings: SmtpSettings, context: ssl.SSLContext | None, timeouts: Timeouts
+) -> None:
     is_tls = settings.tls is Tls.TLS
     try:
         async with asyncio.timeout(timeouts.connect):
@@ -156,23 +158,23 @@ async def _connect(line: Line, settings: SmtpSettings, context: ssl.SSLContext |
             )
     except TimeoutError as error:
         detail = f"no connection to {settings.host}:{settings.port} in {timeouts.connect:g} s"
-        raise LoginFailed(ENDED_BEFORE[Ending.TIMED_OUT].result(detail)) from error
+        raise LoginFailed(ENDED_BEFORE[SessionEnd.TIMED_OUT].result(detail)) from error
     except (OSError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot spell
         raise _unreachable(settings, error) from error
 
 
-async def _greet(conversation: Conversation, name: bytes) -> Features:
-    reply = await conversation.ask(Phase.HELLO, b"EHLO " + name)
+async def _greet(conversation: LoginConversation, name: bytes) -> ServerFeatures:
+    reply = await conversation.ask(SmtpPhase.HELLO, b"EHLO " + name)
     if reply.code in (500, 502):
-        _require(await conversation.ask(Phase.HELLO, b"HELO " + name), Phase.HELLO, 250)
-        return Features.of(None)
-    return Features.of(_require(reply, Phase.HELLO, 250))
+        _require(await conversation.ask(SmtpPhase.HELLO, b"HELO " + name), SmtpPhase.HELLO, 250)
+        return ServerFeatures.of(None)
+    return ServerFeatures.of(_require(reply, SmtpPhase.HELLO, 250))
 
 
 async def _encrypt(
-    conversation: Conversation, settings: SmtpSettings, context: ssl.SSLContext, timeouts: Timeouts
+    conversation: LoginConversation, settings: SmtpSettings, context: ssl.SSLContext, timeouts: Timeouts
 ) -> None:
-    _require(await conversation.ask(Phase.STARTTLS, b"STARTTLS"), Phase.STARTTLS, 220)
+    _require(await conversation.ask(SmtpPhase.STARTTLS, b"STARTTLS"), SmtpPhase.STARTTLS, 220)
     if conversation.has_more:
         # Someone on the way put words in front of the encrypted ones, to be taken for the server's.
         raise LoginFailed(TLS_FAILED.result("the server said more after it agreed to STARTTLS, before TLS began"))
@@ -182,27 +184,27 @@ async def _encrypt(
     except TimeoutError as error:
         conversation.line.mark_closed()
         detail = f"no TLS handshake with {settings.host} in {timeouts.connect:g} s"
-        raise LoginFailed(ENDED_BEFORE[Ending.TIMED_OUT].result(detail)) from error
+        raise LoginFailed(ENDED_BEFORE[SessionEnd.TIMED_OUT].result(detail)) from error
     except OSError as error:
         conversation.line.mark_closed()
         raise _unreachable(settings, error) from error
 
 
-async def _authenticate(conversation: Conversation, features: Features, user: str, password: str) -> None:
+async def _authenticate(conversation: LoginConversation, features: ServerFeatures, user: str, password: str) -> None:
     offered = features.offered.get("AUTH", "").split()
     if "PLAIN" in offered:
         secret = b64encode(f"\0{user}\0{password}".encode())
-        _require(await conversation.ask(Phase.AUTH, b"AUTH PLAIN " + secret), Phase.AUTH, 235)
+        _require(await conversation.ask(SmtpPhase.AUTH, b"AUTH PLAIN " + secret), SmtpPhase.AUTH, 235)
     elif "LOGIN" in offered:
-        _require(await conversation.ask(Phase.AUTH, b"AUTH LOGIN"), Phase.AUTH, 334)
-        _require(await conversation.ask(Phase.AUTH, b64encode(user.encode())), Phase.AUTH, 334)
-        _require(await conversation.ask(Phase.AUTH, b64encode(password.encode())), Phase.AUTH, 235)
+        _require(await conversation.ask(SmtpPhase.AUTH, b"AUTH LOGIN"), SmtpPhase.AUTH, 334)
+        _require(await conversation.ask(SmtpPhase.AUTH, b64encode(user.encode())), SmtpPhase.AUTH, 334)
+        _require(await conversation.ask(SmtpPhase.AUTH, b64encode(password.encode())), SmtpPhase.AUTH, 235)
     else:
         found = f"it offers {', '.join(offered)}" if offered else "it offers no AUTH"
         raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server knows neither AUTH PLAIN nor LOGIN: {found}"))
 
 
-def _require(reply: Reply, phase: Phase, code: int) -> Reply:
+def _require(reply: SmtpReply, phase: SmtpPhase, code: int) -> SmtpReply:
     if reply.code != code:
         raise LoginFailed(refused(phase, reply))
     return reply
@@ -213,7 +215,7 @@ def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
     # A handshake that is cut short is the network's doing; one that fails is a matter of certificates and versions.
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return LoginFailed(TLS_FAILED.result(f"TLS with {place} failed: {error}"))
-    return LoginFailed(ENDED_BEFORE[Ending.LOST].result(f"no connection to {place}: {error}"))
+    return LoginFailed(ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {place}: {error}"))
 
 
 def _address_literal(address: str) -> str:

@@ -3,7 +3,7 @@
 from enum import Enum, auto
 
 
-class Phase(Enum):
+class SmtpPhase(Enum):
     CONNECT = auto()
     GREETING = auto()
     HELLO = auto()

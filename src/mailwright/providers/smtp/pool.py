@@ -6,10 +6,10 @@ from collections import deque
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.results import SendResult
-from mailwright.providers.smtp.connection import Connection
-from mailwright.providers.smtp.job import Job
+from mailwright.providers.smtp.connection import SmtpConnection
+from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import LoginFailed, log_in
-from mailwright.providers.smtp.responses import ENDED_BEFORE, Ending
+from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
 # One message whose content is with the server and one whose envelope is: more does not fit into one round trip.
@@ -19,7 +19,7 @@ PIPELINE_DEPTH = 2
 SECONDS_BETWEEN_REFUSED_CONNECTIONS = 10.0
 
 
-class Pool:
+class SmtpPool:
     def __init__(
         self,
         settings: SmtpSettings,
@@ -33,19 +33,19 @@ class Pool:
         self._clock = clock
         self._timeouts = timeouts
         self._hostname = hostname
-        self._waiting: deque[Job] = deque()
-        self._live: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}  # the last to rest works first, so that the others may close
-        self._half_idle: dict[Connection, None] = {}  # one message is being filed, another could begin
+        self._waiting: deque[SmtpJob] = deque()
+        self._live: set[SmtpConnection] = set()
+        self._idle: dict[SmtpConnection, None] = {}  # the last to rest works first, so that the others may close
+        self._half_idle: dict[SmtpConnection, None] = {}  # one message is being filed, another could begin
         self._attempts: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._closing_lines: set[asyncio.Future[None]] = set()
         self._is_closing = False
         self._drained: asyncio.Future[None] | None = None
 
-    def carry(self, job: Job) -> None:
+    def submit(self, job: SmtpJob) -> None:
         if self._is_closing:
-            job.settle(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider is closed"))
+            job.settle(ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider is closed"))
         elif self._idle:
             self._idle.popitem()[0].begin(job)
         elif self._half_idle:
@@ -63,30 +63,30 @@ class Pool:
             self._drained = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._drained], timeout=grace / SECOND)
         await self._stop_attempts()
-        self._fail_waiting(ENDED_BEFORE[Ending.SHUT_DOWN].result("the provider was closed before the message left"))
+        self._fail_waiting(ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider was closed before the message left"))
         for connection in tuple(self._live):
             if connection.is_idle:
                 connection.quit()
             elif not connection.is_quitting:
-                connection.line.end(Ending.SHUT_DOWN, "the time to finish was over")
+                connection.line.end(SessionEnd.SHUT_DOWN, "the time to finish was over")
         await self._wait_for_lines()
 
     # A connection speaks to us.
 
-    def take(self) -> Job | None:
+    def take(self) -> SmtpJob | None:
         while self._waiting:
             job = self._waiting.popleft()
             if not job.is_over:  # otherwise its caller has gone
                 return job
         return None
 
-    def again(self, job: Job) -> None:
+    def again(self, job: SmtpJob) -> None:
         if self._idle:
             self._idle.popitem()[0].begin(job)
         else:
             self._waiting.appendleft(job)
 
-    def park(self, connection: Connection) -> None:
+    def park(self, connection: SmtpConnection) -> None:
         if connection.is_idle:
             self._half_idle.pop(connection, None)
             self._idle[connection] = None
@@ -94,11 +94,11 @@ class Pool:
             self._half_idle[connection] = None
         self._tell_if_drained()
 
-    def unpark(self, connection: Connection) -> None:
+    def unpark(self, connection: SmtpConnection) -> None:
         self._idle.pop(connection, None)
         self._half_idle.pop(connection, None)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: SmtpConnection) -> None:
         self.unpark(connection)
         self._live.discard(connection)
         closed = connection.line.closed
@@ -130,13 +130,13 @@ class Pool:
         except LoginFailed as error:
             failure = error.result
         except Exception as error:  # whatever it is, those who wait must hear of it
-            failure = ENDED_BEFORE[Ending.LOST].result(f"no connection to {self._settings.host}: {error!r}")
+            failure = ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {self._settings.host}: {error!r}")
         finally:
             self._attempts.discard(_current_task())
         if failure is not None:
             self._attempt_failed(failure)
             return
-        connection = Connection(
+        connection = SmtpConnection(
             conversation.line,
             features,
             self,

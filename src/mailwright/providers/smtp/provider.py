@@ -6,14 +6,14 @@ import ssl
 
 from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
-from mailwright.providers.callbacks import awaited
-from mailwright.providers.protocol import Answered, Probe, Sending
-from mailwright.providers.smtp.job import Job
+from mailwright.providers.callbacks import future_of
+from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
+from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import LoginFailed, log_in
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.pool import Pool
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.pool import SmtpPool
 from mailwright.providers.smtp.responses import PROVIDER
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
 from mailwright.providers.smtp.wire import objection
@@ -35,39 +35,39 @@ class Smtp:
         self._timeouts = timeouts or Timeouts()
         self._hostname = hostname or _own_name()
         self._context = _tls_context(settings)
-        self._pool = Pool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
+        self._pool = SmtpPool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
 
-    def carry(self, message: Outgoing, answered: Answered) -> Sending:
-        job = Job(message, answered)
+    def send_with_callback(self, message: OutgoingMessage, answered: ResultCallback) -> SendHandle:
+        job = SmtpJob(message, answered)
         refusal = objection(message)
         if refusal is None:
-            self._pool.carry(job)
+            self._pool.submit(job)
         else:
             job.settle(refusal)
         return job
 
-    def send(self, message: Outgoing) -> asyncio.Future[SendResult]:
-        return awaited(self.carry, message)
+    def send(self, message: OutgoingMessage) -> asyncio.Future[SendResult]:
+        return future_of(self.send_with_callback, message)
 
-    async def check(self) -> Probe:
+    async def check(self) -> ProviderCheck:
         """Connect, EHLO, STARTTLS, AUTH, QUIT: all that a mail needs, without a mail."""
         place = f"{self._settings.host}:{self._settings.port}"
         try:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
         except LoginFailed as failure:
             code, said = failure.result.code, failure.result.original_code
-            return Probe(False, f"{place}: {f'{said} ' if said else ''}{failure.result.message}", code)
+            return ProviderCheck(False, f"{place}: {f'{said} ' if said else ''}{failure.result.message}", code)
         encryption = conversation.line.tls_version or "no TLS"
         user = f"logged in as {self._settings.user}" if self._settings.user else "no login"
         pipelining = "pipelining" if features.pipelining else "no pipelining"
         try:
-            await conversation.ask(Phase.QUIT, b"QUIT")
+            await conversation.ask(SmtpPhase.QUIT, b"QUIT")
         except LoginFailed:
             pass  # it served us; how it says good-bye is its own affair
         finally:
             conversation.line.close()
             await conversation.line.closed
-        return Probe(True, f"{place}: {encryption}, {user}, {pipelining}")
+        return ProviderCheck(True, f"{place}: {encryption}, {user}, {pipelining}")
 
     async def close(self, grace: Instant = 30 * SECOND) -> None:
         await self._pool.close(grace)

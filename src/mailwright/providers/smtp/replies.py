@@ -23,11 +23,11 @@ _QUEUE_ID = re.compile(
 _LAST_LINE = {f"{code:03} ".encode(): code for code in range(1_000)}
 
 
-class Garbled(Exception):
+class GarbledReply(Exception):
     """The bytes are not an SMTP reply."""
 
 
-class Reply:
+class SmtpReply:
     __slots__ = ("code", "lines")
 
     def __init__(self, code: int, lines: list[bytes]) -> None:
@@ -83,7 +83,7 @@ class ReplyReader:
     def is_empty(self) -> bool:
         return not self._partial and not self._lines
 
-    def feed(self, data: bytes) -> Iterator[Reply]:
+    def feed(self, data: bytes) -> Iterator[SmtpReply]:
         """The replies that these bytes complete. Raises Garbled at the first byte that cannot be one."""
         if self._partial:
             data = self._partial + data
@@ -91,28 +91,28 @@ class ReplyReader:
         for line in lines:
             code = _LAST_LINE.get(line[:4])
             if code is not None and not self._lines and len(line) <= MAX_LINE_BYTES:
-                yield Reply(code, [line[4:]])
+                yield SmtpReply(code, [line[4:]])
             elif (reply := self._take(line.rstrip(b"\r"))) is not None:
                 yield reply
         if len(self._partial) > MAX_LINE_BYTES:
-            raise Garbled(f"a line of more than {MAX_LINE_BYTES} bytes")
+            raise GarbledReply(f"a line of more than {MAX_LINE_BYTES} bytes")
 
-    def _take(self, line: bytes) -> Reply | None:
+    def _take(self, line: bytes) -> SmtpReply | None:
         digits, separator = line[:3], line[3:4]
         if len(digits) < 3 or not digits.isdigit() or separator not in b" -" or len(line) > MAX_LINE_BYTES:
-            raise Garbled(f"not an SMTP reply: {readable(line[:80])}")
+            raise GarbledReply(f"not an SMTP reply: {readable(line[:80])}")
         code = int(digits)
         if self._lines and code != self._code:
-            raise Garbled(f"one reply with two codes, {self._code} and {code}")
+            raise GarbledReply(f"one reply with two codes, {self._code} and {code}")
         lines = self._lines
         lines.append(line[4:])
         if separator == b"-":
             if len(lines) >= MAX_LINES:
-                raise Garbled(f"a reply of more than {MAX_LINES} lines")
+                raise GarbledReply(f"a reply of more than {MAX_LINES} lines")
             self._code = code
             return None
         self._lines = []
-        return Reply(code, lines)
+        return SmtpReply(code, lines)
 
 
 def readable(text: bytes) -> str:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from fnmatch import translate
 
-from mailwright.domain.bounce import bounce_kind
+from mailwright.domain.bounce import classify_bounce
 from mailwright.domain.clock import HOUR, MINUTE, Instant
-from mailwright.domain.results import Category, ResultKind, SendResult
-from mailwright.providers.responses import Meaning, Vocabulary
-from mailwright.providers.smtp.phases import Phase
-from mailwright.providers.smtp.replies import Reply
+from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
+from mailwright.providers.responses import ResultTemplate, ResultTemplates
+from mailwright.providers.smtp.phases import SmtpPhase
+from mailwright.providers.smtp.replies import SmtpReply
 
 PROVIDER = "smtp"
 
@@ -24,7 +24,7 @@ DAILY_QUOTA_PAUSE: Instant = 4 * HOUR
 HOURLY_QUOTA_PAUSE: Instant = 15 * MINUTE
 
 
-class Ending(Enum):
+class SessionEnd(Enum):
     """How a line ended, where no reply says why."""
 
     LOST = auto()
@@ -33,29 +33,29 @@ class Ending(Enum):
     SHUT_DOWN = auto()  # we are closing and the time to wait is over
 
 
-_words = Vocabulary(PROVIDER)
+_words = ResultTemplates(PROVIDER)
 failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    phases: tuple[Phase, ...]
+class SmtpResponseRule:
+    phases: tuple[SmtpPhase, ...]
     replies: re.Pattern[str]  # on "550 5.1.1", or on "550 -" where the server gives no enhanced status
     text: re.Pattern[str]
-    meaning: Meaning
+    meaning: ResultTemplate
 
 
-def row(phases: tuple[Phase, ...], replies: str, meaning: Meaning, text: str = "") -> Row:
+def row(phases: tuple[SmtpPhase, ...], replies: str, meaning: ResultTemplate, text: str = "") -> SmtpResponseRule:
     alternatives = "|".join(translate(pattern) for pattern in replies.split(", "))
-    return Row(phases, re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
+    return SmtpResponseRule(phases, re.compile(alternatives), re.compile(text, re.IGNORECASE), meaning)
 
 
-ANYWHERE = tuple(Phase)
-SESSION = (Phase.GREETING, Phase.HELLO, Phase.STARTTLS, Phase.AUTH)
-MAIL = (Phase.MAIL,)
-RCPT = (Phase.RCPT,)
-ENVELOPE = (Phase.MAIL, Phase.RCPT)
-CONTENT = (Phase.DATA, Phase.DOT)
+ANYWHERE = tuple(SmtpPhase)
+SESSION = (SmtpPhase.GREETING, SmtpPhase.HELLO, SmtpPhase.STARTTLS, SmtpPhase.AUTH)
+MAIL = (SmtpPhase.MAIL,)
+RCPT = (SmtpPhase.RCPT,)
+ENVELOPE = (SmtpPhase.MAIL, SmtpPhase.RCPT)
+CONTENT = (SmtpPhase.DATA, SmtpPhase.DOT)
 TRANSACTION = (*ENVELOPE, *CONTENT)
 
 DAILY = r"\bdaily\b.*\b(quota|limit)|\b(quota|limit)\b.*\b(daily|per day|24 hours)\b"
@@ -69,35 +69,35 @@ PAUSED = r"\bsending (is |was |has been )?(paused|suspended|disabled)|\byour acc
 UNVERIFIED = r"\baddress(es)? (is|are) not verified\b"
 UNAUTHORIZED = r"\bnot authorized to perform\b"
 
-NOT_FOR_US = Category.CONFIGURATION
-DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", Category.QUOTA, after=DAILY_QUOTA_PAUSE)
+NOT_FOR_US = ErrorCategory.CONFIGURATION
+DAILY_QUOTA = retried("SMTP_DAILY_QUOTA_EXCEEDED", ErrorCategory.QUOTA, after=DAILY_QUOTA_PAUSE)
 # Everything but what is about the reader's own mailbox.
 NOT_THE_MAILBOX = "5?? -, 5?? 5.[034567].*"
 
 # The first row that fits decides. SMTP_RECIPIENT_REJECTED says that the address is dead; every other code leaves the
 # address in peace.
-MEANINGS = (
+RESPONSE_RULES = (
     #   where        reply                         internal code, category, retry
     row(ANYWHERE, "4?? 4.2.2", retried("SMTP_MAILBOX_FULL")),
-    row((Phase.RCPT, *CONTENT), "4?? -, 4?? 4.2.*", retried("SMTP_MAILBOX_FULL"), text=FULL),
-    row((Phase.RCPT, *CONTENT), "4?? 4.2.*", retried("SMTP_TEMPORARY_FAILURE")),
+    row((SmtpPhase.RCPT, *CONTENT), "4?? -, 4?? 4.2.*", retried("SMTP_MAILBOX_FULL"), text=FULL),
+    row((SmtpPhase.RCPT, *CONTENT), "4?? 4.2.*", retried("SMTP_TEMPORARY_FAILURE")),
     # too fast, too much
     row(ANYWHERE, "4?? *", DAILY_QUOTA, text=DAILY),
-    row(ANYWHERE, "4?? *", retried("SMTP_THROTTLED", Category.QUOTA), text=TOO_FAST),
+    row(ANYWHERE, "4?? *", retried("SMTP_THROTTLED", ErrorCategory.QUOTA), text=TOO_FAST),
     row(TRANSACTION, "5?? 5.4.5", DAILY_QUOTA),
     row(TRANSACTION, NOT_THE_MAILBOX, DAILY_QUOTA, text=DAILY),
     row(
         TRANSACTION,
         NOT_THE_MAILBOX,
-        retried("SMTP_THROTTLED", Category.QUOTA, after=HOURLY_QUOTA_PAUSE),
+        retried("SMTP_THROTTLED", ErrorCategory.QUOTA, after=HOURLY_QUOTA_PAUSE),
         text=HOURLY,
     ),
     row(ANYWHERE, "421 *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
     # before a mail is mentioned: the server's state or our settings
     row(SESSION, "4?? *", retried("SMTP_SERVICE_UNAVAILABLE", blame=True)),
-    row((Phase.GREETING, Phase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
-    row((Phase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
-    row((Phase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
+    row((SmtpPhase.GREETING, SmtpPhase.HELLO), "5?? *", failed("SMTP_ACCESS_REFUSED", NOT_FOR_US)),
+    row((SmtpPhase.STARTTLS,), "5?? *", failed("SMTP_TLS_FAILED", NOT_FOR_US)),
+    row((SmtpPhase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
     # the envelope
     row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", NOT_FOR_US)),
     row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", NOT_FOR_US), text=PAUSED),
@@ -110,9 +110,9 @@ MEANINGS = (
     row(MAIL, "5?? *", failed(SENDER_REFUSED, NOT_FOR_US)),
     row(MAIL, "4?? *", retried("SMTP_TEMPORARY_FAILURE", blame=True)),
     row(RCPT, "5?? 5.1.[1236], 5?? 5.1.10, 5?? 5.2.1, 5?? 5.4.4, 556 *", failed("SMTP_RECIPIENT_REJECTED")),
-    row((Phase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
+    row((SmtpPhase.RCPT, *CONTENT), "5?? 5.2.2", failed("SMTP_MAILBOX_FULL")),
     row(RCPT, "5?? 5.7.*, 55[0134] -", failed("SMTP_RELAY_DENIED", NOT_FOR_US), text=NO_RELAY),
-    row((Phase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
+    row((SmtpPhase.RCPT, *CONTENT), "5?? 5.7.*", failed("SMTP_POLICY_REJECTED")),
     row(RCPT, "552 *", failed("SMTP_MAILBOX_FULL")),
     row(RCPT, "55[0134] -", failed("SMTP_POLICY_REJECTED"), text=BLOCKED),
     row(RCPT, "55[013] -", failed("SMTP_RECIPIENT_REJECTED")),
@@ -128,40 +128,40 @@ ABOUT_THE_ADDRESS = frozenset({"SMTP_RECIPIENT_REJECTED", "SMTP_MAILBOX_FULL"})
 
 # Before its last byte left us nobody can have the mail; after it, only a whole reply tells.
 ENDED_BEFORE = {
-    Ending.LOST: retried("NETWORK_ERROR", blame=True),
-    Ending.TIMED_OUT: retried("SMTP_TIMEOUT", Category.TIMEOUT, blame=True),
-    Ending.GARBLED: retried("SMTP_UNKNOWN_REPLY", blame=True),
-    Ending.SHUT_DOWN: retried("SHUTTING_DOWN"),
+    SessionEnd.LOST: retried("NETWORK_ERROR", blame=True),
+    SessionEnd.TIMED_OUT: retried("SMTP_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
+    SessionEnd.GARBLED: retried("SMTP_UNKNOWN_REPLY", blame=True),
+    SessionEnd.SHUT_DOWN: retried("SHUTTING_DOWN"),
 }
 ENDED_AFTER = {
-    Ending.LOST: in_doubt("SMTP_NO_ANSWER"),
-    Ending.TIMED_OUT: in_doubt("SMTP_NO_ANSWER"),
-    Ending.GARBLED: in_doubt("SMTP_GARBLED_ANSWER", Category.TRANSIENT),
-    Ending.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
+    SessionEnd.LOST: in_doubt("SMTP_NO_ANSWER"),
+    SessionEnd.TIMED_OUT: in_doubt("SMTP_NO_ANSWER"),
+    SessionEnd.GARBLED: in_doubt("SMTP_GARBLED_ANSWER", ErrorCategory.TRANSIENT),
+    SessionEnd.SHUT_DOWN: in_doubt("SMTP_NO_ANSWER"),
 }
 
 # What we find out ourselves, without asking the server about this mail.
 TLS_FAILED = failed("SMTP_TLS_FAILED", NOT_FOR_US)
 AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", NOT_FOR_US)
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
-INVALID_ADDRESS = failed("INVALID_ADDRESS", Category.VALIDATION)
-INVALID_CONTENT = failed("INVALID_CONTENT", Category.VALIDATION)
+INVALID_ADDRESS = failed("INVALID_ADDRESS", ErrorCategory.VALIDATION)
+INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 TOO_LARGE = failed("SMTP_MESSAGE_TOO_LARGE")
 UTF8_UNSUPPORTED = failed("SMTP_UTF8_UNSUPPORTED")
 EIGHT_BIT_UNSUPPORTED = failed("SMTP_8BIT_UNSUPPORTED")
 
 
-def refused(phase: Phase, reply: Reply) -> SendResult:
+def refused(phase: SmtpPhase, reply: SmtpReply) -> SendResult:
     """The result of a message, or of everything that waits, when the server answers this at that point."""
     status, text = reply.status, reply.text
     subject = f"{reply.code} {reply.enhanced or '-'}"
-    for candidate in MEANINGS:
+    for candidate in RESPONSE_RULES:
         if phase in candidate.phases and candidate.replies.match(subject) and candidate.text.search(text):
             return _with_bounce(candidate.meaning.result(text, status), reply)
     return UNKNOWN.result(f"unknown reply to {phase.name}: {status} {text}", status)
 
 
-def _with_bounce(result: SendResult, reply: Reply) -> SendResult:
+def _with_bounce(result: SendResult, reply: SmtpReply) -> SendResult:
     if result.kind is not ResultKind.FAILED or result.code not in ABOUT_THE_ADDRESS:
         return result
-    return replace(result, bounce=bounce_kind(reply.enhanced, reply.code, reply.text))
+    return replace(result, bounce=classify_bounce(reply.enhanced, reply.code, reply.text))

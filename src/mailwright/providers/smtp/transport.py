@@ -5,15 +5,15 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from mailwright.providers.smtp.replies import Garbled, Reply, ReplyReader
-from mailwright.providers.smtp.responses import Ending
+from mailwright.providers.smtp.replies import GarbledReply, ReplyReader, SmtpReply
+from mailwright.providers.smtp.responses import SessionEnd
 
 
-class Listener(Protocol):
+class TransportListener(Protocol):
     def answers_came(self, data: bytes) -> bool:
         """Whether these bytes were exactly what was waited for, and are dealt with."""
 
-    def reply_came(self, reply: Reply) -> None: ...
+    def reply_came(self, reply: SmtpReply) -> None: ...
 
     def patience(self) -> float:
         """Seconds to wait for what comes next."""
@@ -23,11 +23,11 @@ class Listener(Protocol):
     def room_again(self) -> None:
         """What was written has left: more may follow."""
 
-    def line_ended(self, ending: Ending, detail: str) -> None:
+    def line_ended(self, ending: SessionEnd, detail: str) -> None:
         """Called once. Nothing more comes, and nothing more leaves."""
 
 
-class Line(asyncio.Protocol):
+class SmtpTransport(asyncio.Protocol):
     __slots__ = (
         "_deadline",
         "_loop",
@@ -45,7 +45,7 @@ class Line(asyncio.Protocol):
     _transport: asyncio.Transport
     write: Callable[[bytes | memoryview], None]
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: TransportListener) -> None:
         self.listener = listener
         self.is_full = False  # the transport asked us to wait with writing
         self.has_ended = False
@@ -83,7 +83,7 @@ class Line(asyncio.Protocol):
             raise ConnectionResetError("the connection was lost in the TLS handshake")
         self._use(transport)
 
-    def end(self, ending: Ending, detail: str) -> None:
+    def end(self, ending: SessionEnd, detail: str) -> None:
         """At once, whatever is under way."""
         if self.has_ended:
             return
@@ -101,7 +101,7 @@ class Line(asyncio.Protocol):
         # A peer that does not answer TLS's good-bye would keep the socket open for half a minute.
         self._timer = self._loop.call_later(1.0, self._transport.abort)
         self._transport.close()
-        self.listener.line_ended(Ending.LOST, "closed")
+        self.listener.line_ended(SessionEnd.LOST, "closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._use(cast("asyncio.Transport", transport))  # uvloop's are not its subclasses
@@ -123,8 +123,8 @@ class Line(asyncio.Protocol):
                 self.listener.reply_came(reply)
                 if self.has_ended:
                     return
-        except Garbled as error:
-            self.end(Ending.GARBLED, str(error))
+        except GarbledReply as error:
+            self.end(SessionEnd.GARBLED, str(error))
             return
         # A server that trickles bytes makes no progress; only a whole reply buys more time.
         if reply is not None:
@@ -135,7 +135,7 @@ class Line(asyncio.Protocol):
         if not self.has_ended:
             self.has_ended = True
             detail = f"the connection was lost: {error}" if error else "the server closed the connection"
-            self.listener.line_ended(Ending.LOST, detail)
+            self.listener.line_ended(SessionEnd.LOST, detail)
         self.mark_closed()
 
     def mark_closed(self) -> None:

@@ -4,7 +4,7 @@ import re
 from io import IncrementalNewlineDecoder
 
 from mailwright.domain.address import MAX_LENGTH, mask
-from mailwright.domain.outgoing import Outgoing
+from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.responses import INVALID_ADDRESS, INVALID_CONTENT
 
@@ -16,7 +16,7 @@ _UNSAFE = re.compile("[\x00-\x20\x7f-\xa0<>\u2028\u2029\ud800-\udfff]")
 END = b".\r\n"
 
 
-def objection(message: Outgoing) -> SendResult | None:
+def objection(message: OutgoingMessage) -> SendResult | None:
     """Why a message may not be put on any line, whatever server is at its end."""
     if not message.recipients or not all(message.recipients):
         return INVALID_ADDRESS.result("the message has no recipient, or an empty one")
@@ -38,7 +38,7 @@ def is_clean(content: bytes) -> bool:
     return kinds.newlines in ("\r\n", None)
 
 
-def on_the_line(message: Outgoing) -> tuple[bytes, bytes]:
+def on_the_line(message: OutgoingMessage) -> tuple[bytes, bytes]:
     """The content as it crosses the line, with its end. Joining the two would copy every mail once more."""
     return (message.content, END) if message.is_canonical else (dotted(message.content), b"")
 

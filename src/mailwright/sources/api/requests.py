@@ -27,7 +27,7 @@ from mailwright.audience import lists
 from mailwright.audience.suppressions import ALL_MAIL
 from mailwright.content.headers import HeaderRefused, custom, unwritable
 from mailwright.domain import address, locales
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.states import Resolution
 
@@ -151,7 +151,7 @@ def _instant(value: Any) -> Instant:
         raise _objection("invalid_time", "must be a text such as 2027-01-15T08:00:00Z")
     try:
         moment = datetime.fromisoformat(value)
-        instant = instant_of(moment)
+        instant = to_instant(moment)
     except (ValueError, OverflowError) as error:
         raise _objection("invalid_time", "must look like 2027-01-15T08:00:00Z") from error
     if moment.tzinfo is None:

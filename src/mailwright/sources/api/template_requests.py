@@ -8,7 +8,7 @@ from pydantic import Field
 from mailwright.content.formats import Format
 from mailwright.content.template_store import Draft
 from mailwright.content.variables import Variable
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.api.requests import (
     Content,
     FieldError,
@@ -55,7 +55,7 @@ class TemplateRequest(RequestModel):
             body=body,
             format=format_,
             text=self.text,
-            locale=self.locale or EVERYONE,
+            locale=self.locale or DEFAULT_LOCALE,
             variables=tuple(Variable(each.name, each.required, each.sample) for each in self.variables or ()),
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mailwright.content.formats import Format
 from mailwright.content.template_store import TemplateStore, latest_by_locale
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.articles.assembly import Article
 from mailwright.sources.articles.placeholders import GIVEN, Placeholder, as_template, placeholders
 from mailwright.storage.database import Database
@@ -57,7 +57,7 @@ async def keep(database: Database, store: TemplateStore, tenant_id: int, compose
     """Stored by its content: whoever says the same again, in this run or another, finds it there."""
     name = _NAME.format(digest=composed.digest)
     async with database.read() as tx:
-        known = (await latest_by_locale(tx, tenant_id, name)).get(EVERYONE)
+        known = (await latest_by_locale(tx, tenant_id, name)).get(DEFAULT_LOCALE)
     if known is None:
         known = await store.put(tenant_id, name, subject=composed.subject, html=composed.html, text=None)
     return ArticleVariant(known.key, composed.subject, tuple((each.variable, each) for each in composed.placeholders))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mailwright.content import html as html_rules
 from mailwright.content.headers import unwritable
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles import divisions
 from mailwright.sources.articles.assembly import PublishStatus, Slice
@@ -202,7 +202,7 @@ def _moment(value: Any, _: str) -> Instant:
     if not isinstance(moment, datetime):
         raise InvalidInput("must look like 2027-01-15T08:00:00Z")
     try:
-        instant = instant_of(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+        instant = to_instant(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
     except OverflowError as error:
         raise InvalidInput("must be between the years 1970 and 9999") from error
     if not 0 <= instant < _YEAR_9999:

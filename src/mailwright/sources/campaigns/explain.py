@@ -17,13 +17,20 @@ from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, Campa
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, Held, Level, reason_told
+from mailwright.domain.permits import (
+    PROVIDER_RATE,
+    QUOTA_EXHAUSTED,
+    Deferral,
+    DeferReason,
+    LimitLevel,
+    split_defer_reason,
+)
 from mailwright.outbox.explain import OPTIONS, RULES, at_moment, moment
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, rules_in_force
 from mailwright.outbox.workers import Presence, present
 from mailwright.policies.hours import ALWAYS, outside_hours
-from mailwright.policies.pacing import ONE_AT_A_TIME, paces
+from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, lane_deferrals
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -72,9 +79,9 @@ class CampaignFacts:
     now: Instant
     workers: list[Presence]
     goes_after: Any  # the campaign of the same tenant that is before it: its id, name and status, or None
-    holder: Level | None  # whose rule holds it: its own or its tenant's
+    holder: LimitLevel | None  # whose rule holds it: its own or its tenant's
     course: CampaignForecast | None
-    wait: Held | None = None  # what its mails wait for where nothing holds it as a whole
+    wait: Deferral | None = None  # what its mails wait for where nothing holds it as a whole
     may_start: bool = False  # a draft that was examined, and with which nothing is wrong
 
     @property
@@ -361,7 +368,7 @@ _MAILS_WAIT: Mapping[str, tuple[str, str]] = {
     ),
     DeferReason.ONE_AT_A_TIME: ("Its mails go one at a time, and one of them is under way", "The end of that one."),
     DeferReason.RESEND_TURN: ("Its mails were in doubt and go once more, one at a time", "That moment."),
-    DeferReason.READERS_HOURS: (
+    DeferReason.RECIPIENT_HOURS: (
         "It is outside working hours by the clocks of all readers who are left",
         "That moment, or other working hours of the campaign.",
     ),
@@ -369,7 +376,7 @@ _MAILS_WAIT: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _mails_wait(facts: CampaignFacts, wait: Held) -> CampaignExplanation:
+def _mails_wait(facts: CampaignFacts, wait: Deferral) -> CampaignExplanation:
     words, change = _MAILS_WAIT.get(wait.reason, (f"Its mails wait ({wait.reason})", "That moment."))
     sentence = f"{words}: {_mails(facts.left)} left, the first of them goes {at_moment(wait.until, facts.now)}."
     return _answer(facts, "held", sentence, reason=wait.reason, until=wait.until, change=change)
@@ -404,7 +411,7 @@ async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: In
     return rows[0]
 
 
-async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[int, Held]) -> Any:
+async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[int, Deferral]) -> Any:
     """The first of the tenant's campaigns that may go now, where that is another."""
     rows = await tx.execute(
         select(campaigns.c.campaign_id, campaigns.c.name, campaigns.c.status)
@@ -423,25 +430,25 @@ async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[
     return rows[0] if rows else None
 
 
-async def _holder(tx: Transaction, levels: tuple[Level, ...], reason: str, now: Instant) -> Level | None:
+async def _holder(tx: Transaction, levels: tuple[LimitLevel, ...], reason: str, now: Instant) -> LimitLevel | None:
     """Whose rule of this name is used up or closed; the campaign's own where it is both's. None: the rule is gone."""
     for level in reversed(levels):
         if reason == "outside_hours" and outside_hours(level.limits, is_bulk=True, now=now) is not None:
             return level
-        if any(pace.reason == reason for pace in paces(level.limits, level.owner)):
+        if any(pace.reason == reason for pace in send_rates(level.limits, level.owner)):
             return level
         if reason == ONE_AT_A_TIME and level.limits.one_at_a_time:
             return level
         for window in windows(level.limits, level.owner, now):
             if window.reason == reason:
-                names = [{"name": name} for name in (window.name, *(beside.name for beside in window.beside))]
+                names = [{"name": name} for name in (window.name, *(related.name for related in window.related))]
                 used = sum(int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names))
                 if used >= window.limit:
                     return level
     return next((level for level in levels if _has_rule(level, reason, now)), None)
 
 
-def _has_rule(level: Level, reason: str, now: Instant) -> bool:
+def _has_rule(level: LimitLevel, reason: str, now: Instant) -> bool:
     if reason == "outside_hours":
         return level.limits.working_hours != ALWAYS
     return any(window.reason == reason for window in windows(level.limits, level.owner, now))
@@ -460,7 +467,7 @@ def _answer(
     change: str | None = None,
     actions: tuple[Action, ...] = (),
 ) -> CampaignExplanation:
-    name, detail = reason_told(reason)
+    name, detail = split_defer_reason(reason)
     campaign_id, then = facts.campaign.campaign_id, _then(facts)
     return CampaignExplanation(campaign_id, sentence, state, name, until, change, then, detail, actions)
 

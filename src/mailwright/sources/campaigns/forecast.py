@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
-from mailwright.domain.permits import Held, Level, reason_told
+from mailwright.domain.permits import Deferral, LimitLevel, split_defer_reason
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import Defaults, Rules, rules_in_force
 from mailwright.outbox.workers import sending_rate
@@ -78,8 +78,8 @@ async def forecast(
         names = [{"name": name} for name in sorted(needed_counters(line, rules.quota, now))]
         used = {row.name: int(row.used) for row in await tx.run(LOOK_AT_COUNTERS, wanted=names)}
     rate = measured if measured > 0 else ASSUMED_RATE
-    if rules.told_rate is not None:
-        rate = min(rate, rules.told_rate)
+    if rules.provider_rate is not None:
+        rate = min(rate, rules.provider_rate)
     outlook = simulate(line, SimulationConditions(now, rate, used, rules.quota, horizon))
     return Forecast(
         computed_at=now,
@@ -116,7 +116,7 @@ async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[QueuedCampa
     return [_queued(row, rules, left.get(row.lane, 0), waiting.get(row.lane)) for row in rows]
 
 
-def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> QueuedCampaign:
+def _queued(row: Any, rules: Rules, left: int, wait: Deferral | None) -> QueuedCampaign:
     coming, trial = _to_come(row, left)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     return QueuedCampaign(
@@ -127,13 +127,13 @@ def _queued(row: Any, rules: Rules, left: int, wait: Held | None) -> QueuedCampa
         tenant=tenant,
         own=_by_the_senders_clock(own[0]) if own else None,
         weight=row.weight,
-        held=_held(wait) if row.deferred_until is None else Held(row.deferred_until, row.defer_reason),
+        held=_held(wait) if row.deferred_until is None else Deferral(row.deferred_until, row.defer_reason),
         trial=trial,
     )
 
 
-def _held(wait: Held | None) -> Held | None:
-    return None if wait is None else Held(wait.until, reason_told(wait.reason)[0] or wait.reason)
+def _held(wait: Deferral | None) -> Deferral | None:
+    return None if wait is None else Deferral(wait.until, split_defer_reason(wait.reason)[0] or wait.reason)
 
 
 def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
@@ -152,9 +152,9 @@ def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
     return coming, AbTestPhase(left + untried, contest.wait)
 
 
-def _by_the_senders_clock(level: Level) -> Level:
+def _by_the_senders_clock(level: LimitLevel) -> LimitLevel:
     """Readers' own zones are as many clocks as there are readers; the sender's stands for all."""
-    return Level(level.owner, replace(level.limits, in_readers_zone=False))
+    return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
 def _assumptions(line: list[QueuedCampaign], rules: Rules, *, is_rate_measured: bool) -> list[str]:
@@ -163,7 +163,7 @@ def _assumptions(line: list[QueuedCampaign], rules: Rules, *, is_rate_measured: 
         found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")
     if any(level.limits.one_at_a_time for each in line for level in (each.tenant, each.own) if level is not None):
         found.append(f"Of mails that go one at a time, {ONE_AT_A_TIME_RATE:g} are taken to end in a second.")
-    if any(level.limits.in_readers_zone for level in rules.campaigns.values()):
+    if any(level.limits.in_recipient_zone for level in rules.campaigns.values()):
         found.append("Readers are all taken to live in the sender's time zone.")
     if line and rules.quota is not None:
         found.append(

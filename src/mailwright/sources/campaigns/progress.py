@@ -8,7 +8,7 @@ from sqlalchemy import Select, select
 
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.permits import Held, reason_told
+from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.sources.campaigns.deferrals import lane_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -180,7 +180,7 @@ def _places(now: Instant) -> Select[Any]:
     )
 
 
-def _place(row: Any, wait: Held | None = None) -> QueuePosition:
+def _place(row: Any, wait: Deferral | None = None) -> QueuePosition:
     """`wait`: what its mails wait for where nothing holds it as a whole."""
     reason, until = (row.defer_reason, row.deferred_until) if wait is None else (wait.reason, wait.until)
     return QueuePosition(
@@ -191,7 +191,7 @@ def _place(row: Any, wait: Held | None = None) -> QueuePosition:
         lane=row.lane,
         campaign_status=CampaignStatus(row.campaign_status),
         status=_status(row.completed_at, until),
-        defer_reason=reason_told(reason)[0],
+        defer_reason=split_defer_reason(reason)[0],
         deferred_until=until,
         is_walked=row.walk_ended_at is not None,
         planned=row.planned,

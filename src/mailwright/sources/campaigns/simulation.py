@@ -13,12 +13,12 @@ from math import ceil
 from zoneinfo import ZoneInfo
 
 from mailwright.domain.campaign import AWAITING_WINNER
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, instant_of
-from mailwright.domain.permits import Allowance, Beside, Held, Level, Window
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, to_instant
+from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot, RelatedCounter
 from mailwright.outbox.ledger import state_of
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import ALWAYS, closes_at, outside_hours
-from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND, slowest_pace
+from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND, slowest_rate
 from mailwright.policies.rates import windows
 
 IN_LINE = "in_line"  # another campaign of the tenant goes first
@@ -44,10 +44,10 @@ class QueuedCampaign:
     name: str
     tenant_id: int
     remaining: int
-    tenant: Level
-    own: Level | None = None
+    tenant: LimitLevel
+    own: LimitLevel | None = None
     weight: int = 1
-    held: Held | None = None
+    held: Deferral | None = None
     trial: "AbTestPhase | None" = None
 
 
@@ -89,7 +89,7 @@ class SimulationConditions:
     now: Instant
     rate: float  # mails per second where nothing limits them
     used: Mapping[str, float] = field(default_factory=dict)  # what the real counters stand at
-    quota: Allowance | None = None
+    quota: QuotaSnapshot | None = None
     horizon: Instant = YEAR
 
 
@@ -106,12 +106,12 @@ def simulate(line: Sequence[QueuedCampaign], conditions: SimulationConditions) -
     return SimulationResult(tuple(run.course() for run in simulation.runs), simulation.now, simulation.steps)
 
 
-def needed_counters(line: Iterable[QueuedCampaign], quota: Allowance | None, now: Instant) -> set[str]:
+def needed_counters(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None, now: Instant) -> set[str]:
     """The names of the counters that a simulation begins with."""
     levels = {level.owner: level for queued in line for level in (queued.tenant, queued.own) if level is not None}
     found = [window for level in levels.values() for window in windows(level.limits, level.owner, now)]
     found += _quota_windows(quota, now)
-    return {window.name for window in found} | {beside.name for window in found for beside in window.beside}
+    return {window.name for window in found} | {related.name for window in found for related in window.related}
 
 
 class _Counters:
@@ -120,26 +120,26 @@ class _Counters:
     def __init__(self, used: Mapping[str, float]) -> None:
         self.used: dict[str, float] = dict(used)
 
-    def free(self, window: Window) -> float:
-        beside = sum(self.used.get(other.name, 0) for other in window.beside)
+    def free(self, window: LimitWindow) -> float:
+        beside = sum(self.used.get(other.name, 0) for other in window.related)
         return window.limit - self.used.get(window.name, 0) - beside
 
-    def opens_at(self, window: Window) -> Instant:
-        return state_of(window, 0, self.used).opens_at if window.beside else window.deferred_until
+    def opens_at(self, window: LimitWindow) -> Instant:
+        return state_of(window, 0, self.used).opens_at if window.related else window.deferred_until
 
-    def add(self, sent: Iterable[Window], number: float) -> None:
+    def add(self, sent: Iterable[LimitWindow], number: float) -> None:
         for window in sent:
             self.used[window.name] = self.used.get(window.name, 0) + number
 
-    def move(self, before: Sequence[Window], after: Sequence[Window]) -> None:
+    def move(self, before: Sequence[LimitWindow], after: Sequence[LimitWindow]) -> None:
         """What stood in one window stands in the same one of a later day."""
         later = {window.reason: window for window in after}
         for old in before:
             if (new := later.get(old.reason)) is None:
                 continue  # a warm-up is over by then
-            pairs: list[tuple[Window | Beside, Window | Beside]] = [
+            pairs: list[tuple[LimitWindow | RelatedCounter, LimitWindow | RelatedCounter]] = [
                 (old, new),
-                *zip(old.beside, new.beside, strict=False),
+                *zip(old.related, new.related, strict=False),
             ]
             for one, other in pairs:
                 if one.name in self.used:
@@ -164,14 +164,14 @@ class _Run:
         self._spans: list[ForecastSegment] = []
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[LimitLevel, ...]:
         queued = self.queued
         return (queued.tenant,) if queued.own is None else (queued.tenant, queued.own)
 
     @property
     def pace(self) -> tuple[float | None, str | None]:
         """Mails per second at the most, and the rule that says so: mail by mail, a year would take a year."""
-        slowest = slowest_pace(self.levels)
+        slowest = slowest_rate(self.levels)
         if any(level.limits.one_at_a_time for level in self.levels) and (
             slowest is None or slowest.per_second > ONE_AT_A_TIME_RATE
         ):
@@ -237,7 +237,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Tenant:
-    level: Level
+    level: LimitLevel
     weight: int
     line: list[_Run]
     current: _Run | None = None
@@ -252,7 +252,7 @@ class _Sending:
     run: _Run
     weight: int
     cap: float | None  # its limit per second
-    windows: tuple[Window, ...]
+    windows: tuple[LimitWindow, ...]
     closes_at: Instant | None
 
 
@@ -266,7 +266,7 @@ class _Round:
 
 @dataclass(slots=True)
 class _Cached:
-    windows: tuple[Window, ...] = ()
+    windows: tuple[LimitWindow, ...] = ()
     valid_until: Instant = -1
     closes_at: Instant | None = -1
 
@@ -366,24 +366,24 @@ class _Simulation:
             last.turn_to(IN_LINE, self.now)
         tenant.current = run
 
-    def _objection(self, level: Level) -> Held | None:
+    def _objection(self, level: LimitLevel) -> Deferral | None:
         held = outside_hours(level.limits, is_bulk=True, now=self.now)
         return held if held is not None else self._used_up(self._known(level).windows)
 
-    def _used_up(self, needed: Sequence[Window]) -> Held | None:
+    def _used_up(self, needed: Sequence[LimitWindow]) -> Deferral | None:
         for window in needed:
             if self._counters.free(window) < _NOTHING:
-                return Held(max(self._counters.opens_at(window), self.now + 1), window.reason)
+                return Deferral(max(self._counters.opens_at(window), self.now + 1), window.reason)
         return None
 
-    def _sending(self, tenant: _Tenant, run: _Run, quota: tuple[Window, ...]) -> _Sending:
+    def _sending(self, tenant: _Tenant, run: _Run, quota: tuple[LimitWindow, ...]) -> _Sending:
         known = [self._known(level) for level in (tenant.level, run.queued.own) if level is not None]
         closing = [each.closes_at for each in known if each.closes_at is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
         cap, _ = run.pace
         return _Sending(run, tenant.weight, cap, needed, min(closing, default=None))
 
-    def _known(self, level: Level) -> _Cached:
+    def _known(self, level: LimitLevel) -> _Cached:
         """Windows stay the same until one of them ends: making them anew for each step would cost the most."""
         known = self._cached.setdefault(level.owner, _Cached())
         if self.now >= known.valid_until:
@@ -441,10 +441,10 @@ class _Simulation:
                 if trial is not None and run.after_trial is not None and run.until_pause < _NOTHING:
                     run.after_trial = None
                     tenant.current = None if tenant.current is run else tenant.current
-                    self._hold(run, Held(self.now + trial.wait, AWAITING_WINNER))
+                    self._hold(run, Deferral(self.now + trial.wait, AWAITING_WINNER))
                     self._begin_anew()
 
-    def _hold(self, run: _Run, held: Held) -> None:
+    def _hold(self, run: _Run, held: Deferral) -> None:
         run.held_until = held.until
         run.turn_to(held.reason, self.now)
         heappush(self._holds, (held.until, next(self._numbers), run))
@@ -514,9 +514,9 @@ class _Simulation:
             later += [closing for each in limits if (closing := closes_at(each, self.now)) is not None]
         return min([most, *((moment - self.now) // period - 1 for moment in later)])
 
-    def _lasting(self, this: _Round, period: Instant) -> dict[Window, list[int]]:
+    def _lasting(self, this: _Round, period: Instant) -> dict[LimitWindow, list[int]]:
         """The windows that outlast a round, with those who send through them."""
-        found: dict[Window, list[int]] = {}
+        found: dict[LimitWindow, list[int]] = {}
         for number in this.sent:
             for level in self.runs[number].levels:
                 for window in windows(level.limits, level.owner, self.now):
@@ -554,7 +554,7 @@ class _Simulation:
         self._cached.clear()
 
 
-def _periods(line: Iterable[QueuedCampaign], quota: Allowance | None) -> list[Instant]:
+def _periods(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
     """The lengths of time that can be like the one before: days only where some rule knows days."""
     limits = [level.limits for queued in line for level in (queued.tenant, queued.own) if level is not None]
     hour = _SLIDING_ROUND if any(each.sliding_hour for each in limits) else HOUR
@@ -590,7 +590,7 @@ def _shares(sending: Sequence[_Sending], rate: float) -> list[float]:
     return [max(share, _SLOWEST) for share in shares]
 
 
-def _quota_windows(quota: Allowance | None, now: Instant) -> tuple[Window, ...]:
+def _quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:
     """A daily quota is taken to open again a day after it was told, in full; any other only when somebody tells."""
     if quota is None:
         return ()
@@ -605,7 +605,7 @@ def _quota_windows(quota: Allowance | None, now: Instant) -> tuple[Window, ...]:
     return (replace(window, ends_at=renews_at, deferred_until=renews_at),)
 
 
-def _of_rounds(level: Level, now: Instant, period: Instant) -> list[Window]:
+def _of_rounds(level: LimitLevel, now: Instant, period: Instant) -> list[LimitWindow]:
     """The windows that are new in each round."""
     return [window for window in windows(level.limits, level.owner, now) if 0 < _ROUNDS.get(window.reason, 0) <= period]
 
@@ -622,7 +622,7 @@ def _changes(line: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> lis
     zones = {each.timezone for each in limits}
     days = range(now, min(ends, now + 2 * YEAR) + 2 * DAY, DAY)
     found = {
-        instant_of(datetime.combine(each.warmup_since + timedelta(days=1), time(), ZoneInfo(each.timezone)))
+        to_instant(datetime.combine(each.warmup_since + timedelta(days=1), time(), ZoneInfo(each.timezone)))
         for each in limits
         if each.warmup_since is not None
     }

@@ -16,7 +16,7 @@ from mailwright.content.unsubscribe_footer import has_way_out, with_way_out
 from mailwright.content.variables import STANDARD
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import test_group_size
@@ -301,8 +301,12 @@ async def _drafts(
     for number, variant in enumerate(experiment.variants):
         texts = base if variant.subject is None else _with_subject(base, variant.subject)
         if html := bodies.get(_variant_body(number)):
-            everyone = LocalizedContent(texts[EVERYONE].subject, html, texts[EVERYONE].text)
-            texts = {EVERYONE: everyone} if preheader is None else _with_preheader({EVERYONE: everyone}, preheader)
+            everyone = LocalizedContent(texts[DEFAULT_LOCALE].subject, html, texts[DEFAULT_LOCALE].text)
+            texts = (
+                {DEFAULT_LOCALE: everyone}
+                if preheader is None
+                else _with_preheader({DEFAULT_LOCALE: everyone}, preheader)
+            )
         drafts.append(VariantDraft(variant.name, texts, share + (number < rest)))
     return drafts
 
@@ -317,7 +321,7 @@ async def _base(
     content = definition.content
     if content.template_id is None:
         html = bodies["content.body"]
-        return {} if html is None else {EVERYONE: LocalizedContent(content.subject or "", html, content.text)}
+        return {} if html is None else {DEFAULT_LOCALE: LocalizedContent(content.subject or "", html, content.text)}
     found = await latest_by_locale(tx, tenant_id, content.template_id)
     if not found:
         problem = f"there is no template {content.template_id}"
@@ -416,4 +420,4 @@ async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft:
         keys[locale] = stored.key
     # The narrowest first: whoever reads `pt-BR` is met by it before `pt`.
     narrowest_first = dict(sorted(keys.items(), key=lambda each: -len(each[0])))
-    return CampaignVariant(draft.name, draft.texts[EVERYONE].subject, narrowest_first, draft.share)
+    return CampaignVariant(draft.name, draft.texts[DEFAULT_LOCALE].subject, narrowest_first, draft.share)

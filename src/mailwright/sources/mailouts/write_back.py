@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import select, update
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, instant_of, isoformat
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat, to_instant
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, NotionRefused, Page, plain
 from mailwright.sources.mailouts.queue import Queue, Tally
@@ -337,7 +337,7 @@ def _time_in(page: Page, name: str) -> Instant | None:
     match page.properties.get(name, {}).get("date"):
         case {"start": str(start)}:
             try:
-                return instant_of(datetime.fromisoformat(start))
+                return to_instant(datetime.fromisoformat(start))
             except ValueError:
                 return None
         case _:

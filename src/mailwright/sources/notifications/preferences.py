@@ -6,7 +6,7 @@ from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mailwright.domain.clock import Instant, instant_of
+from mailwright.domain.clock import Instant, to_instant
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.statuses import Waits
 
@@ -124,7 +124,7 @@ def _out_of_hours(preferences: Preferences, now: Instant) -> Wait | None:
     opens = _at(local, window.start, zone)
     if opens <= local:
         opens = _at(local + timedelta(days=1), window.start, zone)
-    return Wait(Waits.WINDOW, instant_of(opens), f"the subscriber's hours are {window} ({preferences.zone})")
+    return Wait(Waits.WINDOW, to_instant(opens), f"the subscriber's hours are {window} ({preferences.zone})")
 
 
 def _at(day: datetime, minute: int, zone: ZoneInfo) -> datetime:

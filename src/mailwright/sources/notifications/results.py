@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.domain.results import Category
+from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import Status
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.jobs import Invalid
@@ -111,8 +111,8 @@ def _failed(link: Link) -> Told:
     if link.error_code == EXPIRED:
         return Told(Fanout.EXPIRED, {"code": EXPIRED, "message": link.error_reason}, None, 0)
     status = Fanout.SKIPPED if link.error_code in SKIPPED else Fanout.FAILED
-    is_attempt = link.error_category not in (Category.VALIDATION, None) and link.provider is not None
-    is_final = link.error_category == Category.PERMANENT
+    is_attempt = link.error_category not in (ErrorCategory.VALIDATION, None) and link.provider is not None
+    is_final = link.error_category == ErrorCategory.PERMANENT
     error = _attempt(link, "failed" if is_final else "retryable") if is_attempt else _plain(link)
     return Told(status, error, link.failed_at)
 

@@ -13,7 +13,7 @@ from mailwright.content.variables import STANDARD
 from mailwright.domain import locales
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
-from mailwright.domain.locales import EVERYONE
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.notifications.event_types import LINKS, OPEN_SEAT, Kind, Kinds
 from mailwright.sources.notifications.jobs import Invalid
 from mailwright.storage.database import Database
@@ -64,8 +64,8 @@ class Letters:
         if not texts:
             message = f"/template/id: no template {kind.template_id} is stored"
             return Invalid("TEMPLATE_NOT_FOUND", message, "/template/id")
-        wanted = [name for name in locales.widening(job["locale"]) if name != EVERYONE]
-        stands_in = [kind.fallback_locale, EVERYONE] if kind.fallback_locale else []
+        wanted = [name for name in locales.fallback_locales(job["locale"]) if name != DEFAULT_LOCALE]
+        stands_in = [kind.fallback_locale, DEFAULT_LOCALE] if kind.fallback_locale else []
         found = next((texts[name] for name in (*wanted, *stands_in) if name in texts), None)
         if found is None:
             message = f"/locale: {kind.template_id} has no text for {job['locale']}, and nothing stands in"
@@ -94,7 +94,7 @@ class Letters:
         if everyone not in texts:
             yield f"{kind.name}: {folder} has no {everyone}.html, which is to stand in for other languages"
             return
-        names = {EVERYONE: everyone, **{each: each for each in texts if each != kind.fallback_locale}}
+        names = {DEFAULT_LOCALE: everyone, **{each: each for each in texts if each != kind.fallback_locale}}
         for locale, name in names.items():
             known = stored.get(locale)
             if known is not None and (known.body, known.text) == texts[name]:

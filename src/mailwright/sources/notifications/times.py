@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from mailwright.domain.clock import Instant, instant_of, isoformat
+from mailwright.domain.clock import Instant, isoformat, to_instant
 
 
 def read(text: str | None) -> Instant | None:
@@ -13,7 +13,7 @@ def read(text: str | None) -> Instant | None:
         moment = datetime.fromisoformat(str(text).strip())
     except ValueError:
         return None
-    return instant_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return to_instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def write(instant: Instant) -> str:

@@ -17,7 +17,7 @@ from mailwright.audience.export import Wanted
 from mailwright.audience.search import STRETCH, Asked, look_for, tags_of
 from mailwright.audience.status import ContactStatus, Standing
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
-from mailwright.pipeline.rerender import subjects_of
+from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
@@ -190,7 +190,7 @@ async def _page(
     # The mails that happened reach further back than those that are listed.
     mails = {each.outbox_id: each.detail for each in happened if each.outbox_id is not None}
     mails |= {each.outbox_id: each.subject for each in known.messages}
-    said = await subjects_of(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
+    said = await render_subjects(parts.database, mails, tenant_id=visitor.tenant_id, at=parts.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(parts.database, visitor.tenant_id)
     values: dict[str, Any] = {

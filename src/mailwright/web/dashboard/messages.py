@@ -19,7 +19,7 @@ from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import NEWEST, Record, Search, Summary
 from mailwright.outbox.search import STRETCH, holds_on, look_for
-from mailwright.pipeline.rerender import mail_of, subjects_of
+from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened
 from mailwright.web.dashboard.forms import chosen, fields_of
@@ -182,7 +182,7 @@ async def list_messages(
     values: dict[str, Any] = {
         "asked": asked,
         "found": found.messages,
-        "subjects": await subjects_of(
+        "subjects": await render_subjects(
             parts.database,
             {each.outbox_id: each.subject for each in found.messages},
             tenant_id=visitor.tenant_id,
@@ -320,7 +320,7 @@ async def _mail(parts: ApiParts, visitor: Visitor, record: Record) -> Opened | s
     if parts.identity is None:
         return "Mails cannot be looked at on this server."
     summary = record.summary
-    mail = await mail_of(
+    mail = await render_message(
         parts.database,
         parts.templates,
         parts.identity,

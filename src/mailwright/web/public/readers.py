@@ -59,19 +59,19 @@ async def reader_of(request: Request, parts: ApiParts, *, returns: bool = False,
     """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
     token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
     tenant_id = await tenant_named(parts, name)
-    tokens = UnsubscribeTokens(*await link_secrets(parts)).of_tenant(tenant_id)
-    leaving = (tokens.to_return() if returns else tokens.to_confirm() if confirms else tokens).parse(token)
+    tokens = UnsubscribeTokens(*await link_secrets(parts)).for_tenant(tenant_id)
+    leaving = (tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens).parse(token)
     try:
         email = address.normal(leaving.email)
     except address.InvalidAddress as error:
         raise InvalidToken from error
     tenant = None if tenant_id == FIRST_TENANT else name
-    leave, back = tokens.make(*leaving), tokens.to_return().make(*leaving)
+    leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
     links = Links(
         leave=unsubscribe_link("unsubscribe", leave, tenant),
         back=unsubscribe_link("resubscribe", back, tenant),
         preferences=unsubscribe_link("preferences", leave, tenant),
-        confirm=unsubscribe_link("confirm", tokens.to_confirm().make(*leaving), tenant),
+        confirm=unsubscribe_link("confirm", tokens.for_confirmation().make(*leaving), tenant),
     )
     return Reader(tenant_id, email, leaving.list_key, links)
 

@@ -11,7 +11,7 @@ import orjson
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.ops.logs import logger
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.notion.errors import NotionError, NotionInDoubt, NotionRefused, NotionUnavailable
 from mailwright.sources.mailouts.notion.ids import is_id, notion_id
 from mailwright.sources.mailouts.notion.pace import SharedPace
@@ -65,7 +65,7 @@ class Notion:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         token: str,
         clock: Clock,
         *,
@@ -206,7 +206,7 @@ class Notion:
         for attempt in range(ATTEMPTS):
             reply = await self._request(call)
             answer = _answer(reply)
-            if isinstance(reply, Reply) and reply.status == 200 and answer is not None:
+            if isinstance(reply, HttpResponse) and reply.status == 200 and answer is not None:
                 return answer
             failure = _failure(call, reply, answer)
             if not isinstance(failure, NotionUnavailable) or isinstance(failure, NotionInDoubt):
@@ -221,7 +221,7 @@ class Notion:
             log.info("notion_asked_again", about=call.about, reason=str(failure), wait_ms=wait, code=failure.code)
         raise failure
 
-    async def _request(self, call: _Call) -> Reply | Cut:
+    async def _request(self, call: _Call) -> HttpResponse | Disconnect:
         asked = await self._turn()
         try:
             return await self._http.request(
@@ -265,8 +265,8 @@ class Notion:
 # What came back.
 
 
-def _answer(reply: Reply | Cut) -> Mapping[str, Any] | None:
-    if isinstance(reply, Cut):
+def _answer(reply: HttpResponse | Disconnect) -> Mapping[str, Any] | None:
+    if isinstance(reply, Disconnect):
         return None
     try:
         answer = orjson.loads(reply.body)
@@ -276,9 +276,9 @@ def _answer(reply: Reply | Cut) -> Mapping[str, Any] | None:
     return answer if is_whole and (answer["object"] != "page" or is_id(answer.get("id"))) else None
 
 
-def _failure(call: _Call, reply: Reply | Cut, answer: Mapping[str, Any] | None) -> NotionError:
+def _failure(call: _Call, reply: HttpResponse | Disconnect, answer: Mapping[str, Any] | None) -> NotionError:
     """Who is asked again, who is in doubt, and who is refused."""
-    if isinstance(reply, Cut):
+    if isinstance(reply, Disconnect):
         if reply.is_in_doubt and not call.is_repeatable:
             return NotionInDoubt(f"Notion did not say whether it wrote {call.about}: {reply.cause}.")
         return NotionUnavailable(f"Notion is out of reach: {reply.cause}.")
@@ -296,7 +296,7 @@ def _failure(call: _Call, reply: Reply | Cut, answer: Mapping[str, Any] | None) 
     return NotionUnavailable(f"Notion answered {reply.status} and nothing to go by.", code=garbled)
 
 
-def _retry_after(reply: Reply) -> Instant | None:
+def _retry_after(reply: HttpResponse) -> Instant | None:
     told = reply.headers.get("Retry-After", "")
     return int(told) * SECOND if told.isascii() and told.isdigit() and len(told) < 8 else None
 

@@ -1,12 +1,12 @@
 """The pace at which Notion is asked, kept by all processes on the same database together."""
 
 from mailwright.domain.clock import Clock
-from mailwright.domain.permits import Pace
+from mailwright.domain.permits import SendRate
 from mailwright.outbox.ledger import Ledger
 
 # A little slower than the three in a second that Notion allows: what several processes ask arrives less evenly than
 # it left.
-PACE = Pace("mailer:pace:notion", 350_000, "notion_rate")
+PACE = SendRate("mailer:pace:notion", 350_000, "notion_rate")
 
 
 class SharedPace:

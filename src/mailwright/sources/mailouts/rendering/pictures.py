@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from mailwright.content.images import MAX_BYTES, ImageStore, NotAnImage, extension_of
 from mailwright.ops.logs import logger
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.notion.pages import Block, every
 from mailwright.sources.mailouts.rendering.rich_text import Picture
 from mailwright.sources.mailouts.rendering.sizes import width_of
@@ -31,7 +31,7 @@ log = logger(__name__)
 class Pictures:
     """Copies pictures into the store of images, from where they are served under their content's name."""
 
-    def __init__(self, http: Http, images: ImageStore, public_url: str) -> None:
+    def __init__(self, http: HttpClient, images: ImageStore, public_url: str) -> None:
         """`http` must refuse addresses of our own network: whoever writes a page chooses what is fetched."""
         self._http = http
         self._images = images
@@ -67,14 +67,14 @@ class Pictures:
             match await self._http.request(
                 "GET", url, timeout_seconds=TIMEOUT_SECONDS, most_answer_bytes=MAX_BYTES + 1
             ):
-                case Reply(status=200, body=body):
+                case HttpResponse(status=200, body=body):
                     return _image(url, body)
-                case Reply(status=status, headers=headers) if status in REDIRECTS:
+                case HttpResponse(status=status, headers=headers) if status in REDIRECTS:
                     url = urljoin(url, headers.get("Location", ""))
-                case Reply(status=status):
+                case HttpResponse(status=status):
                     _warn(url, f"the server answers {status}")
                     return None
-                case Cut(cause=cause):
+                case Disconnect(cause=cause):
                     _warn(url, cause)
                     return None
         _warn(url, "it leads from one address to the next without end")

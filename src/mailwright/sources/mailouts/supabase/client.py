@@ -10,7 +10,7 @@ import orjson
 
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.ops.logs import logger
-from mailwright.providers.http import Cut, Http, Reply
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.supabase.errors import (
     SupabaseError,
     SupabaseInDoubt,
@@ -81,7 +81,7 @@ class _Call:
 
 
 class Supabase:
-    def __init__(self, http: Http, url: str, key: str, *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, http: HttpClient, url: str, key: str, *, sleep: Sleep = asyncio.sleep) -> None:
         self._http = http
         self._url = f"{url.rstrip('/')}/rest/v1"
         self._key = key
@@ -183,7 +183,7 @@ class Supabase:
         failure: SupabaseError = SupabaseUnavailable()
         for attempt in range(ATTEMPTS):
             reply = await self._request(call)
-            if isinstance(reply, Reply) and 200 <= reply.status < 300:
+            if isinstance(reply, HttpResponse) and 200 <= reply.status < 300:
                 rows = _rows(call, reply)
                 if rows is not None:
                     return rows
@@ -195,7 +195,7 @@ class Supabase:
                 await self._sleep(float(1 << attempt) / 2)
         raise failure
 
-    async def _request(self, call: _Call) -> Reply | Cut:
+    async def _request(self, call: _Call) -> HttpResponse | Disconnect:
         headers = dict(self._headers)
         if call.prefer is not None:
             headers["Prefer"] = call.prefer
@@ -249,7 +249,7 @@ def _same_address(email: str) -> str:
 # What came back.
 
 
-def _rows(call: _Call, reply: Reply) -> list[Mapping[str, Any]] | None:
+def _rows(call: _Call, reply: HttpResponse) -> list[Mapping[str, Any]] | None:
     """None where it is not what PostgREST answers."""
     if call.method != "GET":
         return []
@@ -266,9 +266,9 @@ def _subscriber(row: Mapping[str, Any]) -> Subscriber:
     return Subscriber(str(row.get("email") or ""), name.strip() or None if isinstance(name, str) else None)
 
 
-def _failure(call: _Call, reply: Reply | Cut) -> SupabaseError:
+def _failure(call: _Call, reply: HttpResponse | Disconnect) -> SupabaseError:
     """Who is asked again, who is in doubt, and who is refused."""
-    if isinstance(reply, Cut):
+    if isinstance(reply, Disconnect):
         if reply.is_in_doubt and not call.is_repeatable:
             return SupabaseInDoubt(f"Supabase did not say whether it took the rows of {call.about}: {reply.cause}.")
         return SupabaseUnavailable(f"Supabase is out of reach: {reply.cause}.")
@@ -279,7 +279,7 @@ def _failure(call: _Call, reply: Reply | Cut) -> SupabaseError:
     return _refusal(call, reply)
 
 
-def _refusal(call: _Call, reply: Reply) -> SupabaseRefused:
+def _refusal(call: _Call, reply: HttpResponse) -> SupabaseRefused:
     """What is wrong, and what to do about it there."""
     code, message = _told(reply)
     if code in NO_TABLE:
@@ -298,7 +298,7 @@ def _refusal(call: _Call, reply: Reply) -> SupabaseRefused:
     return SupabaseRefused(f"Supabase refuses {call.about} with {reply.status} {code}: {message}")
 
 
-def _told(reply: Reply) -> tuple[str, str]:
+def _told(reply: HttpResponse) -> tuple[str, str]:
     try:
         found = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
