@@ -1,4 +1,4 @@
-"""Email addresses: one linear-time parser, one normal form for sending, comparing and suppressing."""
+"""Parse, normalize and mask email addresses in linear time."""
 
 import re
 from functools import lru_cache
@@ -11,17 +11,20 @@ MAX_LOCAL = 64
 _ATEXT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.")
 
 
-# Linear: no character can be matched in two ways.
+# Runs in linear time: no character can be matched in two ways.
 _PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
 
 
 class InvalidAddress(ValueError):
-    """The text is not an email address that mail can be sent to."""
+    """The text is not a valid email address."""
 
 
-@lru_cache(maxsize=4_096)  # a message's address is looked at by validation, headers and envelope in turn
+@lru_cache(maxsize=4_096)  # Validation, headers and envelope each parse the same address.
 def parse(text: str) -> tuple[str, str]:
-    """Local part and domain (as A-labels, lower case). The length is checked first: the rest is linear in it."""
+    """Split an address into its local part and its domain (lower-case A-labels).
+
+    The length is checked first because the remaining work is linear in it.
+    """
     if len(text) > MAX_LENGTH:
         raise InvalidAddress(f"longer than {MAX_LENGTH} characters")
     local, at, domain = text.rpartition("@")
@@ -32,15 +35,15 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def deliverable(text: str) -> str:
-    """The form that goes into the envelope: the local part as written, the domain as A-labels."""
+    """Return the form used in the SMTP envelope: local part unchanged, domain as A-labels."""
     local, domain = parse(text)
     return f"{local}@{domain}"
 
 
 def normal(text: str) -> str:
-    """The form in which addresses are compared: dedupe, suppression and contacts all use this one."""
+    """Return the form used to compare addresses: deduplication, suppression and contacts all use it."""
     if text.isascii() and len(text) <= MAX_LENGTH:
-        # Nearly all of a large file's addresses: known to be good at one glance, but for the domain.
+        # Fast path for nearly all imported addresses: one match validates everything except the domain.
         plain = _PLAIN.fullmatch(lowered := text.lower())
         if plain is not None and plain.end(1) <= MAX_LOCAL:
             _ascii_domain(plain[2])
@@ -54,7 +57,7 @@ def domain_of(address: str) -> str:
 
 
 def mask(address: str) -> str:
-    """`a***@e***.com`: enough to recognise in a log, too little to write to."""
+    """Return `a***@e***.com`: recognizable in a log, but not an address that can be used."""
     local, at, domain = address.rpartition("@")
     if not at:
         return "***"
@@ -66,7 +69,7 @@ def _check_local(local: str) -> None:
     if len(local.encode()) > MAX_LOCAL:
         raise InvalidAddress(f"the part before @ is longer than {MAX_LOCAL} bytes")
     if local[0] == "." or local[-1] == "." or ".." in local:
-        raise InvalidAddress("dots before @ must stand between other characters")
+        raise InvalidAddress("a dot before @ must be between other characters")
     if _ATEXT.issuperset(local):
         return
     for character in local:
@@ -76,13 +79,13 @@ def _check_local(local: str) -> None:
             raise InvalidAddress(f"{character!r} is not allowed before @")
 
 
-@lru_cache(maxsize=4_096)  # most of a list's readers share a few domains
+@lru_cache(maxsize=4_096)  # Most recipients of a list share a few domains.
 def _ascii_domain(domain: str) -> str:
     lowered = domain.lower()
     if lowered.isascii():
         labels = lowered.split(".")
         if len(labels) < 2 and lowered != "localhost":
-            raise InvalidAddress("the domain needs a dot, as in example.com")
+            raise InvalidAddress("the domain needs a dot, for example example.com")
         for label in labels:
             _check_label(label)
         ascii_domain = lowered
@@ -92,8 +95,9 @@ def _ascii_domain(domain: str) -> str:
         except (idna.IDNAError, UnicodeError) as error:
             raise InvalidAddress(f"the domain is not valid: {error}") from error
         if "." not in ascii_domain:
-            raise InvalidAddress("the domain needs a dot, as in example.com")
-        for label in ascii_domain.split("."):  # a dot at the end would be a second spelling of the same domain
+            raise InvalidAddress("the domain needs a dot, for example example.com")
+        # Checking every label rejects a trailing dot, which would be a second spelling of the same domain.
+        for label in ascii_domain.split("."):
             _check_label(label)
     if len(ascii_domain) > 253:
         raise InvalidAddress("the domain is longer than 253 characters")
@@ -102,8 +106,8 @@ def _ascii_domain(domain: str) -> str:
 
 def _check_label(label: str) -> None:
     if not 1 <= len(label) <= 63:
-        raise InvalidAddress("each part of the domain has 1 to 63 characters")
+        raise InvalidAddress("each part of the domain must have 1 to 63 characters")
     if label[0] == "-" or label[-1] == "-":
-        raise InvalidAddress("no part of the domain begins or ends with a hyphen")
+        raise InvalidAddress("a part of the domain must not begin or end with a hyphen")
     if not all(character.isalnum() or character == "-" for character in label):
-        raise InvalidAddress("the domain may hold letters, digits, hyphens and dots only")
+        raise InvalidAddress("the domain may contain only letters, digits, hyphens and dots")

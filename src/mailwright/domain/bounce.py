@@ -1,4 +1,4 @@
-"""Bounces: whether a refusal says that an address is dead. Only what is surely dead is called hard."""
+"""Classify bounces as hard or soft; a bounce is hard only if the address is certainly invalid."""
 
 import re
 from enum import StrEnum
@@ -6,44 +6,44 @@ from fnmatch import translate
 
 
 class BounceKind(StrEnum):
-    HARD = "hard"  # the address does not work and will not: no mail goes there again
-    SOFT = "soft"  # this mail, this sender or this moment was refused: the address may be well
+    HARD = "hard"  # The address is permanently invalid and is suppressed.
+    SOFT = "soft"  # The message, the sender or the time was refused; the address may be valid.
 
 
-# A diagnostic is a few lines. Whoever sends more is not explaining any more, and looking at it costs time.
+# A diagnostic is a few lines long. Longer text adds nothing and costs time to search.
 MAX_TEXT = 4_000
 
-# RFC 3463 and the IANA registry. The first pattern that fits decides; None leaves it to the text.
+# Enhanced status codes (RFC 3463, IANA registry). The first matching pattern decides; None defers to the text.
 _BY_STATUS: tuple[tuple[str, BounceKind | None], ...] = (
     ("5.1.1", BounceKind.HARD),  # no such mailbox
     ("5.1.2", BounceKind.HARD),  # no such domain
     ("5.1.3", BounceKind.HARD),  # not an address
-    ("5.1.6", BounceKind.HARD),  # moved, and nobody knows where
-    ("5.1.10", BounceKind.HARD),  # the domain takes no mail (null MX); Exchange: no such recipient
+    ("5.1.6", BounceKind.HARD),  # moved without a forwarding address
+    ("5.1.10", BounceKind.HARD),  # the domain accepts no email (null MX); Exchange: no such recipient
     ("5.2.1", BounceKind.HARD),  # the mailbox is disabled
     ("5.4.4", BounceKind.HARD),  # no host for this domain
     ("5.4.310", BounceKind.HARD),  # Exchange Online: the domain does not exist
-    # Servers that are set to be careful say "unknown" with a temporary code, for days.
+    # Cautious servers report "user unknown" with a temporary code for days.
     ("4.1.1", None),
-    # These say where something went wrong and not what; many servers use them for everything.
+    # These codes say where the failure happened, not what failed; many servers use them for everything.
     ("5.[0-5].0", None),
     ("5.4.1", None),
     ("5.5.[14]", None),
-    # Full, too big, content, policy, spam, authentication, routing, and whatever will be registered next.
+    # Mailbox full, message too large, content, policy, spam, authentication, routing and unknown codes.
     ("*", BounceKind.SOFT),
 )
 
-# Where a large mailbox provider uses a code in a way of its own, and its words say what it means.
+# Exceptions for large mailbox providers that use a code in their own way; the text tells what they mean.
 _BY_STATUS_AND_WORDS: tuple[tuple[str, str, BounceKind], ...] = (
-    ("5.2.1", r"receiving e?mail (?:at a rate|too quickly)", BounceKind.SOFT),  # Gmail, of a busy reader
+    ("5.2.1", r"receiving e?mail (?:at a rate|too quickly)", BounceKind.SOFT),  # Gmail: the recipient receives too much
     ("5.[12].1", r"over ?quota|mailbox (?:is |)full", BounceKind.SOFT),
-    ("5.4.1", r"recipient address rejected: access denied", BounceKind.HARD),  # Exchange Online: not in its directory
-    ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco's gateways: the same
+    ("5.4.1", r"recipient address rejected: access denied", BounceKind.HARD),  # Exchange Online: not in the directory
+    ("5.1.0", r"(?<!sender )address rejected", BounceKind.HARD),  # Cisco gateways: same meaning
     ("5.7.1", r"no such user", BounceKind.HARD),  # Yandex
 )
 
-# What a server says instead of a code, or beside one that says nothing. Soft goes first: "host not found, try again" is
-# not the end of a host, and a blocked sender says nothing about the reader. All of them are words, found in one pass.
+# Phrases that servers use without a code or with a generic one. Soft phrases are checked first: "host not found, try
+# again" does not mean that the host is gone, and a blocked sender says nothing about the recipient.
 _SOFT_WORDS = (
     r"try again later|found, try again|temporar|timed? ?out|greylist|too many|rate limit|deferred",
     r"quota|mailbox (?:is |size |)full|(?:in|mail)box full|storage|insufficient",
@@ -66,14 +66,19 @@ _HARD_WORDS = (
     r"user doesn't have|isn't a (?:user|mailbox)|nxdomain|null mx|does ?n[o']t (?:receive|accept) (?:e-?mail|mail)",
 )
 
-_EXCEPTIONS = tuple((re.compile(translate(code)), re.compile(said), kind) for code, said, kind in _BY_STATUS_AND_WORDS)
+_EXCEPTIONS = tuple(
+    (re.compile(translate(code)), re.compile(phrase), kind) for code, phrase, kind in _BY_STATUS_AND_WORDS
+)
 _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_STATUS)
 _SOFT = re.compile("|".join(_SOFT_WORDS))
 _HARD = re.compile("|".join(_HARD_WORDS))
 
 
 def classify_bounce(status: str | None, reply_code: int | None, text: str) -> BounceKind:
-    """Of a refusal that is final. `status` is the enhanced one, as 5.1.1; the text decides where the codes do not."""
+    """Classify a final rejection by its enhanced status (for example 5.1.1), or by its text if the codes do not decide.
+
+    An unexplained rejection counts as soft.
+    """
     words = " ".join(text[:MAX_TEXT].lower().split())
     if status is not None and (kind := _by_status(status, words)) is not None:
         return kind
@@ -84,7 +89,7 @@ def classify_bounce(status: str | None, reply_code: int | None, text: str) -> Bo
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:
-    for code, said, kind in _EXCEPTIONS:
-        if code.match(status) and said.search(words):
+    for code, phrase, kind in _EXCEPTIONS:
+        if code.match(status) and phrase.search(words):
             return kind
     return next(kind for code, kind in _STATUS if code.match(status))

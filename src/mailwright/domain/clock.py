@@ -1,10 +1,10 @@
-"""Time is passed in: whoever needs it asks a Clock, and a test hands out one that it moves by hand."""
+"""Clocks and instants: code receives its clock, so tests can control time."""
 
 import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-# Milliseconds since 1970, UTC. One integer compares the same in Python, SQLite and PostgreSQL.
+# Milliseconds since 1970-01-01 UTC. An integer compares the same way in Python, SQLite and PostgreSQL.
 Instant = int
 
 SECOND: Instant = 1_000
@@ -18,21 +18,21 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Reads the system's clock at every call, so that a shifted clock shifts everything."""
+    """The system clock, read at every call so that a clock change takes effect at once."""
 
     def now(self) -> Instant:
         return time.time_ns() // 1_000_000
 
 
 class SteadyClock:
-    """Counts on whatever anybody does to the system's clock: for intervals, its beginning means nothing."""
+    """The monotonic clock, for intervals: unaffected by changes of the system clock, with an arbitrary origin."""
 
     def now(self) -> Instant:
         return time.monotonic_ns() // 1_000_000
 
 
 class ManualClock:
-    """A clock for tests and forecasts: it stands still until it is moved."""
+    """A clock for tests and forecasts that moves only when told to."""
 
     def __init__(self, start: Instant = 1_800_000_000_000) -> None:
         self._now = start
@@ -46,13 +46,13 @@ class ManualClock:
 
 
 def isoformat(instant: Instant | None) -> str | None:
-    """`2027-01-15T08:00:00.000Z`: the one way in which people and scripts see a time."""
+    """Format an instant as `2027-01-15T08:00:00.000Z`, the format used in every output."""
     if instant is None:
         return None
-    moment = datetime.fromtimestamp(instant / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time_utc = datetime.fromtimestamp(instant / 1000, UTC)
+    return time_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def to_instant(moment: datetime) -> Instant:
-    """A date without a zone is refused by the input models; here it would silently mean local time."""
-    return round(moment.timestamp() * 1000)
+def to_instant(value: datetime) -> Instant:
+    """Convert an aware datetime. A naive one would silently mean local time; the input models reject those."""
+    return round(value.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Errors that some caller treats differently. The docstring is the default message; `code` is stable."""
+"""Errors that callers handle differently. The docstring is the default message; `code` is stable."""
 
 
 class MailwrightError(Exception):
@@ -12,25 +12,25 @@ class MailwrightError(Exception):
 
 
 class InvalidInput(MailwrightError):
-    """The request breaks a rule of its schema."""
+    """The request does not match its schema."""
 
     code = "INVALID_REQUEST"
 
 
 class NotFound(MailwrightError):
-    """There is nothing with this id here."""
+    """No object with this ID exists."""
 
     code = "NOT_FOUND"
 
 
 class IdempotencyConflict(MailwrightError):
-    """This idempotency key was used before with another body."""
+    """This idempotency key was already used with a different body."""
 
     code = "IDEMPOTENCY_CONFLICT"
 
 
 class NotPossibleNow(MailwrightError):
-    """The message is in a state in which this cannot be done."""
+    """The message's current state does not allow this operation."""
 
     code = "NOT_POSSIBLE_NOW"
 
@@ -42,17 +42,17 @@ class Unauthorized(MailwrightError):
 
 
 class NotDurable(MailwrightError):
-    """The database cannot store this now. Try again soon, with the same idempotency key if there was one."""
+    """The database cannot store this now. Retry shortly, with the same idempotency key if you used one."""
 
     code = "NOT_DURABLE"
 
 
 class ConfigurationInvalid(MailwrightError):
-    """The configuration has errors; nothing was started."""
+    """The configuration has errors. Nothing was started."""
 
     code = "CONFIGURATION_INVALID"
 
     def __init__(self, *problems: str) -> None:
-        """Each problem begins with the name to set: everything that is wrong is told at once."""
+        """Collect all problems, so that they are reported together. Each begins with the name of its setting."""
         super().__init__("\n".join(problems) or None)
         self.problems = problems

@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 for what the world sees, so that ids sort by the time they were made."""
+"""Create and check IDs. Public IDs are UUIDv7, so they sort by creation time."""
 
 import secrets
 import uuid
@@ -8,19 +8,19 @@ from mailwright.domain.clock import Instant
 
 
 def uuid7(now: Instant, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> str:
-    """RFC 9562, version 7: 48 bits of milliseconds, then 74 random bits."""
+    """Create a version 7 UUID (RFC 9562): 48 bits of milliseconds, then 74 random bits."""
     return uuid7s(now, 1, random_bytes)[0]
 
 
 def uuid7s(now: Instant, count: int, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> list[str]:
-    """Many at once: asking the system for randomness costs more than all the rest."""
+    """Create many UUIDs with one call for random bytes, which is the expensive part."""
     digits = random_bytes(10 * count).hex()
     time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
     head = f"{time[:8]}-{time[8:]}-7"
     return [_as_uuid7(head, digits[start : start + 20]) for start in range(0, 20 * count, 20)]
 
 
-# The digit that carries the variant keeps its two lower bits.
+# The variant replaces the two upper bits of its digit; the two lower bits stay random.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
@@ -29,7 +29,7 @@ def _as_uuid7(head: str, digits: str) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Only the canonical spelling: an id has one form, in logs, addresses and tables alike."""
+    """Accept only the canonical spelling, so that an ID looks the same in logs, URLs and tables."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:
@@ -37,5 +37,5 @@ def is_uuid(text: str) -> bool:
 
 
 def token() -> int:
-    """Names one claim or one settlement. Positive and below 2**63, so that it fits a bigint column on every engine."""
+    """Create a random token for a claim or a settlement. It is positive and fits a bigint column on both engines."""
     return secrets.randbits(62) | 1

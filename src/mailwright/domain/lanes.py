@@ -1,14 +1,14 @@
-"""Lanes: one tenant at one priority, and within it one campaign.
+"""Lanes: a lane is the queue of one tenant at one priority, and within it of one campaign.
 
-Lanes of the best priority go first. Among equals, tenants take turns; a tenant's own campaigns go one after another, in
-the order in which they were started.
+Lanes with the highest priority are served first. At the same priority, tenants take turns; a tenant's campaigns follow
+one another in the order in which they were started.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-# From the right: the place of the campaign (28 bits, 0 for mail of none), the tenant (24 bits), the priority.
+# Bits from the right: the campaign's place in the queue (28 bits, 0 without a campaign), the tenant (24), the priority.
 _TENANT_SHIFT = 28
 _PRIORITY_SHIFT = 52
 
@@ -17,7 +17,7 @@ _PRIORITY_SHIFT = 52
 class Lane:
     number: int
     weight: int = 1
-    at_most: int | None = None  # the tenant's limit of mails under way at once
+    at_most: int | None = None  # The tenant's limit of messages in flight.
 
     @property
     def tenant_id(self) -> int:
@@ -29,23 +29,23 @@ class Lane:
 
 
 def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
-    """Sorts by priority, tenant and place, as one integer that one index can hold."""
+    """Encode priority, tenant and place as one integer that sorts in this order and fits one index."""
     return priority << _PRIORITY_SHIFT | tenant_id << _TENANT_SHIFT | place
 
 
 def place_of(lane: int) -> int:
-    """The place in the queue of campaigns that a lane was made for; 0 for mail of no campaign."""
+    """Return the place in the campaign queue that a lane belongs to; 0 without a campaign."""
     return lane & ((1 << _TENANT_SHIFT) - 1)
 
 
 def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tuple[Lane, int]]:
-    """How many to take from each lane, best priority first.
+    """Divide `limit` messages among the lanes, highest priority first.
 
-    Within a priority every tenant gets its weighted share, and at least one while there are any left to give; it comes
-    from the tenant's first lane, the others follow when that one is empty. Lanes after `start_after` come first, so
-    that with more tenants than places the next batch goes on where the last one ended.
+    Within a priority every tenant gets its weighted share, and at least one message while any are left. The share comes
+    from the tenant's first lane; its other lanes follow when that one is empty. Lanes after `start_after` come first:
+    if there are more tenants than messages, the next batch continues where the last one ended.
     """
-    given: list[tuple[Lane, int]] = []
+    result: list[tuple[Lane, int]] = []
     last_tenant = Lane(start_after).tenant_id
     for _, group in groupby(sorted(lanes, key=lambda lane: lane.priority), key=lambda lane: lane.priority):
         if limit <= 0:
@@ -57,6 +57,6 @@ def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tupl
         for lane in equals:
             share = min(max(1, budget * lane.weight // total), limit, lane.at_most or limit)
             if share > 0:
-                given.append((lane, share))
+                result.append((lane, share))
                 limit -= share
-    return given
+    return result

@@ -1,11 +1,11 @@
-"""Where an address leads: into the world, or into a network of somebody's own."""
+"""Tell public network addresses from private ones, to keep requests out of internal networks."""
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 def is_public_address(address: str) -> bool:
-    """Of an address in digits, as a name turns into."""
+    """Return whether a numeric IP address is public."""
     try:
         return _is_public(ip_address(address.partition("%")[0]))
     except ValueError:
@@ -13,25 +13,25 @@ def is_public_address(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """Whether a host tells by itself, before anybody looks it up, that it is in a private network."""
+    """Return whether a host is private by its name or digits alone, without a DNS lookup."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
-    found = _in_digits(name)
-    return found is not None and not _is_public(found)
+    ip = _parse_ip(name)
+    return ip is not None and not _is_public(ip)
 
 
-def _is_public(found: IPv4Address | IPv6Address) -> bool:
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return found.is_global and not found.is_multicast and (inner is None or inner.is_global)
+def _is_public(ip: IPv4Address | IPv6Address) -> bool:
+    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    return ip.is_global and not ip.is_multicast and (inner is None or inner.is_global)
 
 
-def _in_digits(host: str) -> IPv4Address | IPv6Address | None:
+def _parse_ip(host: str) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
         pass
     try:
-        return IPv4Address(socket.inet_aton(host))  # `127.1` and `0x7f000001` are addresses to resolvers
+        return IPv4Address(socket.inet_aton(host))  # Resolvers accept `127.1` and `0x7f000001` as addresses.
     except OSError:
         return None

@@ -1,23 +1,23 @@
-"""A mail that is ready to leave: what a provider is handed."""
+"""The message as a provider receives it."""
 
 from dataclasses import dataclass
 
 from mailwright.domain.clock import Instant
 
 
-@dataclass(slots=True)  # made for every mail: see domain.message
+@dataclass(slots=True)  # Not frozen, for speed: see domain.message.
 class OutgoingMessage:
     outbox_id: str
-    sender: str  # envelope sender, where bounces go
-    recipients: tuple[str, ...]  # envelope recipients, domains as A-labels
-    content: bytes  # headers and body, lines end in CRLF, not dot-stuffed
-    # Our lock on the message ends then. A provider that has not begun to transmit by this time must not begin:
-    # another worker may already have taken the message over.
+    sender: str  # Envelope sender, which receives bounces.
+    recipients: tuple[str, ...]  # Envelope recipients, domains as A-labels.
+    content: bytes  # Headers and body; lines end in CRLF; not dot-stuffed.
+    # When the worker's lease on the message ends. A provider that has not started to transmit by then must not start:
+    # another worker may have claimed the message.
     send_before: Instant | None = None
-    # Written by our own MIME writer: ASCII, every line ends in CRLF, none begins with a dot. Then a provider need not
-    # look through the whole content again; anything else it must look through.
+    # True if our MIME writer produced the content: ASCII, every line ends in CRLF, no line begins with a dot. Providers
+    # must scan any other content.
     is_canonical: bool = False
-    # False where the request chose the envelope sender: should it be refused, nobody else's mail is to blame.
+    # False if the request chose the envelope sender: a rejected sender then is this message's fault only.
     uses_default_sender: bool = True
-    # The same of the From in the mail itself, which SES and SendGrid look at.
+    # The same for the From header, which SES and SendGrid check.
     uses_default_from: bool = True

@@ -1,4 +1,4 @@
-"""Permits: the right to send so many mails between two moments."""
+"""Limits on sending, the counters and rates that enforce them, and the deferrals that result."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from mailwright.domain.clock import Instant
 
 
 class DeferReason(StrEnum):
-    """Why a single message waits although it was due. The rules that hold whole lanes have names of their own."""
+    """Why a single message is deferred. The rules that defer whole lanes have their own reason codes."""
 
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     PROVIDER_THROTTLED = "provider_throttled"
-    PROVIDER_MISSING = "provider_missing"  # only one provider may send it, and the route no longer has that one
+    PROVIDER_MISSING = "provider_missing"  # Only one provider may send it, and it is no longer in the route.
     DOMAIN_RATE = "domain_limit:rate"
     DOMAIN_CONCURRENCY = "domain_limit:concurrency"
     TENANT_CONCURRENCY = "max_in_flight"
     ONE_AT_A_TIME = "one_at_a_time"
-    RESEND_TURN = "resend_turn"  # mails that were in doubt go one at a time
-    RECIPIENT_HOURS = "outside_hours"  # it is night where this reader lives; others of the campaign may go
+    RESEND_TURN = "resend_turn"  # Messages that were in doubt are resent one at a time.
+    RECIPIENT_HOURS = "outside_hours"  # Outside working hours in this recipient's time zone only.
 
 
 def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
-    """The reason's own name, and what it is more exactly: `domain_limit:rate` is a domain's limit, that of its rate."""
+    """Split a stored reason into its name and detail: `domain_limit:rate` becomes `domain_limit` and `rate`."""
     if stored is None:
         return None, None
     name, _, detail = stored.partition(":")
@@ -36,32 +36,32 @@ PROVIDER_RATE = "provider_rate"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant or a campaign may send, and when. None means that there is no such limit."""
+    """What a tenant or a campaign may send, and when. None means no limit."""
 
     rate_per_second: int | None = None
     rate_per_hour: int | None = None
     daily_limit: int | None = None
     working_hours: str = "00:00-24:00"
     timezone: str = "UTC"
-    sliding_hour: bool = False  # any sixty minutes, instead of each hour of the clock
-    # A new sender begins small: so many on its first day, so many times more on each next one.
+    sliding_hour: bool = False  # Limit any sixty minutes instead of each clock hour.
+    # Warm-up: `warmup_start` messages on the first day, multiplied by `warmup_factor` on each following day.
     warmup_since: date | None = None
     warmup_start: int = 50
     warmup_factor: float = 2.0
-    in_recipient_zone: bool = False  # the hours are those of each reader's own clock
-    interval_ms: int | None = None  # at least so long between the beginnings of two sends, whoever sends them
-    one_at_a_time: bool = False  # the next begins when the one before has ended
+    in_recipient_zone: bool = False  # Working hours apply in each recipient's time zone.
+    interval_ms: int | None = None  # Minimum time between the starts of two sends, over all workers.
+    one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
 
 
 @dataclass(frozen=True, slots=True)
 class SendRate:
-    """So many mails begin together, and the next not before the interval is over; `name` is every worker's."""
+    """A rate at which sends start: `batch_size` messages in each interval. All workers share it by its name."""
 
     name: str
     interval_us: int
     reason: str
     batch_size: int = 1
-    # One worker at a time keeps this pace: it alone knows when its last mail really began.
+    # Only one worker at a time uses an exact rate, because only it knows when its last send really started.
     is_exact: bool = False
 
     @property
@@ -71,15 +71,15 @@ class SendRate:
 
 @dataclass(frozen=True, slots=True)
 class PacingRules:
-    """What the moment at which a mail begins depends on."""
+    """The rules that decide when a send may start."""
 
     rates: tuple[SendRate, ...] = ()
-    alone: tuple[str, ...] = ()  # whose mails go one at a time: of each of these, none is under way when it begins
+    alone: tuple[str, ...] = ()  # Owners that send one message at a time: none of theirs may be in flight.
 
 
 @dataclass(frozen=True, slots=True)
 class LimitLevel:
-    """Limits, and whose: a tenant and a campaign of it have counters of their own."""
+    """The limits of one owner, a tenant or a campaign; each owner has its own counters."""
 
     owner: str
     limits: Limits
@@ -87,39 +87,39 @@ class LimitLevel:
 
 @dataclass(frozen=True, slots=True)
 class RelatedCounter:
-    """Another counter whose permits count in a window as well."""
+    """Another counter that also counts in a window, until a given time."""
 
     name: str
-    until: Instant  # when it counts no more
+    until: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class LimitWindow:
-    """So many permits until `ends_at`; `name` is the same for every worker that shares them."""
+    """A counter of at most `limit` permits until `ends_at`. All workers share it by its name."""
 
     name: str
     limit: int
     ends_at: Instant
     reason: str
-    deferred_until: Instant  # when mail may go again once the window is used up
+    deferred_until: Instant  # When sending resumes once the window is used up.
     related: tuple[RelatedCounter, ...] = ()
-    # Whoever counts several counters together takes this one first, so that nobody counts while another adds.
+    # A transaction that sums several counters locks this name first, so that none of them changes meanwhile.
     lock_name: str | None = None
-    # Counted for each mail and never bought ahead: what is bought and not used would be missing elsewhere.
+    # Count each message and never reserve permits ahead: unused permits would be missing elsewhere.
     is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaSnapshot:
-    """What the providers of a route said they still take, together, and when they said so."""
+    """The remaining quota that the providers of a route reported together, and when."""
 
     providers: tuple[str, ...]
-    remaining: int  # as told, without what was already on its way to them
+    remaining: int  # As reported, less the messages that were in flight then.
     synced_at: Instant
     sync_every: Instant
-    per_day: int | None = None  # what they take in a whole day, where they tell
+    per_day: int | None = None  # The daily quota, if the providers report one.
     previous_sync: Instant | None = None
-    counted_before: int = 0  # what the counter of the previous sync stood at when they were asked
+    counted_before: int = 0  # The value of the previous sync's counter at the time of this sync.
 
     @property
     def lock_name(self) -> str:
@@ -127,7 +127,7 @@ class QuotaSnapshot:
 
 
 def quota_lock_name(providers: Iterable[str]) -> str:
-    """Begins the name of every counter of these providers' quota; the moment of the sync follows."""
+    """Return the prefix of these providers' quota counters; the time of the sync follows it."""
     return "mailer:quota:" + "+".join(sorted(providers))
 
 
@@ -137,7 +137,7 @@ def quota_counter(lock_name: str, synced_at: Instant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Nobody failed, so a hold never counts as an attempt."""
+    """A message or lane may not send before a time. A deferral never counts as an attempt."""
 
     until: Instant
     reason: str

@@ -1,4 +1,4 @@
-"""Reports: what a provider or a mailbox tells us later about a mail, in our words, whoever said it."""
+"""Reports about sent messages (bounces, complaints, opens …) in one format for all providers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,27 +10,27 @@ from mailwright.domain.states import EventType
 
 
 class ContactVerdict(StrEnum):
-    """What a report means for the person it speaks of."""
+    """What a report means for the contact it is about."""
 
     NOTHING = "nothing"
-    HARD_BOUNCE = "hard_bounce"  # the address does not work: no mail at all goes there again
-    SOFT_BOUNCE = "soft_bounce"  # not now; only many of these in a short time count
-    COMPLAINT = "complaint"  # called it spam: no mail at all, and the contact has left
-    UNSUBSCRIBE = "leaves"  # unsubscribed at the provider: no bulk mail
+    HARD_BOUNCE = "hard_bounce"  # The address is invalid and is suppressed.
+    SOFT_BOUNCE = "soft_bounce"  # A temporary failure; the address is suppressed after several in a short time.
+    COMPLAINT = "complaint"  # Marked as spam: the address is suppressed and the contact unsubscribed.
+    UNSUBSCRIBE = "leaves"  # Unsubscribed at the provider: no bulk email. The value is stored in the database.
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """About one mail and one recipient. Whatever is known of the mail is used to find it, the surest first."""
+    """A report about one message and one recipient. The message is found by its most reliable identifier."""
 
-    key: str  # the same for every copy of this report, different for every other
+    key: str  # Identical for every copy of this report and unique otherwise.
     source: str  # ses, sendgrid, smtp, mailbox
     type: EventType
     at: Instant
     recipient: str | None = None
-    outbox_id: str | None = None  # ours, as the mail carried it
+    outbox_id: str | None = None  # Our ID, as included in the message.
     provider_message_id: str | None = None
     verdict: ContactVerdict = ContactVerdict.NOTHING
-    bounce_type: str | None = None  # in the reporter's words, as Permanent
-    bounce_subtype: str | None = None  # as General
+    bounce_type: str | None = None  # In the reporter's terms, for example Permanent.
+    bounce_subtype: str | None = None  # For example General.
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a provider answers. A value from a closed set, never an exception."""
+"""The result of one attempt to send: always a value from a closed set, never an exception."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,8 +9,8 @@ from mailwright.domain.clock import Instant
 
 class ErrorCategory(StrEnum):
     PERMANENT = "PERMANENT_ERROR"
-    CONFIGURATION = "CONFIGURATION_ERROR"  # ours, not the recipient's: the circuit opens, no attempt is burned
-    QUOTA = "QUOTA_ERROR"  # the provider asks us to slow down: the message waits, no attempt is burned
+    CONFIGURATION = "CONFIGURATION_ERROR"  # Our setup is wrong: the circuit breaker opens, no attempt is counted.
+    QUOTA = "QUOTA_ERROR"  # The provider throttles us: the message is deferred, no attempt is counted.
     TRANSIENT = "TRANSIENT_ERROR"
     TIMEOUT = "TIMEOUT_ERROR"
     VALIDATION = "VALIDATION_ERROR"
@@ -20,12 +20,12 @@ class ResultKind(StrEnum):
     SENT = "sent"
     RETRYABLE = "retryable"
     FAILED = "failed"
-    IN_DOUBT = "in_doubt"  # the last byte left and no complete answer came: the provider may have it
+    IN_DOUBT = "in_doubt"  # The last byte was sent but no complete response came: the provider may have the message.
 
 
-@dataclass(slots=True)  # made for every mail: see domain.message
+@dataclass(slots=True)  # Not frozen, for speed: see domain.message.
 class SendResult:
-    """One attempt's outcome, in our words; `original_code` and `message` keep the provider's."""
+    """The result of one attempt in our terms; `original_code` and `message` keep the provider's."""
 
     kind: ResultKind
     provider: str
@@ -34,12 +34,13 @@ class SendResult:
     category: ErrorCategory | None = None
     message: str | None = None
     original_code: str | None = None
-    retry_after: Instant | None = None  # a duration in milliseconds
-    # The connection or the account failed, not this mail: enough of these in a row open the circuit.
+    retry_after: Instant | None = None  # A duration in milliseconds.
+    # The connection or the account failed, not this message: several in a row open the circuit breaker.
     blames_provider: bool = False
-    # Nobody can have the mail: it was refused, or its last byte never left. Only then another provider may be asked.
+    # The provider cannot have the message: it was rejected, or its last byte was never sent. Only then may another
+    # provider send it.
     definitely_not_sent: bool = False
-    # What a refusal says about the address itself; None where it says nothing.
+    # What a rejection says about the address itself; None if nothing.
     bounce: BounceKind | None = None
 
 

@@ -1,10 +1,10 @@
-"""The states of a message and the events on its timeline."""
+"""Message states and the events on a message's timeline."""
 
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Where a message stands. Exactly one holds at any instant, and the audit adds them up."""
+    """The state of a message. It is in exactly one at any time; the audit adds them up."""
 
     PENDING = "PENDING"
     SENT_ATTEMPT = "SENT_ATTEMPT"
@@ -16,14 +16,14 @@ class Status(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-# A worker may claim these; the partial indexes of the deliveries table name the same two.
+# States that a worker may claim; the partial indexes of the deliveries table name the same two.
 CLAIMABLE = (Status.PENDING, Status.RETRY_SCHEDULED)
 OPEN = (*CLAIMABLE, Status.SENT_ATTEMPT)
 FINAL = (Status.SENT, Status.FAILED, Status.CLOSED_UNKNOWN, Status.CANCELLED)
 
 
 class EventType(StrEnum):
-    """Facts, append-only: our own steps with a message in capitals, what others did or told in small letters."""
+    """Append-only facts: upper case for our own steps with a message, lower case for reports from others."""
 
     RECEIVED = "RECEIVED"
     VALIDATED = "VALIDATED"
@@ -46,28 +46,28 @@ class EventType(StrEnum):
     UNSUBSCRIBED = "unsubscribe"
     DEFERRED = "deferred"
 
-    # About a person and no message: what they did on our own pages.
+    # Events of a contact on the public pages, without a message.
     JOINED = "joined"
     LEFT = "left"
 
 
 class Priority:
-    """Smaller goes first. A lane is one tenant at one priority."""
+    """Priorities of messages; smaller numbers are sent first."""
 
     TRANSACTIONAL = 1
     BULK = 5
 
 
 class OnDoubt(StrEnum):
-    """What to do with a message that the provider may or may not have."""
+    """What to do with a message in doubt."""
 
-    RESEND = "resend"  # at least once: a receipt that comes twice is better than one that never comes
-    HOLD = "hold"  # at most once: a newsletter that comes twice is worse than one that is missed
+    RESEND = "resend"  # At least once: a duplicate receipt is better than a missing one.
+    HOLD = "hold"  # At most once: a duplicate newsletter is worse than a missing one.
 
 
 class Resolution(StrEnum):
-    """What an operator has found out about a mail in doubt."""
+    """An operator's decision about a message in doubt."""
 
-    SENT = "sent"  # the provider has it
-    RESEND = "resend"  # the provider does not have it, or twice is better than never
-    CLOSE = "close"  # nobody will ever know
+    SENT = "sent"  # The provider has it.
+    RESEND = "resend"  # The provider does not have it, or a duplicate is acceptable.
+    CLOSE = "close"  # The outcome stays unknown.

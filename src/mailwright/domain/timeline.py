@@ -1,4 +1,4 @@
-"""The timeline: what happened to a message, in an order that can be."""
+"""Order the events of a message's timeline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,14 @@ _SENDING = (EventType.SENT_ATTEMPT, EventType.SENT)
 
 
 def order_events(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Whoever tells whole seconds seems to have heard of a mail before it was sent: that is put right after it."""
+    """Sort events by time.
+
+    Providers that report whole seconds seem to report an event before the message was sent; such an event is moved to
+    right after the send.
+    """
     steps = [event.at for event in events if event.type in _SENDING]
-    found = [replace(event, at=_not_before(event, steps)) for event in events]
-    return tuple(sorted(found, key=lambda event: (event.at, event.type.islower())))
+    adjusted = [replace(event, at=_not_before(event, steps)) for event in events]
+    return tuple(sorted(adjusted, key=lambda event: (event.at, event.type.islower())))
 
 
 def _not_before(event: Event, steps: Sequence[Instant]) -> Instant:

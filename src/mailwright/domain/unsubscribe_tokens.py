@@ -1,4 +1,4 @@
-"""Unsubscribe tokens: who leaves which list, signed, so that a link works for years and cannot be made up."""
+"""Signed tokens with an email address and a list, for unsubscribe, resubscribe and confirmation links."""
 
 import binascii
 import hmac
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 
-# Stands for the contact as a whole, where a source names no list.
+# The list key of sources without a list: it stands for all bulk email.
 GENERAL = "general"
 
-# The tenant that every installation begins with. Its links are signed with the secret itself and name no tenant.
+# The tenant that exists from the start. Its links are signed with the secret itself and do not name the tenant.
 FIRST_TENANT = 1
 
-# Far above the longest address and list key; a longer text is refused before anything is computed from it.
+# Far more than the longest address and list key need; longer text is rejected before any computation.
 MAX_TOKEN_LENGTH = 4096
 
 _BLOCK = 64
@@ -28,7 +28,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class InvalidToken(MailwrightError):
-    """This unsubscribe link is not one of ours, or it was cut or changed on its way."""
+    """This link is invalid: it is incomplete or was changed."""
 
     code = "INVALID_TOKEN"
 
@@ -39,8 +39,10 @@ class TokenPayload(NamedTuple):
 
 
 class _Signer:
-    """HMAC-SHA256 (RFC 2104) with the key worked in once: half the time of `hmac.digest`, and unlike it this does not
-    offer the interpreter to another thread for every mail."""
+    """HMAC-SHA256 (RFC 2104) with a precomputed key.
+
+    It takes half the time of `hmac.digest` and does not release the GIL for every message.
+    """
 
     def __init__(self, secret: bytes) -> None:
         key = (secret if len(secret) <= _BLOCK else sha256(secret).digest()).ljust(_BLOCK, b"\0")
@@ -56,54 +58,58 @@ class _Signer:
 
 
 class UnsubscribeTokens:
-    """Makes tokens with one secret and accepts those of retired secrets too: links in old mails keep working."""
+    """Create tokens with one secret, and accept retired secrets so that links in old messages keep working."""
 
     def __init__(self, secret: str, *retired: str) -> None:
         if not all((secret, *retired)):
             raise ConfigurationInvalid("the secret for unsubscribe links is empty")
-        self._secrets = [each.encode() for each in (secret, *retired)]
-        self._signers = [_Signer(each) for each in self._secrets]
+        self._secrets = [value.encode() for value in (secret, *retired)]
+        self._signers = [_Signer(value) for value in self._secrets]
         self._derived: dict[str, UnsubscribeTokens] = {}
 
     def for_tenant(self, tenant_id: int) -> "UnsubscribeTokens":
-        """Each tenant's tokens are its own: one of them never acts in another tenant."""
+        """Return the tokens of one tenant; they are invalid for every other tenant."""
         return self if tenant_id == FIRST_TENANT else self._for(f"unsubscribe tokens of tenant {tenant_id}")
 
     def for_resubscribe(self) -> "UnsubscribeTokens":
-        """Tokens that undo a leaving: they never make anybody leave, and a token to leave never undoes."""
+        """Return the tokens that only undo an unsubscribe."""
         return self._for("tokens to return")
 
     def for_confirmation(self) -> "UnsubscribeTokens":
-        """Tokens that confirm a subscription, and do nothing else."""
+        """Return the tokens that only confirm a subscription."""
         return self._for("tokens to confirm")
 
     def make(self, email: str, list_key: str = GENERAL) -> str:
-        """The same email and list always give the same token."""
+        """Create the token for an email address and a list; the same input gives the same token."""
         payload = _payload(email, list_key)
         return f"{_encode(payload)}.{_encode(self._signers[0].sign(payload))}"
 
     def parse(self, token: str) -> TokenPayload:
-        """Only the canonical spelling is accepted: a token has one form, so it can be counted and compared."""
+        """Verify a token. Only the canonical spelling is accepted, so that tokens can be compared as text."""
         payload, signature = _parts(token)
-        # Every secret is tried, so that the time taken does not tell which one signed.
+        # Try every secret, so that the time taken does not reveal which one matched.
         matches = [hmac.compare_digest(signer.sign(payload), signature) for signer in self._signers]
         if not any(matches):
             raise InvalidToken
-        leaving = _read(payload)
-        if _payload(*leaving) != payload or f"{_encode(payload)}.{_encode(signature)}" != token:
+        content = _read(payload)
+        if _payload(*content) != payload or f"{_encode(payload)}.{_encode(signature)}" != token:
             raise InvalidToken
-        return leaving
+        return content
 
     def _for(self, purpose: str) -> "UnsubscribeTokens":
-        """With secrets of their own, made from ours. No purpose reads like a payload: no signature is such a secret."""
+        """Derive tokens with separate secrets for a purpose.
+
+        Changing the text of a purpose invalidates links that were sent. A purpose never looks like a payload, so that
+        no signature equals a derived secret.
+        """
         if purpose not in self._derived:
-            secrets = [hmac.digest(each, purpose.encode(), "sha256").hex() for each in self._secrets]
+            secrets = [hmac.digest(value, purpose.encode(), "sha256").hex() for value in self._secrets]
             self._derived[purpose] = UnsubscribeTokens(*secrets)
         return self._derived[purpose]
 
 
 def unsubscribe_link(page: str, token: str, tenant: str | None = None) -> str:
-    """The name of the tenant goes along for every tenant but the first."""
+    """Build the link; it names the tenant unless it is the first one."""
     return f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
 
 
