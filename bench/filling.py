@@ -15,7 +15,7 @@ from mailwright.app.notifications import opened_queue
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.importing.imports import Imports
-from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.plan import ImportOptions
 from mailwright.demo.sample import load_sample
 from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.lanes import lane_number
@@ -144,7 +144,7 @@ async def _people(engine: Engine, size: Size, now: int) -> None:
     for number in range(50):
         asked = {"attribute": "orders", "atLeast": number}
         await segments.create(engine.database, clock, SHOP, f"orders-{number}", filter_=asked, name=f"{number} or more")
-    await contacts.put(engine.database, clock, SHOP, BUSY_ADDRESS, contacts.Change(name="Operations"))
+    await contacts.put(engine.database, clock, SHOP, BUSY_ADDRESS, contacts.ContactChange(name="Operations"))
     await _series(engine, people, _CONTACTS, now=now)
     await _series(engine, people, _ON_NEWS, now=now)
     await _series(engine, people // 3, _ON_OFFERS, now=now)
@@ -222,7 +222,7 @@ async def _around(engine: Engine, size: Size, now: int, folder: Path) -> None:
     await _series(engine, size.of(200_000), _DEEDS, now=now)
     people = folder / "people.csv"
     people.write_text("email,name\nada@example.com,Ada\n", encoding="utf-8")
-    await Imports(engine.database, engine.clock).begin(SHOP, people, Purpose("news"))
+    await Imports(engine.database, engine.clock).begin(SHOP, people, ImportOptions("news"))
     await _series(engine, size.of(300), _IMPORTS, now=now)
     await _series(engine, size.of(5_000), _TEMPLATES, now=now)
 

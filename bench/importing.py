@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mailwright.audience import lists
 from mailwright.audience.importing.imports import Imports
-from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.plan import ImportOptions
 from mailwright.domain.clock import SystemClock
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
@@ -66,7 +66,7 @@ async def twice(url: str, path: Path, rows: int) -> list[Imported]:
 
 async def once(imports: Imports, path: Path, rows: int) -> Imported:
     before, busy = time.perf_counter(), time.process_time()
-    begun = await imports.begin(1, path, Purpose("news"))
+    begun = await imports.begin(1, path, ImportOptions("news"))
     async for done in imports.run(begun, path, path.with_suffix(".report.csv")):
         last = done
     seconds, busy = time.perf_counter() - before, time.process_time() - busy

@@ -58,7 +58,7 @@ async def write_slices(bench: Bench, *slices: Slice, tenant_id: int = DEFAULT_TE
 
 async def a_reader(bench: Bench, email: str, *divisions: str, name: str | None = None, **attributes: Any) -> None:
     given = {**attributes, **({"ocd_ids": list(divisions)} if divisions else {})}
-    change = contacts.Change(name=name, attributes=given)
+    change = contacts.ContactChange(name=name, attributes=given)
     await contacts.put(bench.database, bench.clock, DEFAULT_TENANT, email, change)
 
 

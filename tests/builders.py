@@ -164,7 +164,7 @@ async def a_contact(database: Database, email: str, **fields: Any) -> str:
 
 
 async def suppress(
-    database: Database, email: str, tenant_id: int = DEFAULT_TENANT, list_key: str = suppressed.ALL_MAIL
+    database: Database, email: str, tenant_id: int = DEFAULT_TENANT, list_key: str = suppressed.ALL_MESSAGES
 ) -> None:
     who = {"tenant_id": tenant_id, "email": email, "list_key": list_key}
     values = {**who, "reason": "unsubscribed", "source": "test", "created_at": 0}

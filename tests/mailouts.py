@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mailwright.app.mailouts import MailoutDesk, drain_mailouts
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import Instant, SystemClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
@@ -137,10 +137,10 @@ class MailoutBench:
         await self.bench.engine.reports.receive(told)
 
     async def leave(self, email: str) -> None:
-        await Standing(self.database, self.clock).leave(DEFAULT_TENANT, email, source="link")
+        await ContactStatusService(self.database, self.clock).unsubscribe_by_link(DEFAULT_TENANT, email, source="link")
 
     async def come_back(self, email: str) -> None:
-        await Standing(self.database, self.clock).come_back(DEFAULT_TENANT, email, source="link")
+        await ContactStatusService(self.database, self.clock).resubscribe_by_link(DEFAULT_TENANT, email, source="link")
 
     @property
     def reached(self) -> list[str]:

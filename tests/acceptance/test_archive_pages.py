@@ -14,7 +14,7 @@ from playwright.async_api import Browser, async_playwright
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.web_view_tokens import WebViewTokens
@@ -79,7 +79,7 @@ async def test_a_reader_signs_up_without_scripts_and_corrects_a_slip(place: Plac
     await page.get_by_label("O seu endereço de e-mail").fill(ADA)
     await page.get_by_role("button", name="Inscrever-me").click()
     assert await page.get_by_role("heading", name="Obrigado").is_visible()
-    about = await Standing(database, clock).preferences(DEFAULT_TENANT, ADA)
+    about = await ContactStatusService(database, clock).load_preferences(DEFAULT_TENANT, ADA)
     assert ([each.is_subscribed for each in about.lists], about.locale) == ([True], "pt")
     assert await page.context.cookies() == []
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import insert, select, update
 
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.outbox.audit_log import deeds
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
@@ -194,8 +194,8 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     assert ada.request.get(f"{dashboard.address}/contacts/maryam@example.com").status == 404
 
 
-def _standing(dashboard: Dashboard) -> Standing:
-    return Standing(dashboard.parts.database, dashboard.parts.clock)
+def _standing(dashboard: Dashboard) -> ContactStatusService:
+    return ContactStatusService(dashboard.parts.database, dashboard.parts.clock)
 
 
 def test_an_address_is_suppressed_and_let_in_again(dashboard: Dashboard, ada: Page) -> None:

@@ -269,7 +269,7 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
     await ada.press("Look again", confirmed="yes")
     assert "whose mail they have agreed to get" in ada.words()
     await ada.press("Import it")
-    await parts.import_desk.finish()
+    await parts.import_uploads.finish()
     await ada.open(f"{ada.path}/report.csv")
     assert "ada@example.com,added" in ada.text
 

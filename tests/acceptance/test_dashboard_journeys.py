@@ -41,7 +41,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
     with a_dashboard(tmp_path, with_sample=False, people={}, url=url) as dashboard:
         context = browser.new_context(viewport=DESK)
         page = context.new_page()
-        page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.parts.set_up.invite)}")
+        page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.parts.initial_setup.create_token)}")
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Begin").click()
 

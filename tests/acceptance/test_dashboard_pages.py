@@ -174,7 +174,7 @@ def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -
 
 def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Path) -> None:
     with a_dashboard(tmp_path, with_sample=False, people={}) as empty:
-        token = empty.do(empty.parts.set_up.invite)
+        token = empty.do(empty.parts.initial_setup.create_token)
         page = browser.new_page()
         page.goto(f"{empty.address}/")
         expect(page.locator(".note")).to_contain_text("Nobody can sign in yet")

@@ -20,7 +20,7 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.message import NewMessage
@@ -67,7 +67,7 @@ class Post:
         return shown
 
     async def receives(self) -> dict[str, bool]:
-        about = await Standing(self.bench.database, self.bench.clock).preferences(DEFAULT_TENANT, JANE)
+        about = await ContactStatusService(self.bench.database, self.bench.clock).load_preferences(DEFAULT_TENANT, JANE)
         return {each.list_key: each.is_subscribed and about.gets_bulk_mail for each in about.lists}
 
     def _newsletter(self, list_key: str) -> NewMessage:
@@ -93,7 +93,7 @@ async def post(empty_sqlite: bytes, tmp_path: Path, request: pytest.FixtureReque
             ("offers", "Offers", None),
         ):
             await lists.create(engine.database, clock, DEFAULT_TENANT, key, name=name, description=about)
-            await Standing(engine.database, clock).subscribe(DEFAULT_TENANT, JANE, key, source="test")
+            await ContactStatusService(engine.database, clock).subscribe(DEFAULT_TENANT, JANE, key, source="test")
         template = await engine.templates.put(
             DEFAULT_TENANT,
             "news",

@@ -45,7 +45,7 @@ async def test_an_address_that_is_dead_is_never_written_to_again(
         "bounceType": "hard",
         "bounceSubtype": "SMTP_RECIPIENT_REJECTED",
     }
-    person = await contacts.portrait(bench.database, 1, ADA)
+    person = await contacts.load_details(bench.database, 1, ADA)
     assert (person.contact.status, person.contact.status_updated_at) == ("bounced", clock.now())
     assert [(entry.list_key, entry.reason, entry.source) for entry in person.suppressions] == [("*", "bounce", "smtp")]
     await bench.accept(second)
@@ -74,7 +74,7 @@ async def test_a_mailbox_that_is_full_time_and_again_is_given_up(bench: Bench, s
         assert await suppressions.is_suppressed(bench.database, 1, ADA) is False, number
         await bench.accept(a_message(to=ADA))
         await bench.drain()
-    assert (await contacts.by_email(bench.database, 1, ADA)).status == "bounced"
+    assert (await contacts.find_by_email(bench.database, 1, ADA)).status == "bounced"
     assert await suppressions.is_suppressed(bench.database, 1, ADA)
 
 

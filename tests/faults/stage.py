@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from sqlalchemy import func, select
 
-from mailwright.access.keys import Keys
+from mailwright.access.api_keys import ApiKeys
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
@@ -76,7 +76,7 @@ class Stage:
 
     async def credential(self) -> str:
         """A key for the API."""
-        return await Keys(self.database, SystemClock()).create(DEFAULT_TENANT, "faults")
+        return await ApiKeys(self.database, SystemClock()).create(DEFAULT_TENANT, "faults")
 
     async def command(self, *words: str) -> str:
         """A command of Mailwright, run to its end; what it printed."""

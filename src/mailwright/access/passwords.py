@@ -12,8 +12,8 @@ from mailwright.domain.errors import InvalidInput
 
 T = TypeVar("T")
 
-SHORTEST: Final = 10
-LONGEST: Final = 200
+MIN_LENGTH: Final = 10
+MAX_LENGTH: Final = 200
 
 # The leanest of OWASP's parameters for argon2id: 7 MiB, five passes, as strong as 19 MiB and two. A small machine has
 # a worker beside it.
@@ -31,7 +31,7 @@ class Passwords:
 
     async def is_right(self, password: str, hashed: str | None) -> bool:
         """None is nobody's: it takes as long to find that wrong as it takes for somebody's."""
-        if len(password) > LONGEST:
+        if len(password) > MAX_LENGTH:
             return False
         if hashed is None:
             self._nobodys = self._nobodys or await self.hash("nobody's password")
@@ -44,8 +44,8 @@ class Passwords:
 
 def check_password(password: str, login: str) -> None:
     """Long is what counts; what must be in it is up to its owner."""
-    if not SHORTEST <= len(password) <= LONGEST:
-        raise InvalidInput(f"a password has {SHORTEST} to {LONGEST} characters", field="password")
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        raise InvalidInput(f"a password has {MIN_LENGTH} to {MAX_LENGTH} characters", field="password")
     if password.strip().casefold() == login.casefold() or len(set(password)) < 4:
         raise InvalidInput("this password is too easy to guess; take a few words", field="password")
 

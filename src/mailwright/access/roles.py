@@ -28,25 +28,25 @@ class Scope(StrEnum):
     MANAGE = "manage"  # every other change
 
 
-EVERYTHING: Final = frozenset(Scope)
+ALL_SCOPES: Final = frozenset(Scope)
 # What a signed-in person may ask of the API.
-SCOPES_OF: Final = {
+ROLE_SCOPES: Final = {
     Role.VIEWER: frozenset({Scope.READ}),
-    Role.EDITOR: EVERYTHING,
-    Role.ADMIN: EVERYTHING,
+    Role.EDITOR: ALL_SCOPES,
+    Role.ADMIN: ALL_SCOPES,
 }
 
 
-def role_named(text: str) -> Role:
+def parse_role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError as error:
         raise InvalidInput(f"a role is one of {', '.join(Role)}", field="role") from error
 
 
-def scopes_named(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
+def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
     """None named is all of them: a key is made for a purpose that nobody else knows."""
     try:
-        return frozenset(Scope(name) for name in names) or EVERYTHING
+        return frozenset(Scope(name) for name in names) or ALL_SCOPES
     except ValueError as error:
         raise InvalidInput(f"a scope is one of {', '.join(Scope)}", field="scope") from error

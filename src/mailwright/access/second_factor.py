@@ -20,20 +20,20 @@ def new_secret() -> str:
     return pyotp.random_base32()
 
 
-def enrolment_address(secret: str, login: str) -> str:
+def provisioning_uri(secret: str, login: str) -> str:
     return pyotp.TOTP(secret).provisioning_uri(name=login, issuer_name=ISSUER)
 
 
-def enrolment_picture(secret: str, login: str) -> str:
+def qr_code_svg(secret: str, login: str) -> str:
     """A QR code as SVG that takes the colour of the text around it."""
     import segno  # noqa: PLC0415 - seldom needed, and a megabyte
 
-    code = segno.make(enrolment_address(secret, login), error="m")
+    code = segno.make(provisioning_uri(secret, login), error="m")
     picture = code.svg_inline(border=0, dark="#000", light="#fff", svgclass="qr", lineclass=None, omitsize=True)
     return str(picture)
 
 
-def step_of(secret: str, code: str, now: Instant, last_step: int) -> int | None:
+def matching_step(secret: str, code: str, now: Instant, last_step: int) -> int | None:
     """The half minute that this code belongs to; None for a code that is wrong, too old, or was taken before."""
     digits = code.replace(" ", "")
     if len(digits) != 6 or not (digits.isascii() and digits.isdecimal()):

@@ -17,12 +17,12 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions, tenants, users
 
 # Whoever was away for so long signs in again; and whoever was not, after a week all the same.
-IDLE: Final[Instant] = 12 * HOUR
-LONGEST: Final[Instant] = 7 * DAY
+IDLE_TIMEOUT: Final[Instant] = 12 * HOUR
+MAX_SESSION_AGE: Final[Instant] = 7 * DAY
 # How long a link from the console signs in, once.
-LINK: Final[Instant] = HOUR
+LINK_SESSION_AGE: Final[Instant] = HOUR
 # The time between the password and the code.
-CODE_WITHIN: Final[Instant] = 10 * MINUTE
+CODE_TIMEOUT: Final[Instant] = 10 * MINUTE
 # Writing at each request that somebody was here would cost more than knowing it to the second is worth.
 _NOTED_EVERY: Final[Instant] = MINUTE
 
@@ -42,7 +42,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SessionSummary:
     """A session in the list of one's own: enough to tell a stranger's from it."""
 
     id: int
@@ -58,15 +58,15 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    async def open(self, user: User, *, address: str, agent: str, lasts: Instant = LONGEST) -> str:
+    async def open(self, user: User, *, address: str, agent: str, lasts: Instant = MAX_SESSION_AGE) -> str:
         """The token, for the cookie. With a second factor it opens only the page that asks for the code.
 
         Whoever proved themselves with a password that was changed since, or without what is asked for now, stays out.
         """
         token, now = secrets.token_urlsafe(32), self._clock.now()
-        ends_at = now + (CODE_WITHIN if user.has_second_factor else lasts)
+        ends_at = now + (CODE_TIMEOUT if user.has_second_factor else lasts)
         values = {
-            "digest": digest_of(token),
+            "digest": token_digest(token),
             "user_key": user.id,
             "awaits_code": user.has_second_factor,
             "created_at": now,
@@ -109,7 +109,12 @@ class Sessions:
                 u.password_changed_at,
             )
             .select_from(sessions.join(users, u.id == s.user_key).join(tenants, tenants.c.id == s.tenant_id))
-            .where(s.digest == digest_of(token), s.ends_at > now, s.seen_at > now - IDLE, u.disabled_at.is_(None))
+            .where(
+                s.digest == token_digest(token),
+                s.ends_at > now,
+                s.seen_at > now - IDLE_TIMEOUT,
+                u.disabled_at.is_(None),
+            )
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query)
@@ -137,7 +142,7 @@ class Sessions:
     async def renew(self, session: Session, *, address: str, agent: str) -> str:
         """Somebody has proved more than before: a new token begins, so that nobody who knew the old one is in."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
-        values = {"digest": digest_of(token), "awaits_code": False, "seen_at": now, "ends_at": now + LONGEST}
+        values = {"digest": token_digest(token), "awaits_code": False, "seen_at": now, "ends_at": now + MAX_SESSION_AGE}
         async with self._database.write() as tx:
             mine = sessions.c.id == session.id
             await tx.execute(
@@ -145,7 +150,7 @@ class Sessions:
             )
         return token
 
-    async def look_at(self, session: Session, tenant: str) -> None:
+    async def switch_tenant(self, session: Session, tenant: str) -> None:
         """Another tenant's data from now on, for whoever is of the installation."""
         async with self._database.write() as tx:
             rows = await tx.execute(select(tenants.c.id).where(tenants.c.name == tenant))
@@ -153,13 +158,14 @@ class Sessions:
                 raise NotFound(f"there is no tenant {tenant[:80]}", field="tenant")
             await tx.execute(update(sessions).where(sessions.c.id == session.id).values(tenant_id=rows[0].id))
 
-    async def list_of(self, session: Session) -> list[Shown]:
+    async def list_for_user(self, session: Session) -> list[SessionSummary]:
         s = sessions.c
         mine = (s.user_key == session.user.id, s.ends_at > self._clock.now(), s.awaits_code.is_(False))
         async with self._database.read() as tx:
             rows = await tx.execute(select(sessions).where(*mine).order_by(s.seen_at.desc()))
         return [
-            Shown(row.id, row.address, row.agent, row.created_at, row.seen_at, row.id == session.id) for row in rows
+            SessionSummary(row.id, row.address, row.agent, row.created_at, row.seen_at, row.id == session.id)
+            for row in rows
         ]
 
     async def end(self, session: Session, session_id: int | None = None) -> None:
@@ -175,7 +181,7 @@ class Sessions:
             await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
 
 
-def digest_of(token: str) -> str:
+def token_digest(token: str) -> str:
     """256 random bits need no slow hash; looking up by digest tells nothing by its time."""
     return hashlib.sha256(token.encode()).hexdigest()
 

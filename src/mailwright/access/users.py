@@ -8,8 +8,8 @@ from typing import Any, Final
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.access import guesses, second_factor
-from mailwright.access.guesses import Guesses
+from mailwright.access import failed_sign_ins, second_factor
+from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
 from mailwright.domain.clock import Clock, Instant
@@ -46,10 +46,12 @@ class User:
 
 
 class Users:
-    def __init__(self, database: Database, clock: Clock, guesses: Guesses, first_password: str | None = None) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, counter: FailedSignIns, first_password: str | None = None
+    ) -> None:
         self._database = database
         self._clock = clock
-        self._guesses = guesses
+        self._failed_sign_ins = counter
         self._first_password = first_password
         self.passwords = Passwords()
 
@@ -66,7 +68,7 @@ class Users:
             raise NotFound(f"there is no user {login[:80]}", field="login")
         return _user(rows[0])
 
-    async def is_anybody_there(self) -> bool:
+    async def has_any(self) -> bool:
         async with self._database.read() as tx:
             return bool(await tx.execute(select(users.c.id).limit(1)))
 
@@ -139,13 +141,15 @@ class Users:
             is_right = await self.passwords.is_right(password, rows[0].password_hash if rows else None)
             return _user(rows[0]) if is_right and rows[0].disabled_at is None else None
 
-        return await self._guesses.judge([guesses.account(name), guesses.address(host)], verify)
+        return await self._failed_sign_ins.check(
+            [failed_sign_ins.account_key(name), failed_sign_ins.address_key(host)], verify
+        )
 
     async def confirm_password(self, user: User, password: str, host: str | None) -> bool:
         """Asked again before something grave, of somebody who is in already."""
         return await self.sign_in(user.login, password, host) is not None
 
-    async def pass_code(self, user: User, code: str, host: str | None) -> bool:
+    async def verify_code(self, user: User, code: str, host: str | None) -> bool:
         """A code of the second factor, or a recovery code, which is used up by that."""
 
         async def verify() -> bool | None:
@@ -153,8 +157,8 @@ class Users:
                 is_right = await self._takes_code(tx, user.id, code) or await self._takes_recovery_code(tx, user, code)
             return is_right or None
 
-        whom = [guesses.account(f"{user.login} (code)"), guesses.address(host)]
-        return await self._guesses.judge(whom, verify) is True
+        whom = [failed_sign_ins.account_key(f"{user.login} (code)"), failed_sign_ins.address_key(host)]
+        return await self._failed_sign_ins.check(whom, verify) is True
 
     # The second factor.
 
@@ -183,7 +187,7 @@ class Users:
             )
             if not rows or rows[0].totp_secret is None:
                 raise NotPossibleNow("There is no second factor that waits to be confirmed.")
-            step = second_factor.step_of(rows[0].totp_secret, code, now, 0)
+            step = second_factor.matching_step(rows[0].totp_secret, code, now, 0)
             if step is None:
                 return None
             await tx.execute(update(users).where(users.c.id == user.id).values(totp_since=now, totp_step=step))
@@ -192,7 +196,7 @@ class Users:
             await note(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
         return codes
 
-    async def drop_second_factor(self, login: str, *, actor: str) -> None:
+    async def remove_second_factor(self, login: str, *, actor: str) -> None:
         user, now = await self.find(login), self._clock.now()
         async with self._database.write() as tx:
             none = {"totp_secret": None, "totp_since": None, "totp_step": 0}
@@ -207,7 +211,7 @@ class Users:
         rows = await tx.execute(query.with_for_update())
         if not rows:
             return False
-        step = second_factor.step_of(rows[0].totp_secret, code, self._clock.now(), rows[0].totp_step)
+        step = second_factor.matching_step(rows[0].totp_secret, code, self._clock.now(), rows[0].totp_step)
         if step is None:
             return False
         await tx.execute(update(users).where(users.c.id == user_id).values(totp_step=step))
@@ -243,7 +247,7 @@ class Users:
     async def _make_first(self, login: str, password: str) -> None:
         """ADMIN_PASSWORD is that of the first administrator, until there is one; from then on people's own count."""
         first = self._first_password
-        if first is None or login != FIRST_LOGIN or await self.is_anybody_there():
+        if first is None or login != FIRST_LOGIN or await self.has_any():
             return
         if not secrets.compare_digest(password.encode(), first.encode()):
             return

@@ -7,7 +7,7 @@ from urllib.parse import urljoin, urlsplit
 
 from aiohappyeyeballs import AddrInfoType
 
-from mailwright.content.presend_checks import Finding, finding, host_of
+from mailwright.content.presend_checks import PresendIssue, host_of, presend_issue
 from mailwright.domain.network import is_public_address
 from mailwright.providers.http import Disconnect, HostNotAllowed, HttpClient, HttpResponse, Resolve, addresses_of
 
@@ -39,7 +39,7 @@ def public_only(resolve: Resolve = addresses_of, *, otherwise: str = INSIDE) -> 
     return judged
 
 
-async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[Finding]:
+async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[PresendIssue]:
     """Those that lead nowhere, in the order of the mail."""
     if ask is not None:
         return await _dead(links, ask)
@@ -50,14 +50,16 @@ async def dead_links(links: Sequence[str], ask: Ask | None = None) -> list[Findi
         await http.close()
 
 
-async def _dead(links: Sequence[str], ask: Ask) -> list[Finding]:
+async def _dead(links: Sequence[str], ask: Ask) -> list[PresendIssue]:
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def judged(link: str) -> Finding | None:
+    async def judged(link: str) -> PresendIssue | None:
         async with turns:
             reason = await _objection(link, ask)
         return (
-            None if reason is None else finding("DEAD_LINK", f"the link {link[:200]} does not work: {reason}", "html")
+            None
+            if reason is None
+            else presend_issue("DEAD_LINK", f"the link {link[:200]} does not work: {reason}", "html")
         )
 
     found = await asyncio.gather(*(judged(link) for link in links[:MOST_LINKS]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.message import Accepted

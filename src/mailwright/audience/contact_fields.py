@@ -11,19 +11,19 @@ import orjson
 from mailwright.domain import address, locales
 from mailwright.domain.errors import InvalidInput
 
-LONGEST_NAME: Final = 200
-LONGEST_TAG: Final = 64
-LONGEST_ATTRIBUTE_NAME: Final = 64
-LONGEST_ATTRIBUTE: Final = 4_096
-MOST_ATTRIBUTES: Final = 100
-LARGEST_ATTRIBUTES: Final = 64 * 1024
-MOST_TAGS: Final = 50
+MAX_NAME_LENGTH: Final = 200
+MAX_TAG_LENGTH: Final = 64
+MAX_ATTRIBUTE_NAME_LENGTH: Final = 64
+MAX_ATTRIBUTE_LENGTH: Final = 4_096
+MAX_ATTRIBUTES: Final = 100
+MAX_ATTRIBUTES_BYTES: Final = 64 * 1024
+MAX_TAGS: Final = 50
 
 _TIMEZONES: Final = {name.lower(): name for name in available_timezones()}
 _NO_NAME: Final = re.compile(r"\W+")
 
 
-class InvalidPerson(InvalidInput):
+class InvalidContact(InvalidInput):
     """This cannot be kept of a person."""
 
 
@@ -32,27 +32,27 @@ def email(text: str) -> str:
     try:
         normal = address.normal(text)
     except address.InvalidAddress as error:
-        raise InvalidPerson(f"is not an email address: {error}", field="email") from error
+        raise InvalidContact(f"is not an email address: {error}", field="email") from error
     if not normal.isascii() or len(normal) > address.MAX_LENGTH:
-        raise InvalidPerson("most mail servers cannot take this address", field="email")
+        raise InvalidContact("most mail servers cannot take this address", field="email")
     return normal
 
 
 def name(text: str) -> str | None:
     """In one line. None for nothing."""
     line = " ".join(text.split())
-    if line.isprintable() and len(line) <= LONGEST_NAME:
+    if line.isprintable() and len(line) <= MAX_NAME_LENGTH:
         return line or None
-    if len(line) > LONGEST_NAME:
-        raise InvalidPerson(f"the name is longer than {LONGEST_NAME} characters", field="name")
-    raise InvalidPerson("the name holds a character that cannot be printed", field="name")
+    if len(line) > MAX_NAME_LENGTH:
+        raise InvalidContact(f"the name is longer than {MAX_NAME_LENGTH} characters", field="name")
+    raise InvalidContact("the name holds a character that cannot be printed", field="name")
 
 
 def locale(text: str) -> str | None:
     if not text.strip():
         return None
     if (found := locales.normal(text)) is None:
-        raise InvalidPerson("is no locale, as pt or pt-BR", field="locale")
+        raise InvalidContact("is no locale, as pt or pt-BR", field="locale")
     return found
 
 
@@ -61,40 +61,40 @@ def timezone(text: str) -> str | None:
     if not text.strip():
         return None
     if (found := _TIMEZONES.get(text.strip().lower().replace(" ", "_"))) is None:
-        raise InvalidPerson("is no IANA time zone, as Europe/Lisbon", field="timezone")
+        raise InvalidContact("is no IANA time zone, as Europe/Lisbon", field="timezone")
     return found
 
 
 def tag_name(text: str) -> str:
     """Small letters, so that VIP and vip are one tag."""
     tag = " ".join(unicodedata.normalize("NFC", text).casefold().split())
-    if not 1 <= len(tag) <= LONGEST_TAG or not tag.isprintable() or "," in tag or ";" in tag:
-        raise InvalidPerson(f"a tag has 1 to {LONGEST_TAG} printable characters and no comma", field="tags")
+    if not 1 <= len(tag) <= MAX_TAG_LENGTH or not tag.isprintable() or "," in tag or ";" in tag:
+        raise InvalidContact(f"a tag has 1 to {MAX_TAG_LENGTH} printable characters and no comma", field="tags")
     return tag
 
 
 def tags(texts: Iterable[str]) -> tuple[str, ...]:
     found = tuple(sorted({tag_name(text) for text in texts if text.strip()}))
-    if len(found) > MOST_TAGS:
-        raise InvalidPerson(f"more than {MOST_TAGS} tags", field="tags")
+    if len(found) > MAX_TAGS:
+        raise InvalidContact(f"more than {MAX_TAGS} tags", field="tags")
     return found
 
 
 def attribute_name(text: str) -> str:
     """A name that templates can use as a variable: letters, digits and _, as `favourite_colour`."""
-    if not text.isidentifier() or len(text) > LONGEST_ATTRIBUTE_NAME or unicodedata.normalize("NFC", text) != text:
-        raise InvalidPerson(
-            f"an attribute's name has up to {LONGEST_ATTRIBUTE_NAME} letters, digits and _, and begins with no digit",
+    if not text.isidentifier() or len(text) > MAX_ATTRIBUTE_NAME_LENGTH or unicodedata.normalize("NFC", text) != text:
+        raise InvalidContact(
+            f"an attribute name has at most {MAX_ATTRIBUTE_NAME_LENGTH} letters, digits and _, and no digit first",
             field="attributes",
         )
     return text
 
 
-def attribute_name_of(title: str) -> str | None:
+def attribute_name_from_title(title: str) -> str | None:
     """What a column of a file is called as an attribute: `Favourite Colour` is `favourite_colour`. None for nothing."""
-    made = _NO_NAME.sub("_", unicodedata.normalize("NFC", title).strip().lower()).strip("_")[:LONGEST_ATTRIBUTE_NAME]
+    made = _NO_NAME.sub("_", unicodedata.normalize("NFC", title).strip().lower()).strip("_")[:MAX_ATTRIBUTE_NAME_LENGTH]
     if made and not made.isidentifier():
-        made = f"_{made}"[:LONGEST_ATTRIBUTE_NAME]
+        made = f"_{made}"[:MAX_ATTRIBUTE_NAME_LENGTH]
     return made if made.isidentifier() else None
 
 
@@ -106,11 +106,11 @@ def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str):
             value = attribute_text(value) or None  # noqa: PLW2901 - what is empty is not there
         if "\\u0000" in orjson.dumps(value).decode():
-            raise InvalidPerson(f"{key} holds a character that cannot be stored", field="attributes")
+            raise InvalidContact(f"{key} holds a character that cannot be stored", field="attributes")
         kept[key] = value
-    if len(kept) > MOST_ATTRIBUTES or len(orjson.dumps(kept)) > LARGEST_ATTRIBUTES:
-        raise InvalidPerson(
-            f"more than {MOST_ATTRIBUTES} attributes, or more than {LARGEST_ATTRIBUTES // 1024} KB of them",
+    if len(kept) > MAX_ATTRIBUTES or len(orjson.dumps(kept)) > MAX_ATTRIBUTES_BYTES:
+        raise InvalidContact(
+            f"more than {MAX_ATTRIBUTES} attributes, or more than {MAX_ATTRIBUTES_BYTES // 1024} KB of them",
             field="attributes",
         )
     return kept
@@ -118,12 +118,12 @@ def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def attribute_text(text: str) -> str:
     stripped = text.strip()
-    if len(stripped) > LONGEST_ATTRIBUTE:
-        raise InvalidPerson(f"an attribute is longer than {LONGEST_ATTRIBUTE} characters", field="attributes")
+    if len(stripped) > MAX_ATTRIBUTE_LENGTH:
+        raise InvalidContact(f"an attribute is longer than {MAX_ATTRIBUTE_LENGTH} characters", field="attributes")
     return stripped
 
 
-def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def merge_attributes(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What is given replaces what is known; what only looks different, as 42 and "42", stays as it is."""
     result = dict(known)
     for key, value in given.items():

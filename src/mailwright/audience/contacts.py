@@ -55,7 +55,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Portrait:
+class ContactDetails:
     """All that is known of one person: status, lists, what is not sent to them, and their latest mails."""
 
     contact: Contact
@@ -65,18 +65,18 @@ class Portrait:
     tags: tuple[str, ...] = ()
 
 
-async def by_email(database: Database, tenant_id: int, email: str) -> Contact:
+async def find_by_email(database: Database, tenant_id: int, email: str) -> Contact:
     """Any spelling of an address finds the contact; one that is no address finds nobody."""
     async with database.read() as tx:
         return await _find(tx, tenant_id, contacts.c.email == _normal(email))
 
 
-async def by_id(database: Database, tenant_id: int, contact_id: str) -> Contact:
+async def find_by_id(database: Database, tenant_id: int, contact_id: str) -> Contact:
     async with database.read() as tx:
         return await _find(tx, tenant_id, contacts.c.contact_id == contact_id)
 
 
-async def portrait(database: Database, tenant_id: int, email: str, *, messages: int = 10) -> Portrait:
+async def load_details(database: Database, tenant_id: int, email: str, *, messages: int = 10) -> ContactDetails:
     """With so many of the latest messages."""
     async with database.read() as tx:
         contact = await _find(tx, tenant_id, contacts.c.email == _normal(email))
@@ -85,15 +85,15 @@ async def portrait(database: Database, tenant_id: int, email: str, *, messages: 
             .where(subscriptions.c.contact_key == contact.id)
             .order_by(subscriptions.c.list_key)
         )
-        entries = await suppressions.of_address(tx, tenant_id, contact.email)
+        entries = await suppressions.list_for_address(tx, tenant_id, contact.email)
         mine = contact_tags.c.contact_key == contact.id
         tags = await tx.execute(select(contact_tags.c.tag).where(mine).order_by(contact_tags.c.tag))
     latest = await search(database, tenant_id, Search(to_email=contact.email), limit=messages)
     memberships = tuple(Membership(**row._mapping) for row in rows)
-    return Portrait(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
+    return ContactDetails(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
 
 
-async def list_some(
+async def list_page(
     database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
 ) -> list[Contact]:
     """The latest first; the next page begins before the last id of this one."""
@@ -101,12 +101,14 @@ async def list_some(
     if status is not None:
         conditions.append(contacts.c.status == status)
     async with database.read() as tx:
-        rows = await tx.execute(select(*columns_of()).where(*conditions).order_by(contacts.c.id.desc()).limit(limit))
-    return [contact_of(row) for row in rows]
+        rows = await tx.execute(
+            select(*contact_columns()).where(*conditions).order_by(contacts.c.id.desc()).limit(limit)
+        )
+    return [contact_from_row(row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ContactChange:
     """What is told anew of a person; None leaves it as it is, and so does an attribute that is not named."""
 
     name: str | None = None
@@ -117,7 +119,7 @@ class Change:
 
 
 async def put(
-    database: Database, clock: Clock, tenant_id: int, email: str, change: Change, *, actor: str | None = None
+    database: Database, clock: Clock, tenant_id: int, email: str, change: ContactChange, *, actor: str | None = None
 ) -> None:
     """Whoever is not known becomes a contact. Whether they may be written to is not decided here.
 
@@ -137,7 +139,7 @@ async def put(
     tags = None if change.tags is None else contact_fields.tags(change.tags)
     async with database.write() as tx:
         found = await _held(tx, tenant_id, address_, now)
-        merged = contact_fields.merged(orjson.loads(found.attributes), given)
+        merged = contact_fields.merge_attributes(orjson.loads(found.attributes), given)
         values["attributes"] = orjson.dumps(contact_fields.attributes(merged)).decode()
         await tx.execute(update(contacts).where(contacts.c.id == found.id).values(**values))
         if tags is not None:
@@ -153,7 +155,7 @@ async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: s
     mine = (contacts.c.tenant_id == tenant_id, contacts.c.contact_id == contact_id, contacts.c.deleted_at.is_(None))
     async with database.write() as tx:
         await tx.execute(update(contacts).where(*mine).values(deleted_at=clock.now()))
-    return await by_id(database, tenant_id, contact_id)
+    return await find_by_id(database, tenant_id, contact_id)
 
 
 async def _held(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Row[Any]:
@@ -168,17 +170,17 @@ async def _held(tx: Transaction, tenant_id: int, email: str, now: Instant) -> Ro
 
 
 async def _find(tx: Transaction, tenant_id: int, condition: ColumnElement[bool]) -> Contact:
-    rows = await tx.execute(select(*columns_of()).where(contacts.c.tenant_id == tenant_id, condition))
+    rows = await tx.execute(select(*contact_columns()).where(contacts.c.tenant_id == tenant_id, condition))
     if not rows:
         raise NotFound
-    return contact_of(rows[0])
+    return contact_from_row(rows[0])
 
 
-def columns_of() -> list[ColumnElement[Any]]:
+def contact_columns() -> list[ColumnElement[Any]]:
     return [contacts.c[name] for name in Contact.__slots__]
 
 
-def contact_of(row: Row[Any]) -> Contact:
+def contact_from_row(row: Row[Any]) -> Contact:
     return Contact(**{**row._mapping, "attributes": orjson.loads(row.attributes)})
 
 

@@ -25,11 +25,11 @@ from mailwright.storage.tables import lists as lists_table
 SOURCE: Final = "opt-in"
 PAGE: Final = "confirm"
 # One mail in so long a time, however often somebody asks.
-ASK_AGAIN_AFTER: Final[Instant] = 10 * MINUTE
+RESEND_INTERVAL: Final[Instant] = 10 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class DoubleOptInRequest:
     """Who wants to be on which list."""
 
     tenant_id: int
@@ -38,13 +38,13 @@ class Joining:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class ConfirmationLinks:
     """What the link in the mail is made of."""
 
     public_url: str
     tokens: UnsubscribeTokens
 
-    def for_confirmation(self, joining: Joining, tenant: str) -> str:
+    def for_confirmation(self, joining: DoubleOptInRequest, tenant: str) -> str:
         token = confirmation_tokens(self.tokens, joining.tenant_id).make(joining.email, joining.list_key)
         is_first = joining.tenant_id == FIRST_TENANT
         return unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
@@ -55,21 +55,23 @@ def confirmation_tokens(tokens: UnsubscribeTokens, tenant_id: int) -> Unsubscrib
     return tokens.for_tenant(tenant_id).for_confirmation()
 
 
-class OptingIn:
-    def __init__(self, database: Database, clock: Clock, links: Links) -> None:
+class DoubleOptIn:
+    def __init__(self, database: Database, clock: Clock, links: ConfirmationLinks) -> None:
         self._database = database
         self._clock = clock
         self._links = links
 
-    async def join(self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None) -> bool:
+    async def subscribe(
+        self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
+    ) -> bool:
         """Puts a person on a list; whether they have to confirm first. Whoever is on it already is asked nothing.
 
         An `actor` is noted in the journal.
         """
-        joining, now = Joining(tenant_id, status.normal(email), list_key), self._clock.now()
+        joining, now = DoubleOptInRequest(tenant_id, status.normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
-            await status.note(
+            await status.record_audit_entry(
                 tx, now, tenant_id, joining.email, actor=actor, action="contact.subscribe", list_key=list_key
             )
             if not await requires_confirmation(tx, tenant_id, list_key):
@@ -77,31 +79,33 @@ class OptingIn:
                 return False
             return await self.ask(tx, joining, source=source)
 
-    async def ask(self, tx: Transaction, joining: Joining, *, source: str, locale: str | None = None) -> bool:
+    async def ask(
+        self, tx: Transaction, joining: DoubleOptInRequest, *, source: str, locale: str | None = None
+    ) -> bool:
         """Whatever the list says. Whether they have to confirm: whoever is on the list already is asked nothing."""
         now = self._clock.now()
         # Held before anything is read: whoever asks at the same moment sees that this one has asked.
-        await status.ensure(tx, [(joining.tenant_id, joining.email)], now)
+        await status.ensure_contacts(tx, [(joining.tenant_id, joining.email)], now)
         if await _is_on(tx, joining):
             return False
         if await _wait(tx, joining, source, now):
-            await prefer(tx, joining, locale)
+            await set_missing_locale(tx, joining, locale)
             await accept(tx, [await self._mail(tx, joining, now)], now)
         return True
 
     async def confirm(self, tenant_id: int, email: str, list_key: str) -> bool:
         """Whether the person is on the list now. An old mail does not put back whoever has confirmed and left since."""
-        joining, now = Joining(tenant_id, status.normal(email), list_key), self._clock.now()
+        joining, now = DoubleOptInRequest(tenant_id, status.normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
-            await status.hold(tx, tenant_id, joining.email, now)
-            waiting = and_(membership(joining), subscriptions.c.is_pending.is_(True))
+            await status.lock_contact(tx, tenant_id, joining.email, now)
+            waiting = and_(subscription_condition(joining), subscriptions.c.is_pending.is_(True))
             if await tx.execute(select(subscriptions.c.id).where(waiting)):
-                async with status.noted(tx, tenant_id, joining.email, source=SOURCE, now=now):
+                async with status.recording_subscription_events(tx, tenant_id, joining.email, source=SOURCE, now=now):
                     await status.subscribe(tx, tenant_id, [joining.email], list_key, source=SOURCE, now=now)
-                await tx.execute(update(subscriptions).where(membership(joining)).values(confirmed_at=now))
+                await tx.execute(update(subscriptions).where(subscription_condition(joining)).values(confirmed_at=now))
             return await _is_on(tx, joining)
 
-    async def _mail(self, tx: Transaction, joining: Joining, now: Instant) -> NewMessage:
+    async def _mail(self, tx: Transaction, joining: DoubleOptInRequest, now: Instant) -> NewMessage:
         row = await _about(tx, joining)
         text, link = text_for(row.locale), self._links.for_confirmation(joining, row.tenant)
         asks, subject = text.asks.format(list=row.name), text.subject.format(list=row.name)
@@ -129,16 +133,16 @@ async def requires_confirmation(tx: Transaction, tenant_id: int, list_key: str) 
     return bool(rows and rows[0].requires_confirmation)
 
 
-async def prefer(tx: Transaction, joining: Joining, locale: str | None) -> None:
+async def set_missing_locale(tx: Transaction, joining: DoubleOptInRequest, locale: str | None) -> None:
     """The language that a person used, where they have chosen none."""
     if locale is not None:
         mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
         await tx.execute(update(contacts).where(mine, contacts.c.locale.is_(None)).values(locale=locale))
 
 
-async def _wait(tx: Transaction, joining: Joining, source: str, now: Instant) -> bool:
+async def _wait(tx: Transaction, joining: DoubleOptInRequest, source: str, now: Instant) -> bool:
     """The subscription waits for its confirmation; whether it is time to ask for it."""
-    found = await tx.execute(select(subscriptions).where(membership(joining)))
+    found = await tx.execute(select(subscriptions).where(subscription_condition(joining)))
     values = {"is_pending": True, "confirmed_at": None, "subscribed_at": now, "source": source}
     if not found:
         mine = and_(contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
@@ -146,13 +150,13 @@ async def _wait(tx: Transaction, joining: Joining, source: str, now: Instant) ->
         named = {"tenant_id": joining.tenant_id, "contact_key": person, "list_key": joining.list_key}
         await tx.execute(insert(subscriptions).values(**named, **values))
         return True
-    was_asked = found[0].is_pending and now - (found[0].subscribed_at or 0) < ASK_AGAIN_AFTER
+    was_asked = found[0].is_pending and now - (found[0].subscribed_at or 0) < RESEND_INTERVAL
     if not was_asked:
-        await tx.execute(update(subscriptions).where(membership(joining)).values(**values))
+        await tx.execute(update(subscriptions).where(subscription_condition(joining)).values(**values))
     return not was_asked
 
 
-async def _about(tx: Transaction, joining: Joining) -> Row[Any]:
+async def _about(tx: Transaction, joining: DoubleOptInRequest) -> Row[Any]:
     """The names and the language that the mail needs."""
     c, k, t = contacts.c, lists_table.c, tenants.c
     rows = await tx.execute(
@@ -165,16 +169,18 @@ async def _about(tx: Transaction, joining: Joining) -> Row[Any]:
     return rows[0]
 
 
-def membership(joining: Joining) -> ColumnElement[bool]:
+def subscription_condition(joining: DoubleOptInRequest) -> ColumnElement[bool]:
     mine = (contacts.c.tenant_id == joining.tenant_id, contacts.c.email == joining.email)
     person = select(contacts.c.id).where(*mine).scalar_subquery()
     return and_(subscriptions.c.contact_key == person, subscriptions.c.list_key == joining.list_key)
 
 
-async def _is_on(tx: Transaction, joining: Joining) -> bool:
+async def _is_on(tx: Transaction, joining: DoubleOptInRequest) -> bool:
     rows = await tx.execute(
         select(subscriptions.c.id).where(
-            membership(joining), subscriptions.c.unsubscribed_at.is_(None), subscriptions.c.is_pending.is_(False)
+            subscription_condition(joining),
+            subscriptions.c.unsubscribed_at.is_(None),
+            subscriptions.c.is_pending.is_(False),
         )
     )
     return bool(rows)

@@ -13,8 +13,8 @@ import orjson
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from mailwright.audience import status
-from mailwright.audience.contacts import Contact, columns_of, contact_of
-from mailwright.audience.importing.reports import forget_in, report_in
+from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
+from mailwright.audience.importing.report import redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -52,7 +52,7 @@ _BETWEEN_STATES: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
 _AT_ONCE: Final = 500
 
 
-class MailUnderWay(NotPossibleNow):
+class MessageInProgress(NotPossibleNow):
     """A mail to this person is under way."""
 
     code = "MAIL_UNDER_WAY"
@@ -65,7 +65,7 @@ async def erase(
 
     `imports_folder` is where this machine keeps what was told of the files that people were imported from.
     """
-    address, now = status.normal(email), clock.now()
+    address, now = status.normalize_email(email), clock.now()
     # A look through all mails takes its time, and nobody who writes should wait for it.
     async with database.read() as tx:
         await _person(tx, tenant_id, address)
@@ -73,7 +73,7 @@ async def erase(
         told = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
         # Before the rest: whoever is erased is in no report then, and whoever cannot be yet is only told of less.
-        reports_of = [report_in(imports_folder, row.import_id) for row in told]
+        reports_of = [report_path(imports_folder, row.import_id) for row in told]
         await asyncio.to_thread(_forget_in_reports, reports_of, address)
     async with database.write() as tx:
         await _hold_imports(tx, tenant_id)
@@ -101,7 +101,7 @@ async def erase(
 
 def _forget_in_reports(paths: Sequence[Path], address: str) -> None:
     for path in paths:
-        forget_in(path, address)
+        redact_address(path, address)
 
 
 async def _hold_imports(tx: Transaction, tenant_id: int) -> None:
@@ -113,11 +113,11 @@ async def _hold_imports(tx: Transaction, tenant_id: int) -> None:
 
 async def _person(tx: Transaction, tenant_id: int, email: str, *, to_change: bool = False) -> Contact:
     mine = (contacts.c.tenant_id == tenant_id, contacts.c.email == email)
-    query = select(*columns_of()).where(*mine)
+    query = select(*contact_columns()).where(*mine)
     rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
-    return contact_of(rows[0])
+    return contact_from_row(rows[0])
 
 
 async def _stop_mail(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
@@ -133,7 +133,7 @@ async def _stop_mail(tx: Transaction, tenant_id: int, email: str, now: Instant) 
             event = Event(EventType.CANCELLED, now, {"previousStatus": row.status})
             await tx.run(APPEND_EVENTS, events=[event_row(row.id, tenant_id, event)])
         elif row.status in (*_BETWEEN_STATES, *CLAIMABLE):
-            raise MailUnderWay(
+            raise MessageInProgress(
                 f"the message {row.outbox_id} is {row.status}; erase the person once it has an end "
                 "(`mailwright message resolve` gives one to a doubt)"
             )
@@ -217,5 +217,5 @@ async def _keep_away(tx: Transaction, tenant_id: int, email: str, now: Instant) 
     """Which lists they left is personal; that they want no bulk mail is what must be remembered."""
     mine = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
     await tx.execute(delete(suppressions).where(*mine, suppressions.c.list_key != "*"))
-    said = {"list_key": GENERAL, "reason": status.Reason.LEFT.value, "source": ERASURE}
+    said = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}
     await tx.run(KEEP_AWAY, tenant_id=tenant_id, email=email, now=now, **said)

@@ -12,9 +12,9 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import ColumnElement, and_, select, true
 
-from mailwright.audience.conditions import condition, is_on
 from mailwright.audience.contact_fields import as_text
-from mailwright.audience.csv_cells import harmless
+from mailwright.audience.csv_cells import escape_formula
+from mailwright.audience.filter_sql import filter_clause, is_subscribed_to
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import json_members
@@ -25,7 +25,7 @@ FIELDS: Final = ("email", "name", "locale", "timezone", "status", "lists", "tags
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedContact:
     email: str
     name: str | None
     locale: str | None
@@ -38,7 +38,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExportSelection:
     """Everyone of the tenant, or those on a list, or those who answer to a filter."""
 
     tenant_id: int
@@ -46,7 +46,9 @@ class Wanted:
     filter: Any = None
 
 
-async def people(database: Database, wanted: Wanted, now: Instant) -> AsyncIterator[list[Exported]]:
+async def export_pages(
+    database: Database, wanted: ExportSelection, now: Instant
+) -> AsyncIterator[list[ExportedContact]]:
     """Page by page, in the order of addresses; each page is as the database is when it is read."""
     after = ""
     while True:
@@ -59,7 +61,7 @@ async def people(database: Database, wanted: Wanted, now: Instant) -> AsyncItera
             return
 
 
-async def as_csv(database: Database, wanted: Wanted, now: Instant) -> AsyncIterator[str]:
+async def as_csv(database: Database, wanted: ExportSelection, now: Instant) -> AsyncIterator[str]:
     """A column for every attribute that anyone has. The database itself names them: the people are read once.
 
     What somebody gets for the first time while the file is written has no column in it.
@@ -69,16 +71,16 @@ async def as_csv(database: Database, wanted: Wanted, now: Instant) -> AsyncItera
         named = select(member.c.key).distinct().select_from(contacts.join(member, true())).where(_asked(wanted, now))
         attributes = sorted(row.key for row in await tx.execute(named))
     yield _lines([[*FIELDS, *attributes]])
-    async for page in people(database, wanted, now):
+    async for page in export_pages(database, wanted, now):
         yield _lines([_row(person, attributes) for person in page])
 
 
-async def as_json_lines(database: Database, wanted: Wanted, now: Instant) -> AsyncIterator[str]:
-    async for page in people(database, wanted, now):
+async def as_json_lines(database: Database, wanted: ExportSelection, now: Instant) -> AsyncIterator[str]:
+    async for page in export_pages(database, wanted, now):
         yield b"".join(orjson.dumps(as_json(person), option=orjson.OPT_APPEND_NEWLINE) for person in page).decode()
 
 
-def as_json(person: Exported) -> dict[str, Any]:
+def as_json(person: ExportedContact) -> dict[str, Any]:
     return {
         "email": person.email,
         "name": person.name,
@@ -92,7 +94,7 @@ def as_json(person: Exported) -> dict[str, Any]:
     }
 
 
-async def _page(tx: Transaction, wanted: Wanted, now: Instant, after: str) -> list[Exported]:
+async def _page(tx: Transaction, wanted: ExportSelection, now: Instant, after: str) -> list[ExportedContact]:
     names = ("id", "email", "name", "locale", "timezone", "status", "created_at", "attributes")
     query = select(*(contacts.c[name] for name in names)).where(_asked(wanted, now), contacts.c.email > after)
     rows = await tx.execute(query.order_by(contacts.c.email).limit(PAGE))
@@ -100,7 +102,7 @@ async def _page(tx: Transaction, wanted: Wanted, now: Instant, after: str) -> li
     lists = await _gathered(tx, keys, subscriptions.c.contact_key, subscriptions.c.list_key, _is_member())
     tags = await _gathered(tx, keys, contact_tags.c.contact_key, contact_tags.c.tag)
     return [
-        Exported(
+        ExportedContact(
             row.email,
             row.name,
             row.locale,
@@ -115,12 +117,12 @@ async def _page(tx: Transaction, wanted: Wanted, now: Instant, after: str) -> li
     ]
 
 
-def _asked(wanted: Wanted, now: Instant) -> ColumnElement[bool]:
+def _asked(wanted: ExportSelection, now: Instant) -> ColumnElement[bool]:
     conditions = [contacts.c.tenant_id == wanted.tenant_id, contacts.c.deleted_at.is_(None)]
     if wanted.list_key is not None:
-        conditions.append(is_on(wanted.list_key))
+        conditions.append(is_subscribed_to(wanted.list_key))
     if wanted.filter is not None:
-        conditions.append(condition(wanted.filter, wanted.tenant_id, now))
+        conditions.append(filter_clause(wanted.filter, wanted.tenant_id, now))
     return and_(*conditions)
 
 
@@ -139,7 +141,7 @@ async def _gathered(
     return found
 
 
-def _row(person: Exported, attributes: Sequence[str]) -> list[str]:
+def _row(person: ExportedContact, attributes: Sequence[str]) -> list[str]:
     fields = (
         person.email,
         person.name or "",
@@ -151,7 +153,7 @@ def _row(person: Exported, attributes: Sequence[str]) -> list[str]:
         isoformat(person.created_at) or "",
         *("" if (value := person.attributes.get(name)) is None else as_text(value) for name in attributes),
     )
-    return [harmless(field) for field in fields]
+    return [escape_formula(field) for field in fields]
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:

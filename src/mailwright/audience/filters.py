@@ -28,21 +28,21 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from mailwright.audience.contact_fields import InvalidPerson, attribute_name, tag_name
+from mailwright.audience.contact_fields import InvalidContact, attribute_name, tag_name
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 
-DEEPEST: Final = 8
-MOST_QUESTIONS: Final = 100
-MOST_VALUES: Final = 500
-LONGEST_VALUE: Final = 500
+MAX_DEPTH: Final = 8
+MAX_CONDITIONS: Final = 100
+MAX_VALUES: Final = 500
+MAX_VALUE_LENGTH: Final = 500
 # Numbers of attributes are compared as far as every engine keeps them exactly.
-LARGEST_NUMBER: Final = 1e15
+MAX_NUMBER: Final = 1e15
 
 
-class FilterInvalid(InvalidInput):
+class InvalidFilter(InvalidInput):
     """The filter is not one that can be asked."""
 
     code = "FILTER_INVALID"
@@ -51,8 +51,8 @@ class FilterInvalid(InvalidInput):
 def _value(value: Any) -> Any:
     if isinstance(value, str) and (not value.isprintable() or value != value.strip()):
         raise ValueError("must be printable, without space at its ends")
-    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-        raise ValueError(f"must lie between -{LARGEST_NUMBER:.0e} and {LARGEST_NUMBER:.0e}")
+    if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
+        raise ValueError(f"must lie between -{MAX_NUMBER:.0e} and {MAX_NUMBER:.0e}")
     return value
 
 
@@ -71,7 +71,7 @@ def _written(check: Any) -> Any:
     def checked(text: str) -> str:
         try:
             name: str = check(text)
-        except InvalidPerson as error:
+        except InvalidContact as error:
             raise ValueError(str(error)) from error
         return name
 
@@ -103,37 +103,37 @@ def _moment(value: Any) -> Instant:
     raise ValueError("must be a day or a time with its zone, as 2027-01-31T09:00:00Z")
 
 
-Words = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_VALUE), AfterValidator(_value)]
+Words = Annotated[StrictStr, Field(min_length=1, max_length=MAX_VALUE_LENGTH), AfterValidator(_value)]
 Number = Annotated[StrictInt | StrictFloat, AfterValidator(_value)]
 Value: TypeAlias = StrictBool | Number | Words
 Bound: TypeAlias = Number | Annotated[StrictStr, AfterValidator(_day)]
 Moment = Annotated[Instant, BeforeValidator(_moment)]
 
 
-class Question(BaseModel):
+class FilterCondition(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class All(Question):
-    all: Annotated[tuple["Filter", ...], Field(min_length=1, max_length=MOST_QUESTIONS)]
+class AllOf(FilterCondition):
+    all: Annotated[tuple["Filter", ...], Field(min_length=1, max_length=MAX_CONDITIONS)]
 
 
-class AnyOf(Question):
-    any: Annotated[tuple["Filter", ...], Field(min_length=1, max_length=MOST_QUESTIONS)]
+class AnyOf(FilterCondition):
+    any: Annotated[tuple["Filter", ...], Field(min_length=1, max_length=MAX_CONDITIONS)]
 
 
-class Not(Question):
+class Not(FilterCondition):
     not_: Annotated["Filter", Field(alias="not")]
 
 
-class Attribute(Question):
+class AttributeCondition(FilterCondition):
     """One comparison. Words are compared with words, exactly; numbers also with words that are numbers, as files bring
     them; days by the first ten characters of words that begin with a day. `contains` does not tell A from a."""
 
     attribute: Annotated[str, _written(attribute_name)]
     is_: Annotated[Value | None, Field(alias="is")] = None
     is_not: Value | None = None
-    in_: Annotated[tuple[Value, ...] | None, Field(alias="in", min_length=1, max_length=MOST_VALUES)] = None
+    in_: Annotated[tuple[Value, ...] | None, Field(alias="in", min_length=1, max_length=MAX_VALUES)] = None
     contains: Words | None = None
     greater_than: Bound | None = None
     less_than: Bound | None = None
@@ -142,7 +142,7 @@ class Attribute(Question):
     exists: StrictBool | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Attribute":
+    def _one(self) -> "AttributeCondition":
         if len(self._comparisons()) != 1:
             names = [field.alias for name, field in type(self).model_fields.items() if name != "attribute"]
             raise ValueError(f"needs exactly one of {', '.join(filter(None, names))}")
@@ -157,43 +157,43 @@ class Attribute(Question):
         return next(iter(self._comparisons().items()))
 
 
-class Tagged(Question):
+class HasTag(FilterCondition):
     tag: Annotated[str, _written(tag_name)]
 
 
-class OnList(Question):
+class OnList(FilterCondition):
     """Subscribed now, and confirmed where the list asks for that."""
 
     list: Annotated[str, Field(pattern=f"^{KEY_PATTERN}$")]
 
 
-class Stands(Question):
+class HasStatus(FilterCondition):
     status: Literal["active", "unsubscribed", "bounced"]
 
 
-class Reads(Question):
+class HasLocale(FilterCondition):
     """`pt` is also `pt-BR`."""
 
     locale: Annotated[str, AfterValidator(_locale)]
 
 
-class Lives(Question):
+class InTimezone(FilterCondition):
     timezone: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")]
 
 
-class AtDomain(Question):
+class AtDomain(FilterCondition):
     domain: Annotated[str, Field(max_length=253), AfterValidator(_domain)]
 
 
-class CreatedSince(Question):
+class CreatedSince(FilterCondition):
     created_since: Moment
 
 
-class CreatedBefore(Question):
+class CreatedBefore(FilterCondition):
     created_before: Moment
 
 
-class Deeds(BaseModel):
+class MessageActivity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     within_days: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
@@ -201,105 +201,105 @@ class Deeds(BaseModel):
     campaign: Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")] | None = None
 
 
-class Sent(Question):
-    sent: Deeds
+class WasSent(FilterCondition):
+    sent: MessageActivity
 
 
-class Opened(Question):
-    opened: Deeds
+class HasOpened(FilterCondition):
+    opened: MessageActivity
 
 
-class Clicked(Question):
-    clicked: Deeds
+class HasClicked(FilterCondition):
+    clicked: MessageActivity
 
 
-class Bounced(Question):
-    bounced: Deeds
+class HasBounced(FilterCondition):
+    bounced: MessageActivity
 
 
-SHAPES: Final[Mapping[str, type[Question]]] = {
-    "all": All,
+CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
+    "all": AllOf,
     "any": AnyOf,
     "not": Not,
-    "attribute": Attribute,
-    "tag": Tagged,
+    "attribute": AttributeCondition,
+    "tag": HasTag,
     "list": OnList,
-    "status": Stands,
-    "locale": Reads,
-    "timezone": Lives,
+    "status": HasStatus,
+    "locale": HasLocale,
+    "timezone": InTimezone,
     "domain": AtDomain,
     "createdSince": CreatedSince,
     "createdBefore": CreatedBefore,
-    "sent": Sent,
-    "opened": Opened,
-    "clicked": Clicked,
-    "bounced": Bounced,
+    "sent": WasSent,
+    "opened": HasOpened,
+    "clicked": HasClicked,
+    "bounced": HasBounced,
 }
 
 
 def _shape(given: Any) -> str | None:
     """The one key that says what is asked."""
-    if isinstance(given, Question):
-        return next(name for name, shape in SHAPES.items() if shape is type(given))
-    named = [name for name in SHAPES if name in given] if isinstance(given, dict) else []
+    if isinstance(given, FilterCondition):
+        return next(name for name, shape in CONDITION_TYPES.items() if shape is type(given))
+    named = [name for name in CONDITION_TYPES if name in given] if isinstance(given, dict) else []
     return named[0] if len(named) == 1 else None
 
 
 Filter: TypeAlias = Annotated[
-    Annotated[All, Tag("all")]
+    Annotated[AllOf, Tag("all")]
     | Annotated[AnyOf, Tag("any")]
     | Annotated[Not, Tag("not")]
-    | Annotated[Attribute, Tag("attribute")]
-    | Annotated[Tagged, Tag("tag")]
+    | Annotated[AttributeCondition, Tag("attribute")]
+    | Annotated[HasTag, Tag("tag")]
     | Annotated[OnList, Tag("list")]
-    | Annotated[Stands, Tag("status")]
-    | Annotated[Reads, Tag("locale")]
-    | Annotated[Lives, Tag("timezone")]
+    | Annotated[HasStatus, Tag("status")]
+    | Annotated[HasLocale, Tag("locale")]
+    | Annotated[InTimezone, Tag("timezone")]
     | Annotated[AtDomain, Tag("domain")]
     | Annotated[CreatedSince, Tag("createdSince")]
     | Annotated[CreatedBefore, Tag("createdBefore")]
-    | Annotated[Sent, Tag("sent")]
-    | Annotated[Opened, Tag("opened")]
-    | Annotated[Clicked, Tag("clicked")]
-    | Annotated[Bounced, Tag("bounced")],
+    | Annotated[WasSent, Tag("sent")]
+    | Annotated[HasOpened, Tag("opened")]
+    | Annotated[HasClicked, Tag("clicked")]
+    | Annotated[HasBounced, Tag("bounced")],
     Discriminator(
         _shape,
         custom_error_type="unknown_question",
-        custom_error_message=f"asks nothing that is known here; use exactly one of {', '.join(SHAPES)}",
+        custom_error_message=f"asks nothing that is known here; use exactly one of {', '.join(CONDITION_TYPES)}",
     ),
 ]
 
-for _model in (All, AnyOf, Not):
+for _model in (AllOf, AnyOf, Not):
     _model.model_rebuild()
 _FILTER: TypeAdapter[Any] = TypeAdapter(Filter)
-_MODELS: Final[tuple[type[BaseModel], ...]] = (*SHAPES.values(), Deeds)
+_MODELS: Final[tuple[type[BaseModel], ...]] = (*CONDITION_TYPES.values(), MessageActivity)
 _FIELDS: Final = {field.alias for shape in _MODELS for field in shape.model_fields.values() if field.alias}
 
 
-def parse(given: Any) -> Question:
+def parse(given: Any) -> FilterCondition:
     """Everything that is wrong is told, each with its place, as `all[1].attribute`."""
     _check_size(given)
     try:
-        parsed: Question = _FILTER.validate_python(given)
+        parsed: FilterCondition = _FILTER.validate_python(given)
     except ValidationError as error:
         # A value that is of no kind is told once for each kind that it could have been: once is enough.
         told = {_place(each["loc"]): _sentence(each) for each in reversed(error.errors()) if not _is_echo(each)}
         first = sorted(told.items())[:5]
-        raise FilterInvalid("; ".join(f"{place}: {what}" for place, what in first), field="filter") from error
+        raise InvalidFilter("; ".join(f"{place}: {what}" for place, what in first), field="filter") from error
     return parsed
 
 
 def _check_size(given: Any) -> None:
     """Looked at level by level before anything else, so that no depth of nesting costs anything."""
     level, questions = [given], 0
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [part for each in level for part in _inner(each)]
         questions += len(level)
-        if questions > MOST_QUESTIONS:
-            raise FilterInvalid(f"asks more than {MOST_QUESTIONS} questions", field="filter")
+        if questions > MAX_CONDITIONS:
+            raise InvalidFilter(f"asks more than {MAX_CONDITIONS} questions", field="filter")
         if not level:
             return
-    raise FilterInvalid(f"is nested deeper than {DEEPEST} levels", field="filter")
+    raise InvalidFilter(f"is nested deeper than {MAX_DEPTH} levels", field="filter")
 
 
 def _inner(given: Any) -> Iterator[Any]:
@@ -317,7 +317,7 @@ def _place(steps: tuple[Any, ...]) -> str:
     for step, following in zip_longest(steps, steps[1:]):
         if isinstance(step, int):
             text += f"[{step}]"
-        elif step in _FIELDS and (step not in SHAPES or step == following):
+        elif step in _FIELDS and (step not in CONDITION_TYPES or step == following):
             text += f".{step}"
     return text
 

@@ -23,8 +23,8 @@ __all__ = [
     "UnknownList",
     "create",
     "edit",
+    "existing_keys",
     "find",
-    "known",
     "list_all",
     "require",
     "unknown",
@@ -118,8 +118,10 @@ async def edit(
         rows: Any = await tx.execute(select(*_columns()).where(*mine).with_for_update())
         if not rows:
             raise NotFound
-        known = List(**rows[0]._mapping)
-        changes: dict[str, Any] = {field: value for field, value in wanted.items() if getattr(known, field) != value}
+        existing_keys = List(**rows[0]._mapping)
+        changes: dict[str, Any] = {
+            field: value for field, value in wanted.items() if getattr(existing_keys, field) != value
+        }
         if changes:
             await tx.execute(update(lists).where(*mine).values(**changes))
             await audit_log.note(
@@ -131,7 +133,7 @@ async def edit(
                 tenant_id=tenant_id,
                 detail=changes,
             )
-    return replace(known, **changes)
+    return replace(existing_keys, **changes)
 
 
 async def list_all(database: Database, tenant_id: int) -> list[List]:
@@ -144,11 +146,11 @@ async def list_all(database: Database, tenant_id: int) -> list[List]:
 async def find(database: Database, tenant_id: int, list_key: str) -> None:
     """For whoever names a list by its address: another tenant's is not found, like one that never was."""
     async with database.read() as tx:
-        if list_key not in await known(tx, tenant_id, [list_key]):
+        if list_key not in await existing_keys(tx, tenant_id, [list_key]):
             raise NotFound
 
 
-async def known(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:
+async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:
     """Which of these exist."""
     wanted = {key for key in list_keys if _KEY.fullmatch(key)}
     named = wanted - {GENERAL}
@@ -161,7 +163,7 @@ async def known(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> se
 
 async def require(tx: Transaction, tenant_id: int, list_key: str) -> None:
     """For whoever names a list in a field."""
-    if list_key not in await known(tx, tenant_id, [list_key]):
+    if list_key not in await existing_keys(tx, tenant_id, [list_key]):
         raise UnknownList(list_key)
 
 

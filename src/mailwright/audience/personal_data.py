@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.audience import contacts as people
-from mailwright.audience.contacts import Portrait
+from mailwright.audience.contacts import ContactDetails
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.message_records import NEWEST, Search, Summary, search
 from mailwright.storage.database import Database
@@ -17,28 +17,28 @@ _PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class ContactHistoryEntry:
     at: Instant
     what: str
     detail: str
     outbox_id: str | None = None  # of the mail, if it is about one
 
 
-async def history(database: Database, tenant_id: int, email: str, *, mails: int = 100) -> list[Happening]:
+async def history(database: Database, tenant_id: int, email: str, *, mails: int = 100) -> list[ContactHistoryEntry]:
     """The latest first, with the story of so many of the latest mails."""
-    known = await people.portrait(database, tenant_id, email, messages=mails)
+    known = await people.load_details(database, tenant_id, email, messages=mails)
     found = _of_person(known)
     mails_of = {message.message_key: message for message in known.messages}
     for key, type_, at, _ in await _events(database, list(mails_of)):
         mail = mails_of[key]
-        found.append(Happening(at, f"mail {type_.lower().replace('_', ' ')}", mail.subject, mail.outbox_id))
+        found.append(ContactHistoryEntry(at, f"mail {type_.lower().replace('_', ' ')}", mail.subject, mail.outbox_id))
     # What happened within one millisecond was found in its order, which sorting keeps.
     return sorted(found, key=lambda each: each.at)[::-1]
 
 
-async def everything(database: Database, tenant_id: int, email: str) -> dict[str, Any]:
+async def export_personal_data(database: Database, tenant_id: int, email: str) -> dict[str, Any]:
     """As JSON that can be handed to the person: nothing of it is about anyone else."""
-    known = await people.portrait(database, tenant_id, email, messages=1)
+    known = await people.load_details(database, tenant_id, email, messages=1)
     person = known.contact
     async with database.read() as tx:
         joined = await tx.execute(
@@ -121,21 +121,23 @@ async def _events(database: Database, keys: list[int]) -> list[tuple[int, str, I
     return found
 
 
-def _of_person(known: Portrait) -> list[Happening]:
+def _of_person(known: ContactDetails) -> list[ContactHistoryEntry]:
     person = known.contact
-    found = [Happening(person.created_at, "became a contact", "")]
+    found = [ContactHistoryEntry(person.created_at, "became a contact", "")]
     if person.status_updated_at is not None:
-        found.append(Happening(person.status_updated_at, f"became {person.status}", person.status_source or ""))
+        found.append(
+            ContactHistoryEntry(person.status_updated_at, f"became {person.status}", person.status_source or "")
+        )
     for each in known.lists:
         if each.confirmed_at is not None:
-            found.append(Happening(each.confirmed_at, "confirmed", each.list_key))
+            found.append(ContactHistoryEntry(each.confirmed_at, "confirmed", each.list_key))
         if each.subscribed_at is not None:
             joined = "was asked to confirm" if each.is_pending else "joined a list"
-            found.append(Happening(each.subscribed_at, joined, each.list_key))
+            found.append(ContactHistoryEntry(each.subscribed_at, joined, each.list_key))
         if each.unsubscribed_at is not None:
-            found.append(Happening(each.unsubscribed_at, "left a list", each.list_key))
+            found.append(ContactHistoryEntry(each.unsubscribed_at, "left a list", each.list_key))
     scopes = {"*": "any mail", "general": "bulk mail"}
     for entry in known.suppressions:
         scope = scopes.get(entry.list_key, f"the list {entry.list_key}")
-        found.append(Happening(entry.created_at, f"no more of {scope}", entry.reason))
+        found.append(ContactHistoryEntry(entry.created_at, f"no more of {scope}", entry.reason))
     return found

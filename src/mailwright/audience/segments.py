@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, o
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience import filters
-from mailwright.audience.conditions import condition, is_membership, is_on
-from mailwright.audience.contacts import Contact, columns_of, contact_of
+from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
+from mailwright.audience.filter_sql import filter_clause, is_active_subscription, is_subscribed_to
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
@@ -25,17 +25,15 @@ __all__ = [
     "Segment",
     "SegmentExists",
     "audience",
+    "audience_query",
     "change",
-    "condition",
     "count",
     "create",
+    "delete_segment",
     "find",
-    "forget",
-    "is_on",
-    "lacks",
+    "lacks_attribute",
     "list_all",
     "members",
-    "whole_audience",
 ]
 
 # A suppression with one of these scopes keeps every campaign away, whatever its list.
@@ -65,10 +63,10 @@ def audience(
 ) -> ColumnElement[bool]:
     """Who may be written to now: on any of the lists (anyone, where none is named), and answering to the filter."""
     may_be_written_to = _may_be_written_to(tenant_id, lists, filter_, now)
-    return and_(may_be_written_to, is_on(lists[0])) if len(lists) == 1 else may_be_written_to
+    return and_(may_be_written_to, is_subscribed_to(lists[0])) if len(lists) == 1 else may_be_written_to
 
 
-def whole_audience(
+def audience_query(
     tenant_id: int, lists: Sequence[str], filter_: Mapping[str, Any] | None, now: Instant
 ) -> Select[Any]:
     """The same people, for columns about all of them at once. Those of one list are found along it, and nobody else is
@@ -76,11 +74,11 @@ def whole_audience(
     if len(lists) != 1 or lists[0] == GENERAL:
         return select().select_from(contacts).where(audience(tenant_id, lists, filter_, now))
     joined = subscriptions.alias()  # the filter may ask for another list
-    on_it = contacts.join(joined, and_(joined.c.tenant_id == tenant_id, is_membership(joined, lists[0])))
+    on_it = contacts.join(joined, and_(joined.c.tenant_id == tenant_id, is_active_subscription(joined, lists[0])))
     return select().select_from(on_it).where(_may_be_written_to(tenant_id, lists, filter_, now))
 
 
-def lacks(attribute: str) -> ColumnElement[bool]:
+def lacks_attribute(attribute: str) -> ColumnElement[bool]:
     """Has no such attribute, or nothing in it."""
     return json_text(contacts.c.attributes, attribute).is_(None)
 
@@ -142,7 +140,7 @@ async def change(
     return await find(database, tenant_id, segment_key)
 
 
-async def forget(
+async def delete_segment(
     database: Database, tenant_id: int, segment_key: str, *, actor: str | None = None, clock: Clock | None = None
 ) -> None:
     """An `actor` is noted in the journal, by the `clock`."""
@@ -179,12 +177,14 @@ async def members(
 ) -> list[Contact]:
     """In the order of addresses; the next page begins after the last address of this one."""
     people = and_(_people(tenant_id, filter_, now), contacts.c.email > after)
-    rows = await tx.execute(select(*columns_of()).where(people).order_by(contacts.c.email).limit(limit))
-    return [contact_of(row) for row in rows]
+    rows = await tx.execute(select(*contact_columns()).where(people).order_by(contacts.c.email).limit(limit))
+    return [contact_from_row(row) for row in rows]
 
 
 def _people(tenant_id: int, filter_: Any, now: Instant) -> ColumnElement[bool]:
-    return and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), condition(filter_, tenant_id, now))
+    return and_(
+        contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), filter_clause(filter_, tenant_id, now)
+    )
 
 
 def _may_be_written_to(
@@ -199,9 +199,9 @@ def _may_be_written_to(
         ~_is_suppressed(tenant_id, *EVERY_CAMPAIGN, *(lists if len(lists) == 1 else ())),
     ]
     if len(lists) > 1:
-        conditions.append(or_(*(and_(is_on(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
+        conditions.append(or_(*(and_(is_subscribed_to(each), ~_is_suppressed(tenant_id, each)) for each in lists)))
     if filter_ is not None:
-        conditions.append(condition(filter_, tenant_id, now))
+        conditions.append(filter_clause(filter_, tenant_id, now))
     return and_(*conditions)
 
 

@@ -14,7 +14,13 @@ from typing import Final
 from sqlalchemy import and_, select
 
 from mailwright.audience import lists, status
-from mailwright.audience.double_opt_in import Joining, OptingIn, membership, prefer, requires_confirmation
+from mailwright.audience.double_opt_in import (
+    DoubleOptIn,
+    DoubleOptInRequest,
+    requires_confirmation,
+    set_missing_locale,
+    subscription_condition,
+)
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.permits import LimitWindow
@@ -27,16 +33,16 @@ SOURCE: Final = "sign-up"
 PER_HOUR: Final = 20
 
 
-class Taken(Enum):
+class SignUpResult(Enum):
     """What the form can say. None of these depends on who is on the list."""
 
-    THANKS = auto()
-    NO_ADDRESS = auto()
-    TOO_MANY = auto()
+    ACCEPTED = auto()
+    INVALID_ADDRESS = auto()
+    RATE_LIMITED = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SignUpRequest:
     """What came with the form. `trap` is a field that people do not see: whoever fills it in is a program."""
 
     email: str
@@ -45,40 +51,42 @@ class Wish:
     trap: str = ""
 
 
-class SigningUp:
-    def __init__(self, database: Database, clock: Clock, opting_in: OptingIn, secret: str) -> None:
+class SignUpService:
+    def __init__(self, database: Database, clock: Clock, double_opt_in: DoubleOptIn, secret: str) -> None:
         """`secret` hides the network addresses that are counted."""
         self._database = database
         self._clock = clock
-        self._opting_in = opting_in
+        self._opting_in = double_opt_in
         self._ledger = DatabaseLedger(database, clock)
         self._secret = secret.encode()[:64]
 
-    async def take(self, tenant_id: int, list_key: str, wish: Wish) -> Taken:
+    async def take(self, tenant_id: int, list_key: str, wish: SignUpRequest) -> SignUpResult:
         """The list is public, as whoever asks has made sure."""
         try:
             email = address.normal(wish.email.strip())
         except address.InvalidAddress:
-            return Taken.NO_ADDRESS
+            return SignUpResult.INVALID_ADDRESS
         if not await self._is_heard(wish.origin):
-            return Taken.TOO_MANY
+            return SignUpResult.RATE_LIMITED
         if not wish.trap:
-            await self._join(Joining(tenant_id, email, list_key), wish.locale)
-        return Taken.THANKS
+            await self._join(DoubleOptInRequest(tenant_id, email, list_key), wish.locale)
+        return SignUpResult.ACCEPTED
 
-    async def _join(self, joining: Joining, locale: str | None) -> None:
+    async def _join(self, joining: DoubleOptInRequest, locale: str | None) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, joining.tenant_id, joining.list_key)
-            await status.hold(tx, joining.tenant_id, joining.email, now)
+            await status.lock_contact(tx, joining.tenant_id, joining.email, now)
             asks = await requires_confirmation(tx, joining.tenant_id, joining.list_key) or await _has_left(tx, joining)
             if asks:
                 await self._opting_in.ask(tx, joining, source=SOURCE, locale=locale)
                 return
             person = (joining.tenant_id, [joining.email], joining.list_key)
-            async with status.noted(tx, joining.tenant_id, joining.email, source=SOURCE, now=now):
+            async with status.recording_subscription_events(
+                tx, joining.tenant_id, joining.email, source=SOURCE, now=now
+            ):
                 await status.subscribe(tx, *person, source=SOURCE, now=now)
-            await prefer(tx, joining, locale)
+            await set_missing_locale(tx, joining, locale)
 
     async def _is_heard(self, origin: str) -> bool:
         number = self._clock.now() // HOUR
@@ -99,11 +107,11 @@ def _network(origin: str) -> str:
     return str(found)
 
 
-async def _has_left(tx: Transaction, joining: Joining) -> bool:
+async def _has_left(tx: Transaction, joining: DoubleOptInRequest) -> bool:
     """This list, or everything; by themselves or because someone said so."""
     s = suppressions.c
     scopes = and_(s.list_key.in_([joining.list_key, lists.GENERAL]), s.email == joining.email)
     if await tx.execute(select(s.id).where(scopes, s.tenant_id == joining.tenant_id)):
         return True
-    gone = and_(membership(joining), subscriptions.c.unsubscribed_at.is_not(None))
+    gone = and_(subscription_condition(joining), subscriptions.c.unsubscribed_at.is_not(None))
     return bool(await tx.execute(select(subscriptions.c.id).where(gone)))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mailwright.audience import lists, subscription_events
 from mailwright.audience.lists import GENERAL
-from mailwright.audience.suppressions import ALL_MAIL
+from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -49,13 +49,13 @@ class ContactStatus(StrEnum):
     BOUNCED = "bounced"
 
 
-class Reason(StrEnum):
+class SuppressionReason(StrEnum):
     """Why nothing is sent; `sql/suppress.sql` and `sql/lift_leaving.sql` name the same words."""
 
     BOUNCE = "bounce"
     SOFT_BOUNCES = "soft_bounces"
     COMPLAINT = "complaint"
-    LEFT = "unsubscribed"
+    UNSUBSCRIBED = "unsubscribed"
 
 
 # What weighs less never replaces what weighs more; `sql/change_status.sql` has the same order.
@@ -71,13 +71,13 @@ class SoftBounces:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class StatusFact:
     """Something that happened to a person, and what follows from it. The address is in normal form."""
 
     tenant_id: int
     email: str
     scope: str
-    reason: Reason
+    reason: SuppressionReason
     source: str
     at: Instant
     status: ContactStatus | None = None  # none: leaving one list changes nothing about the person as a whole
@@ -89,47 +89,51 @@ class Fact:
         return self.tenant_id, self.email
 
 
-def left(tenant_id: int, email: str, list_key: str, *, source: str, at: Instant) -> Fact:
+def unsubscribe_fact(tenant_id: int, email: str, list_key: str, *, source: str, at: Instant) -> StatusFact:
     status = ContactStatus.UNSUBSCRIBED if list_key == GENERAL else None
-    return Fact(tenant_id, email, list_key, Reason.LEFT, source, at, status)
+    return StatusFact(tenant_id, email, list_key, SuppressionReason.UNSUBSCRIBED, source, at, status)
 
 
-def bounced(
+def bounce_fact(
     tenant_id: int,
     email: str,
     *,
     source: str,
     at: Instant,
-    reason: Reason = Reason.BOUNCE,
+    reason: SuppressionReason = SuppressionReason.BOUNCE,
     bounce_type: str | None = None,
     bounce_subtype: str | None = None,
-) -> Fact:
+) -> StatusFact:
     status = ContactStatus.BOUNCED
-    return Fact(tenant_id, email, ALL_MAIL, reason, source, at, status, bounce_type, bounce_subtype)
+    return StatusFact(tenant_id, email, ALL_MESSAGES, reason, source, at, status, bounce_type, bounce_subtype)
 
 
-def complained(tenant_id: int, email: str, *, source: str, at: Instant) -> Fact:
-    return Fact(tenant_id, email, ALL_MAIL, Reason.COMPLAINT, source, at, ContactStatus.UNSUBSCRIBED)
+def complaint_fact(tenant_id: int, email: str, *, source: str, at: Instant) -> StatusFact:
+    return StatusFact(
+        tenant_id, email, ALL_MESSAGES, SuppressionReason.COMPLAINT, source, at, ContactStatus.UNSUBSCRIBED
+    )
 
 
-async def apply(tx: Runner, facts: Sequence[Fact], now: Instant) -> None:
+async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> None:
     """Whoever is not known yet becomes a contact first: what is known of an address is kept with a person.
 
     Of somebody who was erased no more is kept than that no mail at all goes to the address.
     """
     erased = await _held(tx, {fact.person for fact in facts}, now)
-    facts = [fact for fact in facts if fact.person not in erased or fact.scope == ALL_MAIL]
+    facts = [fact for fact in facts if fact.person not in erased or fact.scope == ALL_MESSAGES]
     if not facts:
         return
     if statuses := _weightiest(facts):
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
     await tx.count(SUPPRESS, facts=[_suppression_row(fact) for fact in first])
-    if of_lists := [_leaving_row(fact) for fact in first if fact.scope not in (ALL_MAIL, GENERAL)]:
+    if of_lists := [_leaving_row(fact) for fact in first if fact.scope not in (ALL_MESSAGES, GENERAL)]:
         await tx.count(LEAVE_LISTS, facts=of_lists)
 
 
-async def repeated_soft_bounces(tx: Runner, told: Iterable[tuple[int, str, Instant]], soft: SoftBounces) -> list[Fact]:
+async def repeated_soft_bounces(
+    tx: Runner, told: Iterable[tuple[int, str, Instant]], soft: SoftBounces
+) -> list[StatusFact]:
     """Who bounced softly with too many mails, by the reports that are stored, as facts to apply.
 
     `told`: tenant, address and time of the bounces that were stored just now. Older ones are counted with these only.
@@ -141,12 +145,12 @@ async def repeated_soft_bounces(tx: Runner, told: Iterable[tuple[int, str, Insta
         within=soft.days * DAY,
     )
     return [
-        bounced(
+        bounce_fact(
             row.tenant_id,
             row.email,
             source="reports",
             at=at,
-            reason=Reason.SOFT_BOUNCES,
+            reason=SuppressionReason.SOFT_BOUNCES,
             bounce_type="soft",
             bounce_subtype="repeated",
         )
@@ -156,14 +160,14 @@ async def repeated_soft_bounces(tx: Runner, told: Iterable[tuple[int, str, Insta
     ]
 
 
-async def leave(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
+async def unsubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
     """`general` leaves all bulk mail. Leaving again changes nothing but the time of the status."""
-    await apply(tx, [left(tenant_id, normal(email), list_key, source=source, at=now)], now)
+    await apply_facts(tx, [unsubscribe_fact(tenant_id, normalize_email(email), list_key, source=source, at=now)], now)
 
 
-async def come_back(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
+async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
     """Undoes exactly what leaving did: whoever bounced, complained or was suppressed by an operator stays so."""
-    person = {"tenant_id": tenant_id, "email": normal(email)}
+    person = {"tenant_id": tenant_id, "email": normalize_email(email)}
     await tx.run(LOCK_CONTACTS, people=[person])
     await tx.count(LIFT_LEAVING, people=[person], list_key=list_key)
     if list_key == GENERAL:
@@ -178,13 +182,13 @@ async def subscribe(
 ) -> int:
     """Puts people on a list, also those who left it; answers how many joined. It opens no other door: whoever left as a
     whole, bounced or complained gets nothing all the same."""
-    people = {(tenant_id, normal(email)) for email in emails}
+    people = {(tenant_id, normalize_email(email)) for email in emails}
     if not people:
         return 0
-    await ensure(tx, people, now)
+    await ensure_contacts(tx, people, now)
     if list_key == GENERAL:  # everybody is on it who has not left it
         for _, email in sorted(people):
-            await come_back(tx, tenant_id, email, GENERAL, source=source, now=now)
+            await resubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
         return 0
     rows = [{**_person_row(person), "list_key": list_key, "at": now, "source": source} for person in sorted(people)]
     joined = await tx.count(SUBSCRIBE, people=rows)
@@ -194,7 +198,7 @@ async def subscribe(
 
 async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> None:
     """An operator knows better: the address works again, or the person asked to be written to. Lists stay left."""
-    person = {"tenant_id": tenant_id, "email": normal(email)}
+    person = {"tenant_id": tenant_id, "email": normalize_email(email)}
     if not await tx.count(ACTIVATE, **person, source=source, now=now):
         raise NotFound
     await tx.count(LIFT_ALL, **person)
@@ -202,7 +206,7 @@ async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: 
 
 
 @dataclass(frozen=True, slots=True)
-class ListState:
+class ListPreference:
     """One list, as one person sees it."""
 
     list_key: str
@@ -214,51 +218,53 @@ class ListState:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferences:
+class ContactPreferences:
     """What a person gets, and what they can change about it."""
 
     email: str
     status: ContactStatus
     locale: str | None
     scopes: Mapping[str, str]  # what is not sent, and why
-    lists: tuple[ListState, ...]
+    lists: tuple[ListPreference, ...]
 
     @property
     def gets_bulk_mail(self) -> bool:
-        return GENERAL not in self.scopes and ALL_MAIL not in self.scopes
+        return GENERAL not in self.scopes and ALL_MESSAGES not in self.scopes
 
     @property
-    def place(self) -> subscription_events.Place:
-        left = {each.list_key for each in self.lists if each.has_left}
+    def place(self) -> subscription_events.SubscriptionState:
+        unsubscribe_fact = {each.list_key for each in self.lists if each.has_left}
         on = frozenset(each.list_key for each in self.lists if each.is_subscribed)
-        return subscription_events.Place(on, frozenset(left | self.scopes.keys()) - {ALL_MAIL})
+        return subscription_events.SubscriptionState(
+            on, frozenset(unsubscribe_fact | self.scopes.keys()) - {ALL_MESSAGES}
+        )
 
 
-async def preferences(tx: Runner, tenant_id: int, email: str) -> Preferences:
+async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPreferences:
     """Of a stranger, too: nobody is told whether an address is known."""
-    person = _person_row((tenant_id, normal(email)))
+    person = _person_row((tenant_id, normalize_email(email)))
     known = await tx.run(STANDING, **person)
     scopes = {row.list_key: row.reason for row in await tx.run(SCOPES, **person)}
     states = tuple([_list_state(row) for row in await tx.run(PREFERENCES, **person)])
     status, locale = (ContactStatus(known[0].status), known[0].locale) if known else (ContactStatus.ACTIVE, None)
-    return Preferences(person["email"], status, locale, scopes, states)
+    return ContactPreferences(person["email"], status, locale, scopes, states)
 
 
-async def hold(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
+async def lock_contact(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:
     """Whoever does something twice at once does one after the other: what is read from here on stays true.
 
     Somebody unknown becomes a contact for it; of somebody who was erased there is nothing to hold.
     """
-    await _held(tx, {(tenant_id, normal(email))}, now)
+    await _held(tx, {(tenant_id, normalize_email(email))}, now)
 
 
-async def hold_known(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+async def lock_known_contacts(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
     """Those of them who are contacts; whoever changes one of these waits for the end of this transaction."""
     rows = [_person_row(person) for person in sorted(people)]
     return {(row.tenant_id, row.email) for row in await tx.run(LOCK_CONTACTS, people=rows)} if rows else set()
 
 
-async def ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
+async def ensure_contacts(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) -> None:
     """Whoever is unknown becomes a contact, also somebody who was erased. Each is held until the transaction ends."""
     rows = [_person_row(person) for person in sorted(people)]
     if not rows:
@@ -270,16 +276,20 @@ async def ensure(tx: Runner, people: Iterable[tuple[int, str]], now: Instant) ->
 
 
 @asynccontextmanager
-async def noted(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> AsyncIterator[None]:
+async def recording_subscription_events(
+    tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant
+) -> AsyncIterator[None]:
     """Whoever joins or leaves in here does so by themselves, and webhooks tell of it."""
-    await hold(tx, tenant_id, email, now)
-    before = await preferences(tx, tenant_id, email)
+    await lock_contact(tx, tenant_id, email, now)
+    before = await load_preferences(tx, tenant_id, email)
     yield
-    after = await preferences(tx, tenant_id, email)
-    await subscription_events.note(tx, tenant_id, after.email, before.place, after.place, source=source, now=now)
+    after = await load_preferences(tx, tenant_id, email)
+    await subscription_events.record_changes(
+        tx, tenant_id, after.email, before.place, after.place, source=source, now=now
+    )
 
 
-async def note(
+async def record_audit_entry(
     tx: Transaction,
     now: Instant,
     tenant_id: int,
@@ -291,34 +301,34 @@ async def note(
 ) -> None:
     """In the journal, where somebody acts under a name of their own."""
     if actor is not None:
-        subject, detail = normal(email), {} if list_key is None else {"listKey": list_key}
+        subject, detail = normalize_email(email), {} if list_key is None else {"listKey": list_key}
         await audit_log.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
 
 
-class Standing:
+class ContactStatusService:
     """The same, each in a transaction of its own."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def leave(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
+    async def unsubscribe_by_link(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
         """By a link in a mail, or the button behind it."""
         now = self._clock.now()
 
         async def work(tx: Runner) -> None:
-            async with noted(tx, tenant_id, email, source=source, now=now):
-                await leave(tx, tenant_id, email, list_key, source=source, now=now)
+            async with recording_subscription_events(tx, tenant_id, email, source=source, now=now):
+                await unsubscribe(tx, tenant_id, email, list_key, source=source, now=now)
 
         await self._database.transact(work)
 
-    async def come_back(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
+    async def resubscribe_by_link(self, tenant_id: int, email: str, list_key: str = GENERAL, *, source: str) -> None:
         """By the link that undoes it."""
         now = self._clock.now()
 
         async def work(tx: Runner) -> None:
-            async with noted(tx, tenant_id, email, source=source, now=now):
-                await come_back(tx, tenant_id, email, list_key, source=source, now=now)
+            async with recording_subscription_events(tx, tenant_id, email, source=source, now=now):
+                await resubscribe(tx, tenant_id, email, list_key, source=source, now=now)
 
         await self._database.transact(work)
 
@@ -330,7 +340,9 @@ class Standing:
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             joined = bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=now))
-            await note(tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key)
+            await record_audit_entry(
+                tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key
+            )
         return joined
 
     async def unsubscribe(
@@ -340,8 +352,10 @@ class Standing:
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
             now = self._clock.now()
-            await leave(tx, tenant_id, email, list_key, source=source, now=now)
-            await note(tx, now, tenant_id, email, actor=actor, action="contact.unsubscribe", list_key=list_key)
+            await unsubscribe(tx, tenant_id, email, list_key, source=source, now=now)
+            await record_audit_entry(
+                tx, now, tenant_id, email, actor=actor, action="contact.unsubscribe", list_key=list_key
+            )
 
     async def bounce(
         self,
@@ -353,29 +367,34 @@ class Standing:
         bounce_subtype: str | None = None,
     ) -> None:
         now = self._clock.now()
-        fact = bounced(
-            tenant_id, normal(email), source=source, at=now, bounce_type=bounce_type, bounce_subtype=bounce_subtype
+        fact = bounce_fact(
+            tenant_id,
+            normalize_email(email),
+            source=source,
+            at=now,
+            bounce_type=bounce_type,
+            bounce_subtype=bounce_subtype,
         )
-        await self._database.transact(lambda tx: apply(tx, [fact], now))
+        await self._database.transact(lambda tx: apply_facts(tx, [fact], now))
 
     async def complain(self, tenant_id: int, email: str, *, source: str) -> None:
         now = self._clock.now()
-        fact = complained(tenant_id, normal(email), source=source, at=now)
-        await self._database.transact(lambda tx: apply(tx, [fact], now))
+        fact = complaint_fact(tenant_id, normalize_email(email), source=source, at=now)
+        await self._database.transact(lambda tx: apply_facts(tx, [fact], now))
 
     async def activate(self, tenant_id: int, email: str, *, source: str, actor: str | None = None) -> None:
         """An `actor` is noted in the journal."""
         now = self._clock.now()
         async with self._database.write() as tx:
             await activate(tx, tenant_id, email, source=source, now=now)
-            await note(tx, now, tenant_id, email, actor=actor, action="contact.activate")
+            await record_audit_entry(tx, now, tenant_id, email, actor=actor, action="contact.activate")
 
-    async def preferences(self, tenant_id: int, email: str) -> Preferences:
+    async def load_preferences(self, tenant_id: int, email: str) -> ContactPreferences:
         async with self._database.read() as tx:
-            return await preferences(tx, tenant_id, email)
+            return await load_preferences(tx, tenant_id, email)
 
 
-def normal(email: str) -> str:
+def normalize_email(email: str) -> str:
     try:
         return address.normal(email)
     except address.InvalidAddress as error:
@@ -385,9 +404,9 @@ def normal(email: str) -> str:
 async def _held(tx: Runner, people: set[tuple[int, str]], now: Instant) -> set[tuple[int, str]]:
     """Holds them, unknown ones as new contacts; answers who was erased. Whoever is known is held before that is asked:
     somebody who is being erased would be taken for known, and kept all the same."""
-    unknown = people - await hold_known(tx, people)
+    unknown = people - await lock_known_contacts(tx, people)
     erased = await _erased(tx, unknown)
-    await ensure(tx, unknown - erased, now)
+    await ensure_contacts(tx, unknown - erased, now)
     return erased
 
 
@@ -396,9 +415,9 @@ async def _erased(tx: Runner, people: Iterable[tuple[int, str]]) -> set[tuple[in
     return {(row.tenant_id, row.email) for row in await tx.run(ERASED_PEOPLE, people=rows)} if rows else set()
 
 
-def _weightiest(facts: Iterable[Fact]) -> list[Fact]:
+def _weightiest(facts: Iterable[StatusFact]) -> list[StatusFact]:
     """One for each person: a statement changes a row once."""
-    found: dict[tuple[int, str], Fact] = {}
+    found: dict[tuple[int, str], StatusFact] = {}
     for fact in facts:
         if fact.status is None:
             continue
@@ -408,12 +427,12 @@ def _weightiest(facts: Iterable[Fact]) -> list[Fact]:
     return list(found.values())
 
 
-def _weight(fact: Fact) -> tuple[int, Instant]:
+def _weight(fact: StatusFact) -> tuple[int, Instant]:
     return (WEIGHTS[fact.status] if fact.status else -1), fact.at
 
 
-def _earliest(facts: Iterable[Fact]) -> list[Fact]:
-    found: dict[tuple[int, str, str], Fact] = {}
+def _earliest(facts: Iterable[StatusFact]) -> list[StatusFact]:
+    found: dict[tuple[int, str, str], StatusFact] = {}
     for fact in facts:
         key = (*fact.person, fact.scope)
         if key not in found or (fact.at, fact.reason) < (found[key].at, found[key].reason):
@@ -425,7 +444,7 @@ def _person_row(person: tuple[int, str]) -> dict[str, Any]:
     return {"tenant_id": person[0], "email": person[1]}
 
 
-def _status_row(fact: Fact) -> dict[str, Any]:
+def _status_row(fact: StatusFact) -> dict[str, Any]:
     return {
         **_person_row(fact.person),
         "status": fact.status,
@@ -437,15 +456,15 @@ def _status_row(fact: Fact) -> dict[str, Any]:
     }
 
 
-def _suppression_row(fact: Fact) -> dict[str, Any]:
+def _suppression_row(fact: StatusFact) -> dict[str, Any]:
     return {**_leaving_row(fact), "reason": fact.reason}
 
 
-def _leaving_row(fact: Fact) -> dict[str, Any]:
+def _leaving_row(fact: StatusFact) -> dict[str, Any]:
     return {**_person_row(fact.person), "list_key": fact.scope, "at": fact.at, "source": fact.source}
 
 
-def _list_state(row: Any) -> ListState:
+def _list_state(row: Any) -> ListPreference:
     has_left = row.unsubscribed_at is not None or bool(row.is_suppressed)
     is_subscribed = row.subscribed_at is not None and not has_left
-    return ListState(row.list_key, row.name, row.description, bool(row.is_public), is_subscribed, has_left)
+    return ListPreference(row.list_key, row.name, row.description, bool(row.is_public), is_subscribed, has_left)

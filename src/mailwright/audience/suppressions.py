@@ -26,7 +26,7 @@ SUPPRESSED_AMONG = statement(__package__, "suppressed_among")
 NEWEST = 2**63 - 1
 
 # The scope of whoever gets no mail at all, whatever its kind.
-ALL_MAIL: Final = "*"
+ALL_MESSAGES: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Suppression:
     reason: str
     source: str
     created_at: Instant
-    list_key: str = ALL_MAIL  # `general`: no bulk mail; any other: no mail of that list
+    list_key: str = ALL_MESSAGES  # `general`: no bulk mail; any other: no mail of that list
 
 
 async def add(
@@ -47,7 +47,7 @@ async def add(
     *,
     reason: str,
     source: str,
-    list_key: str = ALL_MAIL,
+    list_key: str = ALL_MESSAGES,
     actor: str | None = None,
 ) -> tuple[Suppression, bool]:
     """The entry, and whether it is new. Adding an address again changes nothing: the first reason stays.
@@ -56,7 +56,7 @@ async def add(
     """
     wanted = _normal(email)
     async with database.write() as tx:
-        if list_key != ALL_MAIL:
+        if list_key != ALL_MESSAGES:
             await lists.require(tx, tenant_id, list_key)
         is_new = await add_all(
             tx, tenant_id, [wanted], reason=reason, source=source, now=clock.now(), list_key=list_key
@@ -76,7 +76,7 @@ async def add_all(
     reason: str,
     source: str,
     now: Instant,
-    list_key: str = ALL_MAIL,
+    list_key: str = ALL_MESSAGES,
 ) -> set[str]:
     """Inside the caller's transaction, addresses in normal form; answers which of them are new."""
     rows = [{"email": email} for email in sorted(set(emails))]
@@ -116,13 +116,13 @@ async def remove(
                 wanted,
                 actor=actor,
                 action="suppression.lift",
-                list_key=list_key or ALL_MAIL,
+                list_key=list_key or ALL_MESSAGES,
             )
     if not removed:
         raise NotFound("This address is not on the suppression list.")
 
 
-async def list_some(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
+async def list_page(database: Database, tenant_id: int, *, limit: int, before: int = NEWEST) -> list[Suppression]:
     """The latest first; the next page begins before the last id of this one."""
     page = _entries(tenant_id).where(suppressions.c.id < before).order_by(suppressions.c.id.desc()).limit(limit)
     async with database.read() as tx:
@@ -130,12 +130,12 @@ async def list_some(database: Database, tenant_id: int, *, limit: int, before: i
     return [Suppression(**row._mapping) for row in rows]
 
 
-async def of_address(tx: Transaction, tenant_id: int, email: str) -> list[Suppression]:
+async def list_for_address(tx: Transaction, tenant_id: int, email: str) -> list[Suppression]:
     """All that is not sent to this address, given in normal form; the widest scope first."""
     rows = await tx.execute(_entries(tenant_id).where(suppressions.c.email == email))
     found = [Suppression(**row._mapping) for row in rows]
     return sorted(
-        found, key=lambda entry: (entry.list_key != ALL_MAIL, entry.list_key != lists.GENERAL, entry.list_key)
+        found, key=lambda entry: (entry.list_key != ALL_MESSAGES, entry.list_key != lists.GENERAL, entry.list_key)
     )
 
 

@@ -28,8 +28,8 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.formats import Format
-from mailwright.content.presend_checks import Facts, Finding, links_of
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.outbox import tenants
@@ -117,7 +117,7 @@ def create(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Write a campaign down as a draft, and print its id, alone, on stdout."""
-    files = zip(Format, (html, mjml, markdown), strict=True)
+    files = zip(TemplateFormat, (html, mjml, markdown), strict=True)
     given = [(format_, file.read()) for format_, file in files if file is not None]
     if len(given) + (template is not None) != 1:
         raise typer.BadParameter("give one of --html, --mjml, --markdown and --template")
@@ -193,7 +193,7 @@ def preflight(
 ) -> None:
     """Tell what starting would say, without starting. Exit code 1 if something must be put right first."""
 
-    async def work(at: Installation) -> tuple[CampaignCheck, list[Finding]]:
+    async def work(at: Installation) -> tuple[CampaignCheck, list[PresendIssue]]:
         found = await _examined(at, await _found(at, campaign_id), await _objections(at))
         return found, await _dead_links(found) if check_links else []
 
@@ -549,7 +549,7 @@ async def _examined(at: Installation, campaign: Campaign, objections: tuple[str,
         campaign.definition,
         tenant_id=campaign.tenant_id,
         now=at.clock.now(),
-        facts=Facts(postal_address=at.settings.postal_address, sender=objections),
+        facts=PresendContext(postal_address=at.settings.postal_address, sender=objections),
     )
 
 
@@ -562,7 +562,7 @@ async def _objections(at: Installation) -> tuple[str, ...]:
     return tuple(f"{each.name.upper()}: {each.summary}" for each in found)
 
 
-async def _dead_links(examined: CampaignCheck) -> list[Finding]:
+async def _dead_links(examined: CampaignCheck) -> list[PresendIssue]:
     from mailwright.app.link_checks import dead_links  # noqa: PLC0415 - as above
 
     bodies = [text.html for draft in examined.drafts for text in draft.texts.values()]
@@ -574,7 +574,7 @@ def _print_problems(problems: Iterable[CampaignProblem]) -> None:
         aside.print(Text(f"✗ {each.field}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
 
 
-def _print_warnings(found: Iterable[Finding]) -> None:
+def _print_warnings(found: Iterable[PresendIssue]) -> None:
     for each in found:
         aside.print(Text(f"! {each.where}: {each.sentence} [{each.code}]", style="yellow"), soft_wrap=True)
 

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from mailwright.audience import contacts, erasure, personal_data
 from mailwright.audience.contact_fields import as_text
-from mailwright.audience.contacts import Contact, Portrait
-from mailwright.audience.personal_data import Happening
-from mailwright.audience.status import ContactStatus, Standing
-from mailwright.audience.suppressions import ALL_MAIL
+from mailwright.audience.contacts import Contact, ContactDetails
+from mailwright.audience.personal_data import ContactHistoryEntry
+from mailwright.audience.status import ContactStatus, ContactStatusService
+from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.cli import contact_files
 from mailwright.cli.message import as_read, subjects_read
 from mailwright.cli.opening import Installation, run
@@ -31,9 +31,9 @@ Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="In any spelling."
 def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """Show a person's status, lists, suppressions and latest mails. The JSON has the fields of GET /v1/contacts/…"""
 
-    async def work(at: Installation) -> Portrait:
+    async def work(at: Installation) -> ContactDetails:
         owner = await tenants.find(at.database, tenant)
-        found = await contacts.portrait(at.database, owner.id, email)
+        found = await contacts.load_details(at.database, owner.id, email)
         return found if as_json else replace(found, messages=tuple(await as_read(at, owner.id, found.messages)))
 
     found = run(work)
@@ -80,7 +80,7 @@ def list_command(
 
     async def work(at: Installation) -> list[Contact]:
         owner = await tenants.find(at.database, tenant)
-        return await contacts.list_some(at.database, owner.id, limit=limit, status=status)
+        return await contacts.list_page(at.database, owner.id, limit=limit, status=status)
 
     found = run(work)
     if as_json:
@@ -96,7 +96,7 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await Standing(at.database, at.clock).activate(owner.id, email, source="cli")
+        await ContactStatusService(at.database, at.clock).activate(owner.id, email, source="cli")
 
     run(work)
     out.print(f"{email} may be written to again.", markup=False)
@@ -106,7 +106,7 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
 def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """Show what happened with a person: lists, status, and every step of their latest mails."""
 
-    async def work(at: Installation) -> list[Happening]:
+    async def work(at: Installation) -> list[ContactHistoryEntry]:
         owner = await tenants.find(at.database, tenant)
         found = await personal_data.history(at.database, owner.id, email)
         return found if as_json else await _as_read(at, owner.id, found)
@@ -119,7 +119,7 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
     print_rows(("When (UTC)!", "What", "Of"), rows, nothing="Nothing.")
 
 
-async def _as_read(at: Installation, tenant_id: int, found: list[Happening]) -> list[Happening]:
+async def _as_read(at: Installation, tenant_id: int, found: list[ContactHistoryEntry]) -> list[ContactHistoryEntry]:
     stored = {each.outbox_id: each.detail for each in found if each.outbox_id is not None}
     said = await subjects_read(at, tenant_id, stored)
     return [replace(each, detail=said.get(each.outbox_id or "", each.detail)) for each in found]
@@ -131,7 +131,7 @@ def data(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = True) -
 
     async def work(at: Installation) -> dict[str, Any]:
         owner = await tenants.find(at.database, tenant)
-        return await personal_data.everything(at.database, owner.id, email)
+        return await personal_data.export_personal_data(at.database, owner.id, email)
 
     print_json(run(work))
 
@@ -180,4 +180,4 @@ def _header(person: Contact) -> Table:
 
 
 def _scope(list_key: str) -> str:
-    return {ALL_MAIL: "any mail", "general": "bulk mail"}.get(list_key, f"list {list_key}")
+    return {ALL_MESSAGES: "any mail", "general": "bulk mail"}.get(list_key, f"list {list_key}")

@@ -10,10 +10,10 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mailwright.audience import export, lists, segments
-from mailwright.audience.export import Wanted
+from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing.imports import Import, Imports
-from mailwright.audience.importing.plans import Preview, Purpose
-from mailwright.audience.importing.rows import Person
+from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.importing.rows import ContactRow
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
@@ -58,7 +58,7 @@ def import_command(
     as_json: Json = False,
 ) -> None:
     """Take people in from a file. Whoever left or bounced stays so. The same command goes on where it was cut off."""
-    purpose = Purpose(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding)
+    purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding)
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
         return
@@ -95,7 +95,7 @@ def export_command(
         owner = await tenants.find(at.database, tenant)
         asked = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
         make = export.as_json_lines if json_lines else export.as_csv
-        parts = make(at.database, Wanted(owner.id, list_key, asked), at.clock.now())
+        parts = make(at.database, ExportSelection(owner.id, list_key, asked), at.clock.now())
         if output is None:
             async for part in parts:
                 sys.stdout.write(part)
@@ -107,7 +107,7 @@ def export_command(
     run(work)
 
 
-async def _preview(at: Installation, tenant: str, file: Path, purpose: Purpose) -> Preview:
+async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
     owner = await tenants.find(at.database, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
         aside.print(f"The list {purpose.list_key} would be new.")
@@ -115,7 +115,7 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: Purpose) 
     return await Imports(at.database, at.clock, largest=at.settings.import_bytes).preview(owner.id, file, purpose)
 
 
-async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, report: Path) -> Import:
+async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
     owner = await tenants.find(at.database, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
@@ -125,7 +125,7 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, r
     begun = done = await imports.begin(owner.id, file, purpose, actor=CONSOLE)
     if begun.records:
         aside.print(f"Goes on after {begun.records} rows.")
-    for warning in begun.plan.form.warnings:
+    for warning in begun.plan.file_format.warnings:
         aside.print(warning, markup=False)
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]} rows"), TimeRemainingColumn())
     with Progress(*columns, console=aside, transient=True) as progress:
@@ -137,7 +137,7 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: Purpose, r
 
 async def _is_known(at: Installation, tenant_id: int, list_key: str) -> bool:
     async with at.database.read() as tx:
-        return list_key in await lists.known(tx, tenant_id, [list_key])
+        return list_key in await lists.existing_keys(tx, tenant_id, [list_key])
 
 
 def _chosen(columns: list[str]) -> dict[str, str]:
@@ -150,11 +150,11 @@ def _chosen(columns: list[str]) -> dict[str, str]:
     return chosen
 
 
-def _show_preview(seen: Preview, *, as_json: bool) -> None:
+def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
     if as_json:
         print_json(previewing(seen))
         return
-    for warning in seen.plan.form.warnings:
+    for warning in seen.plan.file_format.warnings:
         aside.print(warning, markup=False)
     print_rows(
         ("Column", "becomes"),
@@ -168,7 +168,7 @@ def _show_preview(seen: Preview, *, as_json: bool) -> None:
     )
 
 
-def _preview_row(line: int, row: Person | str) -> tuple[Any, ...]:
+def _preview_row(line: int, row: ContactRow | str) -> tuple[Any, ...]:
     if isinstance(row, str):
         return line, "refused", "", row
     more = {"locale": row.locale, "timezone": row.timezone, "tags": ", ".join(row.tags), **row.attributes}

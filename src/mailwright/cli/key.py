@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from mailwright.access.keys import Key, Keys
-from mailwright.access.roles import EVERYTHING, Scope
+from mailwright.access.api_keys import ApiKey, ApiKeys
+from mailwright.access.roles import ALL_SCOPES, Scope
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
@@ -27,7 +27,7 @@ def create(
 
     async def work(at: Installation) -> str:
         owner = await tenants.find(at.database, tenant)
-        return await Keys(at.database, at.clock).create(owner.id, name, frozenset(scope or EVERYTHING))
+        return await ApiKeys(at.database, at.clock).create(owner.id, name, frozenset(scope or ALL_SCOPES))
 
     typer.echo(run(work, creates=True))
 
@@ -36,9 +36,9 @@ def create(
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List a tenant's keys, revoked ones too; the last four characters tell them apart."""
 
-    async def work(at: Installation) -> list[Key]:
+    async def work(at: Installation) -> list[ApiKey]:
         owner = await tenants.find(at.database, tenant)
-        return await Keys(at.database, at.clock).list_all(owner.id)
+        return await ApiKeys(at.database, at.clock).list_all(owner.id)
 
     found = run(work)
     if as_json:
@@ -68,17 +68,17 @@ def revoke(
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await Keys(at.database, at.clock).revoke(owner.id, key_id)
+        await ApiKeys(at.database, at.clock).revoke(owner.id, key_id)
 
     run(work)
     out.print(f"The key {key_id} opens nothing any more.")
 
 
-def _scopes(key: Key) -> list[str]:
+def _scopes(key: ApiKey) -> list[str]:
     return [scope for scope in Scope if scope in key.scopes]
 
 
-def _described(key: Key) -> dict[str, object]:
+def _described(key: ApiKey) -> dict[str, object]:
     return {
         "id": key.id,
         "tenant": key.tenant,

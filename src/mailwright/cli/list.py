@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from mailwright.audience import lists
-from mailwright.audience.double_opt_in import Links, OptingIn
+from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.lists import GENERAL, List
-from mailwright.audience.search import count_on
-from mailwright.audience.status import Standing
+from mailwright.audience.search import count_subscribers
+from mailwright.audience.status import ContactStatusService
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
@@ -67,7 +67,9 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     async def work(at: Installation) -> list[tuple[List, int]]:
         owner = await tenants.find(at.database, tenant)
         found = await lists.list_all(at.database, owner.id)
-        return [(each, 0 if as_json else await count_on(at.database, owner.id, each.list_key)) for each in found]
+        return [
+            (each, 0 if as_json else await count_subscribers(at.database, owner.id, each.list_key)) for each in found
+        ]
 
     found = run(work)
     if as_json:
@@ -150,12 +152,16 @@ def subscribe(
     async def work(at: Installation) -> bool:
         owner = await tenants.find(at.database, tenant)
         if confirmed:
-            await Standing(at.database, at.clock).subscribe(owner.id, email, key, source="cli", actor=CONSOLE)
+            await ContactStatusService(at.database, at.clock).subscribe(
+                owner.id, email, key, source="cli", actor=CONSOLE
+            )
             return False
         given = at.settings.unsubscribe_secret
         secret = given.get_secret_value() if given else await kept_secret(at.database, UNSUBSCRIBE_SECRET)
-        links = Links(at.settings.public_url, UnsubscribeTokens(secret))
-        return await OptingIn(at.database, at.clock, links).join(owner.id, email, key, source="cli", actor=CONSOLE)
+        links = ConfirmationLinks(at.settings.public_url, UnsubscribeTokens(secret))
+        return await DoubleOptIn(at.database, at.clock, links).subscribe(
+            owner.id, email, key, source="cli", actor=CONSOLE
+        )
 
     is_asked = run(work, creates=True)
     out.print(f"{email} is asked to confirm." if is_asked else f"{email} is on {key}.", markup=False)
@@ -167,7 +173,7 @@ def unsubscribe(key: Key, email: Email, tenant: Tenant = tenants.DEFAULT) -> Non
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await Standing(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli", actor=CONSOLE)
+        await ContactStatusService(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli", actor=CONSOLE)
 
     run(work, creates=True)
     out.print(f"{email} has left {key}.", markup=False)

@@ -16,7 +16,7 @@ from mailwright.cli.exit_codes import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.content.template import Rendered
+from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.campaigns import report_csv
@@ -212,7 +212,7 @@ def _desk(at: Installation) -> MailoutDesk:
     return MailoutDesk(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
-async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, Rendered]:
+async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, RenderedEmail]:
     found = await mailouts.rehearse(page)
     return found, mailouts.preview(found.written)
 
@@ -280,7 +280,7 @@ def _counted(found: Run, tally: Tally) -> str:
     return ", ".join(parts)
 
 
-def _show_rehearsal(found: Rehearsal, mail: Rendered, html: Path | None, *, as_json: bool) -> None:
+def _show_rehearsal(found: Rehearsal, mail: RenderedEmail, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         html.write_text(mail.html or "", encoding="utf-8")
     if as_json:

@@ -7,7 +7,6 @@ import typer
 
 from mailwright.audience import segments
 from mailwright.audience.contacts import Contact
-from mailwright.audience.filter_text import describe
 from mailwright.audience.segments import Segment
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
@@ -16,6 +15,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.answers import contact, segment
+from mailwright.schemas.filter_text import describe
 
 app = group("Segments: saved questions about people.")
 
@@ -87,7 +87,7 @@ def forget(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await segments.forget(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
+        await segments.delete_segment(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
 
     run(work)
     out.print(f"The segment {key} is forgotten.", markup=False)

@@ -7,8 +7,8 @@ import typer
 import uvloop
 from fastapi import FastAPI
 
-from mailwright.access.guesses import Guesses
-from mailwright.access.set_up import SetUp
+from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.users import Users
 from mailwright.app.notifications import desk_opener
 from mailwright.app.providers import providers_of
@@ -61,8 +61,8 @@ async def _invite(engine: Engine, address: str) -> None:
     """Printed, and not logged: whoever has the link becomes the administrator, and the log is for programs."""
     if engine.settings.admin_password is not None:
         return
-    users = Users(engine.database, engine.clock, Guesses(engine.database, engine.clock))
-    token = await SetUp(engine.database, users).invite()
+    users = Users(engine.database, engine.clock, FailedSignIns(engine.database, engine.clock))
+    token = await InitialSetup(engine.database, users).create_token()
     if token is not None:
         out.print(f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True)
 

@@ -24,7 +24,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
 
     async def work(at: Installation) -> list[Suppression]:
         owner = await tenants.find(at.database, tenant)
-        return await suppressions.list_some(at.database, owner.id, limit=limit)
+        return await suppressions.list_page(at.database, owner.id, limit=limit)
 
     found = run(work)
     if as_json:
@@ -40,7 +40,7 @@ def add(
     reason: Annotated[str, typer.Option(help="Why; shown wherever a mail is refused for it.")] = "manual",
     list_key: Annotated[
         str, typer.Option("--list", help="What is not sent: * nothing at all, general no bulk mail, or a list's key.")
-    ] = suppressions.ALL_MAIL,
+    ] = suppressions.ALL_MESSAGES,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Never write to this address again, or not about one list. Also stops what waits for it already."""

@@ -16,10 +16,10 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
-from mailwright.content.formats import Format
-from mailwright.content.presend_checks import Facts, Finding, Level, links_of, preflight
-from mailwright.content.template_store import Draft, StoredTemplate, TemplateStore, difference
-from mailwright.content.variables import Variable, standard
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, links_of, run_presend_checks
+from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
+from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
@@ -62,11 +62,15 @@ def put(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Store a new version of a template. What is wrong with it is said now, not when the first mail is built."""
-    given = [(format_, file) for format_, file in zip(Format, (html, mjml, markdown), strict=True) if file is not None]
+    given = [
+        (format_, file)
+        for format_, file in zip(TemplateFormat, (html, mjml, markdown), strict=True)
+        if file is not None
+    ]
     if len(given) != 1:
         raise typer.BadParameter("give one of --html, --mjml and --markdown")
     [(format_, file)] = given
-    draft = Draft(
+    draft = TemplateDraft(
         subject=subject,
         body=file.read(),
         format=format_,
@@ -100,7 +104,7 @@ def show(
     for line in (
         f"{_named(found)}, stored {clock_time(found.created_at)} UTC",
         f"Subject: {found.subject}",
-        f"Variables: {', '.join(_shown(each) for each in found.expects()) or 'none'}",
+        f"Variables: {', '.join(_shown(each) for each in found.expected_variables()) or 'none'}",
         f"\n{found.body}",
     ):
         out.print(line, markup=False)
@@ -144,7 +148,7 @@ def diff(
 
     async def work(at: Installation) -> str:
         owner = await tenants.find(at.database, tenant)
-        return difference(*await _store(at).pair(owner.id, template_id, before, after))
+        return diff_versions(*await _store(at).versions_to_compare(owner.id, template_id, before, after))
 
     out.print(run(work) or "Nothing differs.\n", end="", markup=False, soft_wrap=True)
 
@@ -168,7 +172,7 @@ def preview(
     """Show what a reader would get: the subject and the text, and the HTML in a file."""
     given = {name: _value(value) for name, _, value in (each.partition("=") for each in values or ())}
     stored, settings = run(lambda at: _which(at, tenant, template_id, locale, version))
-    rendered = stored.render(given, standard(settings.postal_address))
+    rendered = stored.render(given, standard_values(settings.postal_address))
     if html is not None:
         html.write_text(rendered.html or "", encoding="utf-8")
     if as_json:
@@ -198,21 +202,23 @@ def preflight_command(
         out.print(Text(f"{shape} {each.level}  {each.where}: {each.sentence} [{each.code}]", style=colour))
     if not found and not as_json:
         out.print("Nothing to mind.")
-    if any(each.level is Level.BLOCKS for each in found):
+    if any(each.level is IssueLevel.ERROR for each in found):
         raise typer.Exit(NEGATIVE)
 
 
-_SHAPES = {Level.BLOCKS: ("✗", "red"), Level.WARNS: ("!", "yellow")}
+_SHAPES = {IssueLevel.ERROR: ("✗", "red"), IssueLevel.WARNING: ("!", "yellow")}
 
 
-async def _findings(stored: StoredTemplate, settings: Settings, *, is_bulk: bool, check_links: bool) -> list[Finding]:
+async def _findings(
+    stored: StoredTemplate, settings: Settings, *, is_bulk: bool, check_links: bool
+) -> list[PresendIssue]:
     told = [
         f"{each.name.upper()}: {each.summary}"
         async for each in check_sender(settings)
         if each.verdict is Verdict.PROBLEM
     ]
-    facts = Facts(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(told))
-    found = preflight(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
+    facts = PresendContext(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(told))
+    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
     return [*found, *(await dead_links(links_of(stored.html)) if check_links else ())]
 
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from mailwright.access.guesses import Guesses
+from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
-from mailwright.access.sessions import LINK, Sessions
+from mailwright.access.sessions import LINK_SESSION_AGE, Sessions
 from mailwright.access.users import User, Users
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, group
@@ -92,7 +92,9 @@ def link(login: Login) -> None:
 
     async def work(at: Installation) -> str:
         user = await _users(at).find(login)
-        token = await Sessions(at.database, at.clock).open(user, address="console", agent="link", lasts=LINK)
+        token = await Sessions(at.database, at.clock).open(
+            user, address="console", agent="link", lasts=LINK_SESSION_AGE
+        )
         return f"{at.settings.public_url}/sign-in/link?token={token}"
 
     typer.echo(run(work))
@@ -136,14 +138,14 @@ def reset(login: Login) -> None:
     """Take a second factor away, for somebody who has lost it and their recovery codes."""
 
     async def work(at: Installation) -> None:
-        await _users(at).drop_second_factor(login, actor=CONSOLE)
+        await _users(at).remove_second_factor(login, actor=CONSOLE)
 
     run(work)
     out.print(f"{login} signs in with the password alone.")
 
 
 def _users(at: Installation) -> Users:
-    return Users(at.database, at.clock, Guesses(at.database, at.clock))
+    return Users(at.database, at.clock, FailedSignIns(at.database, at.clock))
 
 
 def _password(*, from_input: bool) -> str:

@@ -9,9 +9,9 @@ from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
-from mailwright.content.formats import Format
-from mailwright.content.template import TemplateFailed
-from mailwright.content.template_markers import Kept, codes_in
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.template import InvalidTemplate
+from mailwright.content.template_markers import MarkedSource, codes_in
 
 # The parsers call themselves for every level, and a stack that overflows ends the process. Real mails have some thirty.
 MAX_LEVELS = 200
@@ -19,9 +19,9 @@ MAX_LEVELS = 200
 MAX_IN_COMMENTS = 600
 
 
-def as_html(
+def compile_to_html(
     source: str,
-    format: Format,  # noqa: A002 - the word that people use
+    format: TemplateFormat,  # noqa: A002 - the word that people use
     *,
     title: str = "",
     locale: str = "",
@@ -32,19 +32,19 @@ def as_html(
     `images` gives the addresses of uploaded images by the names that the source uses.
     """
     if len(source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
-        raise TemplateFailed(f"the source is larger than {html_rules.MAX_BYTES // 1024} KB")
-    if format is Format.HTML and not _has_styles(source):
+        raise InvalidTemplate(f"the source is larger than {html_rules.MAX_BYTES // 1024} KB")
+    if format is TemplateFormat.HTML and not _has_styles(source):
         return _with_images(source, images or {})  # as its author wrote it, byte for byte
-    kept = Kept(source, with_words=format is not Format.HTML)
+    kept = MarkedSource(source, with_words=format is not TemplateFormat.HTML)
     match format:
-        case Format.MJML:
+        case TemplateFormat.MJML:
             html = _from_mjml(kept)  # its styles are in line already
-        case Format.MARKDOWN:
+        case TemplateFormat.MARKDOWN:
             body = _with_footer(_lists_around_loops(_markdown.render(kept.source), kept), kept)
             html = _inlined(_PAGE.format(title=_plain(title), language=escape(locale or "und"), body=body))
-        case Format.HTML:
+        case TemplateFormat.HTML:
             html = _inlined(kept.source)
-    kept.check(html, may_repeat=format is Format.MJML)
+    kept.check(html, may_repeat=format is TemplateFormat.MJML)
     return kept.put_back(_with_images(html, images or {}))
 
 
@@ -53,7 +53,7 @@ def image_names(source: str) -> frozenset[str]:
     return frozenset(_IMAGE_NAME.findall(source))
 
 
-def _from_mjml(kept: Kept) -> str:
+def _from_mjml(kept: MarkedSource) -> str:
     import mrml  # noqa: PLC0415 - two megabytes, which whoever writes something else need not have
 
     _check_mjml(kept)
@@ -65,7 +65,7 @@ def _from_mjml(kept: Kept) -> str:
         raise _mjml_error(error, kept) from error
 
 
-def _check_mjml(kept: Kept) -> None:
+def _check_mjml(kept: MarkedSource) -> None:
     """The compiler drops elements that it does not know and forgives wrong endings: the mail would miss a part."""
     source = _COMMENT.sub(lambda found: " " * len(found[0]), kept.source)
     opened: list[str] = []
@@ -79,44 +79,44 @@ def _check_mjml(kept: Kept) -> None:
         if not name.startswith("mj"):
             continue
         if name not in _MJML:
-            raise TemplateFailed(f"there is no <{name}> in MJML", line=_line(kept, source, tag))
+            raise InvalidTemplate(f"there is no <{name}> in MJML", line=_line(kept, source, tag))
         if is_empty:
             continue
         if not is_end:
             opened.append(name)
         elif not opened or opened.pop() != name:
-            raise TemplateFailed(f"</{name}> ends what was not opened here", line=_line(kept, source, tag))
+            raise InvalidTemplate(f"</{name}> ends what was not opened here", line=_line(kept, source, tag))
     if opened:
-        raise TemplateFailed(f"<{opened[-1]}> is opened and not ended")
+        raise InvalidTemplate(f"<{opened[-1]}> is opened and not ended")
     # Whatever the compiler takes for a comment or for the end of one: with so few elements it stays within its stack.
     if len(_TAG_START.findall(kept.source)) - len(_TAG_START.findall(source)) > MAX_IN_COMMENTS:
-        raise TemplateFailed(f"more than {MAX_IN_COMMENTS} elements stand in comments")
+        raise InvalidTemplate(f"more than {MAX_IN_COMMENTS} elements stand in comments")
 
 
-def _tags(kept: Kept, source: str) -> Iterator[re.Match[str]]:
+def _tags(kept: MarkedSource, source: str) -> Iterator[re.Match[str]]:
     position = 0
     while start := _TAG_START.search(source, position):
         tag = _TAG.match(source, start.start())
         if tag is None:
-            raise TemplateFailed("a tag is opened and not ended", line=_line(kept, source, start))
+            raise InvalidTemplate("a tag is opened and not ended", line=_line(kept, source, start))
         yield tag
         position = tag.end()
 
 
-def _too_deep(line: int | None = None) -> TemplateFailed:
-    return TemplateFailed(f"more than {MAX_LEVELS} elements are open at once", line=line)
+def _too_deep(line: int | None = None) -> InvalidTemplate:
+    return InvalidTemplate(f"more than {MAX_LEVELS} elements are open at once", line=line)
 
 
-def _mjml_error(error: OSError, kept: Kept) -> TemplateFailed:
+def _mjml_error(error: OSError, kept: MarkedSource) -> InvalidTemplate:
     """The compiler's own words, with the line of the author's source in place of a number of bytes."""
     words = _first_line(error)
     if not (found := _MJML_POSITION.search(words)):
-        return TemplateFailed(f"the MJML cannot be read: {words}")
+        return InvalidTemplate(f"the MJML cannot be read: {words}")
     reason = words[: found.start()].removesuffix(" in root template")
-    return TemplateFailed(f"the MJML cannot be read: {reason}", line=kept.line_at(int(found[1])))
+    return InvalidTemplate(f"the MJML cannot be read: {reason}", line=kept.line_at(int(found[1])))
 
 
-def _line(kept: Kept, source: str, tag: re.Match[str]) -> int:
+def _line(kept: MarkedSource, source: str, tag: re.Match[str]) -> int:
     return kept.line_at(len(source[: tag.start()].encode()))
 
 
@@ -125,10 +125,10 @@ def _inlined(html: str) -> str:
     try:
         return _inliner.inline(_LOOP_OVER_ROWS.sub(r"\1<tbody>\2", html))
     except css_inline.InlineError as error:
-        raise TemplateFailed(f"the styles cannot be put in line: {_first_line(error)}") from error
+        raise InvalidTemplate(f"the styles cannot be put in line: {_first_line(error)}") from error
 
 
-def _lists_around_loops(html: str, kept: Kept) -> str:
+def _lists_around_loops(html: str, kept: MarkedSource) -> str:
     """A loop over the items of one list, and not one list for each item."""
 
     def around(found: re.Match[str]) -> str:
@@ -138,7 +138,7 @@ def _lists_around_loops(html: str, kept: Kept) -> str:
     return _LOOP_OF_LISTS.sub(around, html)
 
 
-def _with_footer(body: str, kept: Kept) -> str:
+def _with_footer(body: str, kept: MarkedSource) -> str:
     """What stands below the last rule with the link to leave is small print."""
     letter, rule, footer = body.rpartition("<hr />")
     is_footer = bool(rule) and "unsubscribe_url" in kept.put_back(footer)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Format(StrEnum):
+class TemplateFormat(StrEnum):
     HTML = "html"
     MJML = "mjml"
     MARKDOWN = "markdown"

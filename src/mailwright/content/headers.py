@@ -12,7 +12,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 
 
-class HeaderRefused(InvalidInput, ValueError):
+class InvalidHeader(InvalidInput, ValueError):
     """This text cannot stand in a header."""
 
     code = "INVALID_HEADER"
@@ -23,7 +23,7 @@ class Mailbox(NamedTuple):
     name: str | None = None
 
 
-class Unsubscribe(NamedTuple):
+class UnsubscribeTargets(NamedTuple):
     """Where a reader's mail program goes to unsubscribe with one click, and by mail where it knows only that."""
 
     url: str
@@ -51,7 +51,7 @@ RESERVED_PREFIXES = (
 )
 
 # RFC 5322 forbids longer lines; every line of ours also ends before column 78 where it has a place to fold.
-LONGEST_LINE = 998
+MAX_LINE = 998
 PREFERRED_LINE = 76
 
 # Everything that some reader takes for the end of a line, all other controls, and halves of characters.
@@ -73,7 +73,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def unwritable(text: str) -> str | None:
+def find_unwritable(text: str) -> str | None:
     """What in this text no header may carry, in words, or None."""
     found = _UNWRITABLE.search(text)
     if not found:
@@ -87,16 +87,16 @@ def unwritable(text: str) -> str | None:
 def check_headers(headers: Mapping[str, str]) -> None:
     """Refuses what `custom` would refuse, for use where headers come in."""
     for name, value in headers.items():
-        custom(name, value)
+        custom_header(name, value)
 
 
-def custom(name: str, value: str) -> str:
+def custom_header(name: str, value: str) -> str:
     """A header of the sender's own."""
     if not _FIELD_NAME.fullmatch(name):
-        raise HeaderRefused(f"{name[:80]!r} is not a header name", field="headers")
+        raise InvalidHeader(f"{name[:80]!r} is not a header name", field="headers")
     lowered = name.lower()
     if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES):
-        raise HeaderRefused(f"the header {name} is written by Mailwright and cannot be set", field="headers")
+        raise InvalidHeader(f"the header {name} is written by Mailwright and cannot be set", field="headers")
     return unstructured(name, value.strip(" \t"), field=f"headers.{name}")
 
 
@@ -111,7 +111,7 @@ def unstructured(name: str, text: str, *, field: str) -> str:
         if len(line) <= PREFERRED_LINE:
             return line
         folded = _folded(line)
-        if all(len(each) <= LONGEST_LINE for each in folded.split("\r\n")):
+        if all(len(each) <= MAX_LINE for each in folded.split("\r\n")):
             return folded
     return f"{name}: {_encoded_words(text, len(name) + 2)}"
 
@@ -119,8 +119,8 @@ def unstructured(name: str, text: str, *, field: str) -> str:
 def opaque(name: str, value: str, *, field: str) -> str:
     """A machine's word: exactly as given, on one line, never encoded. One-click unsubscribing depends on it."""
     line = f"{name}: {value}"
-    if not _OPAQUE.fullmatch(value) or len(line) > LONGEST_LINE:
-        raise HeaderRefused(f"{field} must be one line of visible ASCII characters", field=field)
+    if not _OPAQUE.fullmatch(value) or len(line) > MAX_LINE:
+        raise InvalidHeader(f"{field} must be one line of visible ASCII characters", field=field)
     return line
 
 
@@ -135,16 +135,16 @@ def mailbox(name: str, box: Mailbox, *, field: str) -> str:
     return f"{name}: {_mailbox(box, len(name) + 2, field)}"
 
 
-def list_unsubscribe(unsubscribe: Unsubscribe) -> str:
+def list_unsubscribe(unsubscribe: UnsubscribeTargets) -> str:
     """Both headers of RFC 8058, each on one line whatever its length: folded or encoded, they are not understood."""
     if not unsubscribe.url.startswith(("https://", "http://")):
-        raise HeaderRefused("the unsubscribe URL must begin with https:// or http://", field="unsubscribe")
+        raise InvalidHeader("the unsubscribe URL must begin with https:// or http://", field="unsubscribe")
     url, mailto = unsubscribe
     if not _URI.fullmatch(url) or (mailto and not _URI.fullmatch(mailto)):
-        raise HeaderRefused("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
+        raise InvalidHeader("the unsubscribe URL must be visible ASCII without < and >", field="unsubscribe")
     line = f"List-Unsubscribe: <{url}>, <{mailto}>" if mailto else f"List-Unsubscribe: <{url}>"
-    if len(line) > LONGEST_LINE:
-        raise HeaderRefused("the unsubscribe URL does not fit on one line", field="unsubscribe")
+    if len(line) > MAX_LINE:
+        raise InvalidHeader("the unsubscribe URL does not fit on one line", field="unsubscribe")
     return f"{line}\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click"
 
 
@@ -161,8 +161,8 @@ def message_id(outbox_id: str, domain: str) -> str:
 
 def message_id_line(identity: str) -> str:
     line = f"Message-ID: {identity}"
-    if not _MESSAGE_ID.fullmatch(identity) or len(line) > LONGEST_LINE:
-        raise HeaderRefused("a message id looks like <id@example.com>", field="message_id")
+    if not _MESSAGE_ID.fullmatch(identity) or len(line) > MAX_LINE:
+        raise InvalidHeader("a message id looks like <id@example.com>", field="message_id")
     return line
 
 
@@ -185,8 +185,8 @@ def _ascii_domain(domain: str) -> str:
 
 
 def _check(field: str, text: str) -> None:
-    if what := unwritable(text):
-        raise HeaderRefused(f"{field} contains {what}", field=field)
+    if what := find_unwritable(text):
+        raise InvalidHeader(f"{field} contains {what}", field=field)
 
 
 def _mailbox(box: Mailbox, start: int, field: str) -> str:
@@ -211,9 +211,9 @@ def _address(text: str, field: str) -> str:
     try:
         deliverable = addresses.deliverable(text)
     except addresses.InvalidAddress as error:
-        raise HeaderRefused(f"{field} is not a valid address: {error}", field=field) from error
+        raise InvalidHeader(f"{field} is not a valid address: {error}", field=field) from error
     if not deliverable.isascii():
-        raise HeaderRefused(f"{field} has characters before the @ that mail servers cannot take", field=field)
+        raise InvalidHeader(f"{field} has characters before the @ that mail servers cannot take", field=field)
     return deliverable
 
 

@@ -24,14 +24,14 @@ MAX_DEPTH = 8
 MAX_COMMENTS = 1_000
 MAX_OPEN_ELEMENTS = 3_000
 # The longest event has 24 letters; an attribute with a longer name is none.
-LONGEST_HANDLER = 60
+MAX_HANDLER_LENGTH = 60
 
 
 # Stands for an element where reading was given up.
-TOO_MUCH = "#too-much"
+UNREAD = "#too-much"
 
 
-class Place(NamedTuple):
+class HtmlValue(NamedTuple):
     """A piece of text in parsed HTML: the value of an attribute, or (without an attribute) the text in an element."""
 
     tag: str
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     value: str
 
 
-def objection(html: str) -> str | None:
+def html_problem(html: str) -> str | None:
     """The reason why this must not be sent, or None."""
     size = len(html) if html.isascii() else len(html.encode("utf-8", "replace"))
     if size > MAX_BYTES:
@@ -61,7 +61,7 @@ def dangerous_url(url: str) -> str | None:
     return found[1] if found else None
 
 
-def places(html: str, depth: int = 0) -> Iterator[Place]:
+def html_values(html: str, depth: int = 0) -> Iterator[HtmlValue]:
     """Every text and attribute that some reader may see in this HTML.
 
     It is read in three ways, because a mail meets them all: without scripts, with scripts (`noscript` is then text),
@@ -83,7 +83,7 @@ _DANGEROUS = re.compile(
 _SCRIPT_ELEMENT = re.compile(r"<[^\s<>]*script")
 # "on" comes first and is looked behind from, so that the search jumps from one "on" to the next. Without a limit to the
 # name, a text of nothing but beginnings would be searched to its end from each of them.
-_HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{LONGEST_HANDLER}}}\s*=""")
+_HANDLER = re.compile(rf"""on(?<=[\s/"'\0]on)[^\s=>/]{{1,{MAX_HANDLER_LENGTH}}}\s*=""")
 # Entities for ASCII letters, the colon and what is dropped around them: no other can take part in a scheme.
 _OBFUSCATING_ENTITY = re.compile(
     r"&(?:#0*(?:\d|[12]\d|3[0-2]|58|6[5-9]|[789]\d|1[012]\d)(?!\d)|#x0*(?:1?[0-9a-f]|20|3a|[4-7][0-9a-f])(?![0-9a-f])"
@@ -128,17 +128,17 @@ def _is_suspicious(html: str, lowered: str) -> bool:
 
 
 def _active_content(html: str) -> str | None:
-    for place in places(html):
+    for place in html_values(html):
         if found := _reason(place):
             return found
     return None
 
 
-def _reason(place: Place) -> str | None:
+def _reason(place: HtmlValue) -> str | None:
     tag, attribute, value = place.tag.removeprefix("x-"), place.attribute, place.value
     if attribute is None:
         return _reason_in_text(tag, value)
-    if attribute.startswith("on") and 2 < len(attribute) <= LONGEST_HANDLER + 2:
+    if attribute.startswith("on") and 2 < len(attribute) <= MAX_HANDLER_LENGTH + 2:
         return f"the HTML has a handler: {attribute}= on <{tag}>"
     if attribute == "srcdoc":
         return f"the HTML has a document within the document: srcdoc= on <{tag}>"
@@ -154,7 +154,7 @@ def _reason_in_text(tag: str, value: str) -> str | None:
         return "the HTML has a <script> element"
     if tag == "style" and (scheme := _scheme_in_css(value)):
         return f"the HTML has a {scheme} URL in a <style> element"
-    if tag == TOO_MUCH:
+    if tag == UNREAD:
         return "the HTML has too many comments, or comments within comments"
     return None
 
@@ -187,7 +187,7 @@ def _css_character(escape: re.Match[str]) -> str:
     return chr(number) if 0 < number < 0x110000 else "\ufffd"
 
 
-def _read(tree: LexborHTMLParser, depth: int) -> Iterator[Place]:
+def _read(tree: LexborHTMLParser, depth: int) -> Iterator[HtmlValue]:
     """From the document node, since comments may stand outside <html>, and into templates, which are trees apart."""
     document = tree.root.parent if tree.root is not None else None
     trees = [document, *tree.template_fragments()] if document is not None else []
@@ -201,25 +201,25 @@ def _read(tree: LexborHTMLParser, depth: int) -> Iterator[Place]:
             trees.extend(last.template_fragments())
 
 
-def _read_comment(node: LexborNode, depth: int, number: int) -> Iterator[Place]:
+def _read_comment(node: LexborNode, depth: int, number: int) -> Iterator[HtmlValue]:
     content = node.comment_content or ""
     if "<" not in content:
-        yield Place("", None, content)
+        yield HtmlValue("", None, content)
     elif depth < MAX_DEPTH and number <= MAX_COMMENTS:
-        yield from places(content, depth + 1)
+        yield from html_values(content, depth + 1)
     else:
-        yield Place(TOO_MUCH, None, content)
+        yield HtmlValue(UNREAD, None, content)
 
 
-def _read_node(node: LexborNode) -> Iterator[Place]:
+def _read_node(node: LexborNode) -> Iterator[HtmlValue]:
     if node.is_text_node:
         parent = node.parent
-        yield Place(parent.tag or "" if parent else "", None, node.text_content or "")
+        yield HtmlValue(parent.tag or "" if parent else "", None, node.text_content or "")
     elif node.is_element_node:
         tag = (node.tag or "").lower()
-        yield Place(tag, None, "")
+        yield HtmlValue(tag, None, "")
         for name, value in node.attributes.items():
-            yield Place(tag, name.lower(), value or "")
+            yield HtmlValue(tag, name.lower(), value or "")
 
 
 def _is_blank(html: str, lowered: str) -> bool:

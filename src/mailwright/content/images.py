@@ -26,7 +26,7 @@ MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "web
 FILE_NAME = re.compile(r"([0-9a-f]{64})\.(png|jpg|gif|webp)", re.ASCII)
 
 
-class NotAnImage(InvalidInput):
+class UnsupportedImage(InvalidInput):
     """This is no PNG, JPEG, GIF or WebP image."""
 
     code = "NOT_AN_IMAGE"
@@ -109,7 +109,7 @@ def extension_of(content: bytes) -> str:
     for pattern, extension in _BEGINNINGS:
         if pattern.match(content):
             return extension
-    raise NotAnImage(field="body")
+    raise UnsupportedImage(field="body")
 
 
 _COLUMNS = ("name", "digest", "extension", "size_bytes", "created_at")

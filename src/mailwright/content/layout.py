@@ -18,15 +18,15 @@ from mailwright.content import headers, mime
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
-from mailwright.content.headers import Mailbox, Unsubscribe
+from mailwright.content.headers import Mailbox, UnsubscribeTargets
 from mailwright.content.template import (
     MARK_END,
     MARK_START,
-    Flat,
+    FlatTemplate,
+    InvalidTemplate,
     MissingVariable,
     Path,
     Template,
-    TemplateFailed,
     UnsafeValue,
     Values,
     as_text,
@@ -36,11 +36,19 @@ from mailwright.content.template import (
 )
 from mailwright.domain.clock import Instant
 
-__all__ = ["Addressed", "Frame", "Layout", "Layouts", "MissingVariable", "TemplateFailed", "UnsafeValue"]
+__all__ = [
+    "InvalidTemplate",
+    "Layout",
+    "LayoutCache",
+    "MissingVariable",
+    "RecipientHeaders",
+    "SharedHeaders",
+    "UnsafeValue",
+]
 
 
 # Together, of the 200 MB that a worker may take.
-MOST_BYTES = 32 * 1024 * 1024
+MAX_CACHE_BYTES = 32 * 1024 * 1024
 
 
 class _Size(NamedTuple):
@@ -54,7 +62,7 @@ _IN_PIECES = _Size(2 * 1024, 3)
 _COMPILED = _Size(40 * 1024, 6)
 
 
-class Addressed(NamedTuple):
+class RecipientHeaders(NamedTuple):
     """What changes with every recipient beside the values."""
 
     to: Mailbox
@@ -65,7 +73,7 @@ class Addressed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SharedHeaders:
     """What stays the same for every recipient beside the template."""
 
     sender: Mailbox
@@ -78,7 +86,7 @@ class Frame:
 class Layout:
     """Compiled once and used from any thread: filling changes nothing in it."""
 
-    def __init__(self, template: Template, frame: Frame) -> None:
+    def __init__(self, template: Template, frame: SharedHeaders) -> None:
         self.variables = template.variables
         subject, plan = template.subject.flat, _plan(template)
         # A mail that is joined from pieces needs no template any more, and that is most of what a layout would hold.
@@ -91,7 +99,7 @@ class Layout:
         self._fixed_lines = _fixed_lines(frame)
 
     @classmethod
-    def compile(cls, frame: Frame, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
+    def compile(cls, frame: SharedHeaders, *, subject: str, html: str | None, text: str | None = None) -> "Layout":
         """Everything that is wrong with a template is raised here, except what depends on a value."""
         return cls(Template(subject=subject, html=html, text=text), frame)
 
@@ -99,14 +107,14 @@ class Layout:
     def is_flat(self) -> bool:
         return not isinstance(self._way, Template)
 
-    def fill(self, addressed: Addressed, values: Values) -> bytes:
+    def fill(self, addressed: RecipientHeaders, values: Values) -> bytes:
         """The whole mail for one recipient."""
         if isinstance(self._way, Template):
             return self._rendered(self._way, addressed, values)
         subject, plan = self._way
         return plan.fill(self._head(addressed, _fill_subject(subject, values)), values)
 
-    def _rendered(self, template: Template, addressed: Addressed, values: Values) -> bytes:
+    def _rendered(self, template: Template, addressed: RecipientHeaders, values: Values) -> bytes:
         subject, html, text = template.render(values)
         body = mime.text_part("plain", text or "")
         if html is None:
@@ -114,7 +122,7 @@ class Layout:
         body = mime.alternative(_IDENTITY, [body, mime.text_part("html", html)])
         return self._head(addressed, subject) + body
 
-    def _head(self, addressed: Addressed, subject: str) -> bytes:
+    def _head(self, addressed: RecipientHeaders, subject: str) -> bytes:
         lines = [
             self._sender,
             headers.mailbox("To", addressed.to, field="to"),
@@ -124,19 +132,19 @@ class Layout:
             headers.opaque("X-Mailwright-Message", addressed.outbox_id, field="outbox_id"),
         ]
         if addressed.unsubscribe_url:
-            lines.append(headers.list_unsubscribe(Unsubscribe(addressed.unsubscribe_url, self._mailto)))
+            lines.append(headers.list_unsubscribe(UnsubscribeTargets(addressed.unsubscribe_url, self._mailto)))
         lines.append(self._fixed_lines)
         return "\r\n".join(lines).encode("ascii")
 
 
-class Layouts:
+class LayoutCache:
     """The layouts in use, by the id of their version. The least recently used makes room for a new one.
 
     Workers meet the variants of an article in any order: with fewer layouts than variants, each mail would compile its
     own. There is room for more than a thousand of the usual size, and for few that are large.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
         self._held_bytes = 0
         self._layouts: OrderedDict[Hashable, Layout] = OrderedDict()
@@ -178,7 +186,7 @@ _SCHEME_IS_OVER = re.compile("[:/?#]")
 _PATH_BEGINS = re.compile("[/?#]")
 # No entity is resolved inside these, or nobody has looked inside.
 _UNESCAPED_TEXT = frozenset(
-    [html_rules.TOO_MUCH, "style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"]
+    [html_rules.UNREAD, "style", "script", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"]
 )
 # Attributes with a language of their own, of which a URL is only a part.
 _COMPOSED = frozenset(["style", "srcset", "imagesrcset", "srcdoc", "values", "ping", "archive"])
@@ -259,8 +267,8 @@ def _written_link(value: str) -> tuple[bytes, bytes]:
     return as_html + written, as_text + written
 
 
-def _fixed_lines(frame: Frame) -> str:
-    lines = [headers.custom(name, value) for name, value in frame.headers.items()]
+def _fixed_lines(frame: SharedHeaders) -> str:
+    lines = [headers.custom_header(name, value) for name, value in frame.headers.items()]
     if frame.reply_to:
         lines.append(headers.mailboxes("Reply-To", [frame.reply_to], field="reply_to"))
     if frame.feedback_id:
@@ -268,12 +276,12 @@ def _fixed_lines(frame: Frame) -> str:
     return "\r\n".join([*lines, "MIME-Version: 1.0", ""])
 
 
-def _fill_subject(flat: Flat, values: Values) -> str:
+def _fill_subject(flat: FlatTemplate, values: Values) -> str:
     subject = flat.pieces[0]
     for number, path in enumerate(flat.paths, 1):
         subject += as_text(lookup(values, path)) + flat.pieces[number]
-    if found := subject_rules.objection(subject):
-        raise TemplateFailed(found)
+    if found := subject_rules.subject_problem(subject):
+        raise InvalidTemplate(found)
     return subject
 
 
@@ -291,20 +299,20 @@ def _plan(template: Template) -> _Plan | None:
     return _encoded(html, text, urls)
 
 
-def _derived(html: Flat | None) -> Flat | None:
+def _derived(html: FlatTemplate | None) -> FlatTemplate | None:
     """The text of the HTML with the slots still in it."""
     if html is None:
-        return Flat(("",), ())
+        return FlatTemplate(("",), ())
     pieces, numbers = split_marks(plain_text.from_html(_marked(html, f"{MARK_START}{{}}{MARK_END}")))
-    return Flat(tuple(pieces), tuple(html.paths[number] for number in numbers))
+    return FlatTemplate(tuple(pieces), tuple(html.paths[number] for number in numbers))
 
 
-def _marked(flat: Flat, mark: str) -> str:
+def _marked(flat: FlatTemplate, mark: str) -> str:
     marks = [mark.format(number) for number in range(len(flat.paths))]
     return "".join([flat.pieces[0], *[part for pair in zip(marks, flat.pieces[1:], strict=True) for part in pair]])
 
 
-def _url_slots(html: Flat) -> frozenset[int] | None:
+def _url_slots(html: FlatTemplate) -> frozenset[int] | None:
     """The slots that begin a URL. None where a value could do more than fill in a text or one attribute.
 
     A mark has a blank on either side of its number: outside of quotes it falls apart, and is not found as a whole.
@@ -314,7 +322,7 @@ def _url_slots(html: Flat) -> frozenset[int] | None:
         return None
     urls: set[int] = set()
     seen: set[int] = set()
-    for place in html_rules.places(_marked(html, f"{_LETTER_MARK}{{}} {MARK_END}")):
+    for place in html_rules.html_values(_marked(html, f"{_LETTER_MARK}{{}} {MARK_END}")):
         names = f"{place.tag}{place.attribute}"
         marks = [int(number) for number in _SPACED_MARK.findall(place.value)]
         if MARK_START in names or MARK_END in names or place.value.count(MARK_START) != len(marks):
@@ -336,7 +344,7 @@ class _Verdict(Enum):
     ENGINE = "only the finished HTML can tell"
 
 
-def _verdict(place: html_rules.Place) -> _Verdict:
+def _verdict(place: html_rules.HtmlValue) -> _Verdict:
     tag, attribute = place.tag.removeprefix("x-"), place.attribute
     if attribute is None:
         return _Verdict.ENGINE if tag in _UNESCAPED_TEXT else _Verdict.PLAIN
@@ -354,7 +362,7 @@ def _verdict(place: html_rules.Place) -> _Verdict:
     return _Verdict.ENGINE if before or ":" in rest or MARK_START in rest else _Verdict.URL
 
 
-def _encoded(html: Flat | None, text: Flat, urls: Iterable[int]) -> _Plan:
+def _encoded(html: FlatTemplate | None, text: FlatTemplate, urls: Iterable[int]) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
     pieces: list[bytes | _Place] = [opening, *_lay_out(text, as_html=False)]
@@ -378,7 +386,7 @@ class _Place(NamedTuple):
     as_html: bool
 
 
-def _lay_out(flat: Flat, *, as_html: bool) -> Iterator[bytes | _Place]:
+def _lay_out(flat: FlatTemplate, *, as_html: bool) -> Iterator[bytes | _Place]:
     """Every value stands on lines of its own, between soft breaks that a reader does not see: any length fits."""
     last = len(flat.pieces) - 1
     for number, piece in enumerate(flat.pieces):

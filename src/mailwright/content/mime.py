@@ -8,18 +8,18 @@ from hashlib import blake2b
 from urllib.parse import quote
 
 from mailwright.content import headers, text
-from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, message_id
+from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, message_id
 from mailwright.domain.clock import Instant
 
 __all__ = [
     "Attachment",
-    "HeaderRefused",
-    "Letter",
+    "EmailParts",
+    "InvalidHeader",
     "Mailbox",
-    "Unsubscribe",
+    "UnsubscribeTargets",
     "alternative",
     "boundary",
-    "compose",
+    "build_email",
     "message_id",
     "quoted_printable",
     "text_part",
@@ -36,7 +36,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class EmailParts:
     """Who is in blind copy is not part of a letter: only the envelope knows."""
 
     message_id: str
@@ -51,11 +51,11 @@ class Letter:
     headers: Mapping[str, str] = field(default_factory=dict)
     attachments: tuple[Attachment, ...] = ()
     outbox_id: str | None = None
-    unsubscribe: Unsubscribe | None = None
+    unsubscribe: UnsubscribeTargets | None = None
     feedback_id: str | None = None
 
 
-def compose(letter: Letter) -> bytes:
+def build_email(letter: EmailParts) -> bytes:
     """Headers, then text and HTML as alternatives, images beside the HTML that shows them, attachments around all."""
     content = b"\r\n".join([_head(letter).encode("ascii"), _body(letter)])
     return content if content.endswith(b"\r\n") else content + b"\r\n"
@@ -100,7 +100,7 @@ _PARAMETER_LINE = 54
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9!#$&+^_`{}~ .,;@()\[\]=-]{1,54}")
 
 
-def _head(letter: Letter) -> str:
+def _head(letter: EmailParts) -> str:
     """Every header but those of the content, without the last line's end."""
     lines = [
         headers.mailboxes("From", [letter.sender], field="from"),
@@ -119,12 +119,12 @@ def _head(letter: Letter) -> str:
         lines.append(headers.opaque("Feedback-ID", letter.feedback_id, field="feedback_id"))
     if letter.outbox_id:
         lines.append(headers.opaque("X-Mailwright-Message", letter.outbox_id, field="outbox_id"))
-    lines.extend([headers.custom(name, value) for name, value in letter.headers.items()])
+    lines.extend([headers.custom_header(name, value) for name, value in letter.headers.items()])
     lines.append("MIME-Version: 1.0")
     return "\r\n".join(lines)
 
 
-def _body(letter: Letter) -> bytes:
+def _body(letter: EmailParts) -> bytes:
     identity = letter.message_id
     shown = [each for each in letter.attachments if each.content_id and letter.html is not None]
     attached = [each for each in letter.attachments if each not in shown]
@@ -134,7 +134,7 @@ def _body(letter: Letter) -> bytes:
     return body
 
 
-def _readable(letter: Letter, shown: list[Attachment]) -> bytes:
+def _readable(letter: EmailParts, shown: list[Attachment]) -> bytes:
     if letter.html is None:
         return text_part("plain", letter.text or "")
     plain = letter.text if letter.text is not None else text.from_html(letter.html)
@@ -162,14 +162,14 @@ def _part(content_type: str, encoding: str, body: bytes, more: str = "") -> byte
 def _attachment(attachment: Attachment) -> bytes:
     content_type = attachment.content_type
     if not _CONTENT_TYPE.fullmatch(content_type):
-        raise HeaderRefused(f"{content_type[:80]!r} is not a content type", field="attachments.content_type")
+        raise InvalidHeader(f"{content_type[:80]!r} is not a content type", field="attachments.content_type")
     if content_type.lower().startswith(_COMPOSITE):
         content_type = "application/octet-stream"
     disposition = "attachment"
     more = ""
     if attachment.content_id is not None:
         if not _CONTENT_ID.fullmatch(attachment.content_id):
-            raise HeaderRefused("a content id is a word of ASCII characters", field="attachments.content_id")
+            raise InvalidHeader("a content id is a word of ASCII characters", field="attachments.content_id")
         disposition = "inline"
         more = f"Content-ID: <{attachment.content_id}>\r\n"
     more += f"Content-Disposition: {disposition}{_filename(attachment.filename)}\r\n"
@@ -177,8 +177,8 @@ def _attachment(attachment: Attachment) -> bytes:
 
 
 def _filename(name: str) -> str:
-    if what := headers.unwritable(name):
-        raise HeaderRefused(f"the file name contains {what}", field="attachments.filename")
+    if what := headers.find_unwritable(name):
+        raise InvalidHeader(f"the file name contains {what}", field="attachments.filename")
     name = name.replace("\t", " ").strip()
     if not name:
         return ""

@@ -13,9 +13,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_markers import codes_in, replace_code
-from mailwright.content.variables import STANDARD
+from mailwright.content.variables import STANDARD_VARIABLES
 
 # Gmail shows no more than this of a mail's HTML, and hides the rest behind a link.
 CLIPPED_BYTES = 102 * 1024
@@ -25,51 +25,51 @@ LONG_SUBJECT = 70
 FEWEST_CAPITALS = 8
 
 
-class Level(StrEnum):
-    BLOCKS = "blocks"
-    WARNS = "warns"
+class IssueLevel(StrEnum):
+    ERROR = "blocks"
+    WARNING = "warns"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    level: Level
+class PresendIssue:
+    level: IssueLevel
     code: str
     sentence: str
     where: str  # subject, html, text or sender
 
 
-LEVELS: Mapping[str, Level] = {
-    "INVALID_TEMPLATE": Level.BLOCKS,
-    "UNKNOWN_VARIABLE": Level.BLOCKS,
-    "NO_UNSUBSCRIBE_LINK": Level.WARNS,
-    "EMPTY_SUBJECT": Level.BLOCKS,
-    "SUBJECT_TOO_LONG": Level.BLOCKS,
-    "BROKEN_LINK": Level.BLOCKS,
-    "RELATIVE_LINK": Level.BLOCKS,
-    "BROKEN_IMAGE": Level.BLOCKS,
-    "NO_UNSUBSCRIBE_LINK_IN_TEXT": Level.WARNS,
-    "NO_POSTAL_ADDRESS": Level.WARNS,
-    "EMPTY_TEXT": Level.WARNS,
-    "EMPTY_LINK": Level.WARNS,
-    "LOCAL_LINK": Level.WARNS,
-    "DEAD_LINK": Level.WARNS,
-    "SHORTENED_LINK": Level.WARNS,
-    "MISLEADING_LINK": Level.WARNS,
-    "IMAGE_WITHOUT_ALT": Level.WARNS,
-    "INSECURE_IMAGE": Level.WARNS,
-    "INLINE_IMAGE": Level.WARNS,
-    "UNSUPPORTED_ELEMENT": Level.WARNS,
-    "CLIPPED": Level.WARNS,
-    "LONG_SUBJECT": Level.WARNS,
-    "CAPITALS": Level.WARNS,
-    "EXCLAMATION_MARKS": Level.WARNS,
-    "PRETENDED_REPLY": Level.WARNS,
-    "SENDER_NOT_TRUSTED": Level.WARNS,
+ISSUE_LEVELS: Mapping[str, IssueLevel] = {
+    "INVALID_TEMPLATE": IssueLevel.ERROR,
+    "UNKNOWN_VARIABLE": IssueLevel.ERROR,
+    "NO_UNSUBSCRIBE_LINK": IssueLevel.WARNING,
+    "EMPTY_SUBJECT": IssueLevel.ERROR,
+    "SUBJECT_TOO_LONG": IssueLevel.ERROR,
+    "BROKEN_LINK": IssueLevel.ERROR,
+    "RELATIVE_LINK": IssueLevel.ERROR,
+    "BROKEN_IMAGE": IssueLevel.ERROR,
+    "NO_UNSUBSCRIBE_LINK_IN_TEXT": IssueLevel.WARNING,
+    "NO_POSTAL_ADDRESS": IssueLevel.WARNING,
+    "EMPTY_TEXT": IssueLevel.WARNING,
+    "EMPTY_LINK": IssueLevel.WARNING,
+    "LOCAL_LINK": IssueLevel.WARNING,
+    "DEAD_LINK": IssueLevel.WARNING,
+    "SHORTENED_LINK": IssueLevel.WARNING,
+    "MISLEADING_LINK": IssueLevel.WARNING,
+    "IMAGE_WITHOUT_ALT": IssueLevel.WARNING,
+    "INSECURE_IMAGE": IssueLevel.WARNING,
+    "INLINE_IMAGE": IssueLevel.WARNING,
+    "UNSUPPORTED_ELEMENT": IssueLevel.WARNING,
+    "CLIPPED": IssueLevel.WARNING,
+    "LONG_SUBJECT": IssueLevel.WARNING,
+    "CAPITALS": IssueLevel.WARNING,
+    "EXCLAMATION_MARKS": IssueLevel.WARNING,
+    "PRETENDED_REPLY": IssueLevel.WARNING,
+    "SENDER_NOT_TRUSTED": IssueLevel.WARNING,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PresendContext:
     """What the content itself does not say."""
 
     is_bulk: bool = True
@@ -99,12 +99,14 @@ _POSTAL_CODE = re.compile(
 )
 
 
-def preflight(*, subject: str, html: str | None, text: str | None, facts: Facts) -> list[Finding]:
+def run_presend_checks(
+    *, subject: str, html: str | None, text: str | None, facts: PresendContext
+) -> list[PresendIssue]:
     """What blocks comes first. Each kind of finding is told once, with the first place and how many there are."""
     try:
         template = Template(subject=subject, html=html, text=text)
-    except TemplateFailed as error:
-        return [finding("INVALID_TEMPLATE", str(error), "html")]
+    except InvalidTemplate as error:
+        return [presend_issue("INVALID_TEMPLATE", str(error), "html")]
     found = [
         *_variables(template, facts),
         *_subject(subject),
@@ -112,13 +114,13 @@ def preflight(*, subject: str, html: str | None, text: str | None, facts: Facts)
         *(_address(html, text, facts) if facts.is_bulk else ()),
         *_text(html, text),
         *(_html(html) if html is not None else ()),
-        *(finding("SENDER_NOT_TRUSTED", sentence, "sender") for sentence in facts.sender),
+        *(presend_issue("SENDER_NOT_TRUSTED", sentence, "sender") for sentence in facts.sender),
     ]
-    return sorted(_together(found), key=lambda each: each.level is not Level.BLOCKS)
+    return sorted(_together(found), key=lambda each: each.level is not IssueLevel.ERROR)
 
 
-def finding(code: str, sentence: str, where: str) -> Finding:
-    return Finding(LEVELS[code], code, sentence, where)
+def presend_issue(code: str, sentence: str, where: str) -> PresendIssue:
+    return PresendIssue(ISSUE_LEVELS[code], code, sentence, where)
 
 
 def links_of(html: str) -> list[str]:
@@ -129,134 +131,136 @@ def links_of(html: str) -> list[str]:
     )
 
 
-def _variables(template: Template, facts: Facts) -> Iterator[Finding]:
+def _variables(template: Template, facts: PresendContext) -> Iterator[PresendIssue]:
     if facts.variables is None:
         return
-    for name in sorted(template.required_variables - facts.variables - STANDARD.keys()):
+    for name in sorted(template.required_variables - facts.variables - STANDARD_VARIABLES.keys()):
         parts = (("subject", template.subject), ("html", template.html), ("text", template.text))
         where = next(part for part, source in parts if source is not None and name in source.variables)
-        yield finding("UNKNOWN_VARIABLE", f"{{{{ {name} }}}} is used, and nobody gives it", where)
+        yield presend_issue("UNKNOWN_VARIABLE", f"{{{{ {name} }}}} is used, and nobody gives it", where)
 
 
-def _subject(subject: str) -> Iterator[Finding]:
+def _subject(subject: str) -> Iterator[PresendIssue]:
     fixed = _without_code(subject)
     if not subject.strip():
-        yield finding("EMPTY_SUBJECT", "the subject is empty", "subject")
+        yield presend_issue("EMPTY_SUBJECT", "the subject is empty", "subject")
     if len(fixed) > subject_rules.MAX_CHARACTERS:
         words = f"the subject has more than {subject_rules.MAX_CHARACTERS} characters"
-        yield finding("SUBJECT_TOO_LONG", words, "subject")
+        yield presend_issue("SUBJECT_TOO_LONG", words, "subject")
     elif len(fixed) > LONG_SUBJECT:
         words = f"the subject has {len(fixed)} characters; phones show about {LONG_SUBJECT}"
-        yield finding("LONG_SUBJECT", words, "subject")
+        yield presend_issue("LONG_SUBJECT", words, "subject")
     if _is_shouted(fixed):
-        yield finding("CAPITALS", "the subject is in capitals, which filters take for spam", "subject")
+        yield presend_issue("CAPITALS", "the subject is in capitals, which filters take for spam", "subject")
     if "!!" in fixed or fixed.count("!") > 2:
-        yield finding("EXCLAMATION_MARKS", "the subject has several exclamation marks", "subject")
+        yield presend_issue("EXCLAMATION_MARKS", "the subject has several exclamation marks", "subject")
     if _REPLY.match(fixed):
-        yield finding(
+        yield presend_issue(
             "PRETENDED_REPLY", "the subject looks like a reply or a forwarded mail, and is neither", "subject"
         )
 
 
-def _leaving(html: str | None, text: str | None) -> Iterator[Finding]:
+def _leaving(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     if html is not None and not _uses(html, "unsubscribe_url"):
         words = (
             "no link to unsubscribe: a campaign gets one at its end; {{ unsubscribe_url }} puts it where you want it"
         )
-        yield finding("NO_UNSUBSCRIBE_LINK", words, "html")
+        yield presend_issue("NO_UNSUBSCRIBE_LINK", words, "html")
     if text is not None and not _uses(text, "unsubscribe_url"):
         code = "NO_UNSUBSCRIBE_LINK_IN_TEXT" if html is not None else "NO_UNSUBSCRIBE_LINK"
-        yield finding(code, "the text has no {{ unsubscribe_url }}", "text")
+        yield presend_issue(code, "the text has no {{ unsubscribe_url }}", "text")
 
 
-def _address(html: str | None, text: str | None, facts: Facts) -> Iterator[Finding]:
+def _address(html: str | None, text: str | None, facts: PresendContext) -> Iterator[PresendIssue]:
     """Many countries ask for it in bulk mail. Without a setting we can only look for what might be one."""
     content = html if html is not None else text or ""
     if _uses(content, "postal_address"):
         if not facts.postal_address:
             words = "{{ postal_address }} is used, and MAILWRIGHT_POSTAL_ADDRESS is not set"
-            yield finding("NO_POSTAL_ADDRESS", words, "html")
+            yield presend_issue("NO_POSTAL_ADDRESS", words, "html")
         return
     words_of_mail = " ".join((plain_text.from_html(html) if html is not None else content).split())
     known = " ".join((facts.postal_address or "").split())
     if not (known in words_of_mail if known else _POSTAL_CODE.search(words_of_mail)):
         words = "there seems to be no postal address, which the law of many countries asks for: {{ postal_address }}"
-        yield finding("NO_POSTAL_ADDRESS", words, "html")
+        yield presend_issue("NO_POSTAL_ADDRESS", words, "html")
 
 
-def _text(html: str | None, text: str | None) -> Iterator[Finding]:
+def _text(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     readable = text if text is not None else plain_text.from_html(_marked(html or ""))
     if not readable.replace(_STATEMENT, "").strip():
-        yield finding("EMPTY_TEXT", "there is nothing to read without images and HTML", "text")
+        yield presend_issue("EMPTY_TEXT", "there is nothing to read without images and HTML", "text")
     elif _is_shouted(_without_code(readable)):
-        yield finding("CAPITALS", "most of the text is in capitals, which filters take for spam", "text")
+        yield presend_issue("CAPITALS", "most of the text is in capitals, which filters take for spam", "text")
 
 
-def _html(html: str) -> Iterator[Finding]:
+def _html(html: str) -> Iterator[PresendIssue]:
     if (size := len(html.encode("utf-8", "replace"))) > CLIPPED_BYTES:
         words = f"the HTML has {size // 1024} KB; Gmail cuts mails off at {CLIPPED_BYTES // 1024} KB"
-        yield finding("CLIPPED", words, "html")
+        yield presend_issue("CLIPPED", words, "html")
     tree = _parsed(html)
     for node in tree.css("a[href], area[href]"):
         yield from _link(node)
     for node in tree.css("img"):
         yield from _image(node)
     for node in tree.css("form, video, audio, iframe, object, embed"):
-        yield finding("UNSUPPORTED_ELEMENT", f"most mail programs leave out <{node.tag}>", "html")
+        yield presend_issue("UNSUPPORTED_ELEMENT", f"most mail programs leave out <{node.tag}>", "html")
 
 
-def _link(node: LexborNode) -> Iterator[Finding]:
+def _link(node: LexborNode) -> Iterator[PresendIssue]:
     href = _attribute(node, "href")
     shown = _short(href)
     if _has_code(href):
         return
     if not href or href == "#":
         words = node.text(strip=True)[:40] or "without words"
-        yield finding("EMPTY_LINK", f"a link ({words}) leads nowhere", "html")
+        yield presend_issue("EMPTY_LINK", f"a link ({words}) leads nowhere", "html")
         return
     if href.startswith("#"):
         return
     scheme, separator, rest = href.partition(":")
     if not separator or not _SCHEME.fullmatch(scheme):
-        yield finding("RELATIVE_LINK", f"the link {shown} has no https:// and leads nowhere in a mail", "html")
+        yield presend_issue("RELATIVE_LINK", f"the link {shown} has no https:// and leads nowhere in a mail", "html")
     elif scheme.lower() in ("http", "https"):
         yield from _web_link(node, href)
     elif scheme.lower() not in ("mailto", "tel", "sms") or not rest.strip():
-        yield finding("BROKEN_LINK", f"the link {shown} is nothing that mail programs can open", "html")
+        yield presend_issue("BROKEN_LINK", f"the link {shown} is nothing that mail programs can open", "html")
 
 
-def _web_link(node: LexborNode, href: str) -> Iterator[Finding]:
+def _web_link(node: LexborNode, href: str) -> Iterator[PresendIssue]:
     host = host_of(href)
     if host is None:
-        yield finding("BROKEN_LINK", f"the link {_short(href)} is no address", "html")
+        yield presend_issue("BROKEN_LINK", f"the link {_short(href)} is no address", "html")
         return
     if _LOCAL.fullmatch(host):
-        yield finding("LOCAL_LINK", f"the link {_short(href)} works on this machine or network only", "html")
+        yield presend_issue("LOCAL_LINK", f"the link {_short(href)} works on this machine or network only", "html")
     if host in _SHORTENERS:
-        yield finding("SHORTENED_LINK", f"{host} hides where the link leads, which filters take for spam", "html")
+        yield presend_issue("SHORTENED_LINK", f"{host} hides where the link leads, which filters take for spam", "html")
     told = _ADDRESS_AS_WORDS.fullmatch(node.text(strip=True)[:300])
     if told and not _is_same_site(told[1].lower(), host):
-        yield finding("MISLEADING_LINK", f"a link says {told[1]} and leads to {host}", "html")
+        yield presend_issue("MISLEADING_LINK", f"a link says {told[1]} and leads to {host}", "html")
 
 
-def _image(node: LexborNode) -> Iterator[Finding]:
+def _image(node: LexborNode) -> Iterator[PresendIssue]:
     source = _attribute(node, "src")
     shown = _short(source) or "without an address"
     if "alt" not in node.attributes:
         words = f'the image {shown} has no alt text; alt="" says that it is only decoration'
-        yield finding("IMAGE_WITHOUT_ALT", words, "html")
+        yield presend_issue("IMAGE_WITHOUT_ALT", words, "html")
     if _has_code(source):
         return
     scheme = source.partition(":")[0].lower() if ":" in source else ""
     if scheme == "http":
-        yield finding("INSECURE_IMAGE", f"the image {shown} is not loaded over https", "html")
+        yield presend_issue("INSECURE_IMAGE", f"the image {shown} is not loaded over https", "html")
     elif scheme == "data":
-        yield finding("INLINE_IMAGE", "an image is written into the HTML (data:), and Gmail does not show it", "html")
+        yield presend_issue(
+            "INLINE_IMAGE", "an image is written into the HTML (data:), and Gmail does not show it", "html"
+        )
     if scheme in ("http", "https"):
         if host_of(source) is None:
-            yield finding("BROKEN_IMAGE", f"the image {shown} has no address", "html")
+            yield presend_issue("BROKEN_IMAGE", f"the image {shown} has no address", "html")
     elif scheme not in ("data", "cid"):
-        yield finding("BROKEN_IMAGE", f"the image {shown} is neither uploaded nor an https:// address", "html")
+        yield presend_issue("BROKEN_IMAGE", f"the image {shown} is neither uploaded nor an https:// address", "html")
 
 
 def host_of(url: str) -> str | None:
@@ -272,9 +276,9 @@ def host_of(url: str) -> str | None:
     return host if host and len(host) <= 253 and _HOST.fullmatch(host) else None
 
 
-def _together(found: list[Finding]) -> list[Finding]:
+def _together(found: list[PresendIssue]) -> list[PresendIssue]:
     """Fifty images without alt text are one thing to do."""
-    first: dict[tuple[str, str], Finding] = {}
+    first: dict[tuple[str, str], PresendIssue] = {}
     counts: dict[tuple[str, str], int] = {}
     for each in dict.fromkeys(found):
         kind = (each.code, each.where) if each.code not in _EACH else (each.code, each.sentence)

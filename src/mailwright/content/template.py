@@ -20,7 +20,7 @@ Values = Mapping[str, Any]
 Path = tuple[str, ...]
 
 
-class TemplateFailed(MailwrightError):
+class InvalidTemplate(MailwrightError):
     """The template cannot be rendered."""
 
     code = "INVALID_TEMPLATE"
@@ -30,7 +30,7 @@ class TemplateFailed(MailwrightError):
         self.line = line
 
 
-class MissingVariable(TemplateFailed):
+class MissingVariable(InvalidTemplate):
     """The template uses a variable that was not given."""
 
     def __init__(self, variable: str) -> None:
@@ -38,18 +38,18 @@ class MissingVariable(TemplateFailed):
         self.variable = variable
 
 
-class UnsafeValue(TemplateFailed):
+class UnsafeValue(InvalidTemplate):
     """With these values the mail must not be sent: it would run something in the reader's browser, or be blank."""
 
 
-class Rendered(NamedTuple):
+class RenderedEmail(NamedTuple):
     subject: str
     html: str | None
     text: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatTemplate:
     """A template that only puts variables between fixed pieces: pieces[0], paths[0], pieces[1], …"""
 
     pieces: tuple[str, ...]
@@ -62,12 +62,12 @@ class Template:
     def __init__(self, *, subject: str, html: str | None, text: str | None) -> None:
         for part in (subject, html, text):
             if part is not None and len(part) > html_rules.MAX_BYTES:
-                raise TemplateFailed(f"a part of the template has more than {html_rules.MAX_BYTES} characters")
-        self.subject = Source("subject", subject)
-        self.html = Source("html", html) if html is not None else None
-        self.text = Source("text", text) if text is not None else None
-        if html is not None and (found := html_rules.objection(html)):
-            raise TemplateFailed(found)
+                raise InvalidTemplate(f"a part of the template has more than {html_rules.MAX_BYTES} characters")
+        self.subject = TemplatePart("subject", subject)
+        self.html = TemplatePart("html", html) if html is not None else None
+        self.text = TemplatePart("text", text) if text is not None else None
+        if html is not None and (found := html_rules.html_problem(html)):
+            raise InvalidTemplate(found)
 
     @property
     def variables(self) -> frozenset[str]:
@@ -80,20 +80,20 @@ class Template:
         sources = [each for each in (self.subject, self.html, self.text) if each is not None]
         return frozenset[str]().union(*[each.required_variables for each in sources])
 
-    def render(self, values: Values) -> Rendered:
+    def render(self, values: Values) -> RenderedEmail:
         """What a reader will get. A text is derived where the template has none."""
         subject = self.subject.render(values)
-        if found := subject_rules.objection(subject):
-            raise TemplateFailed(found)
+        if found := subject_rules.subject_problem(subject):
+            raise InvalidTemplate(found)
         html = self.html.render(values) if self.html else None
-        if html is not None and (found := html_rules.objection(html)):
+        if html is not None and (found := html_rules.html_problem(html)):
             raise UnsafeValue(found)
         if self.text:
-            return Rendered(subject, html, self.text.render(values))
-        return Rendered(subject, html, plain_text.from_html(html) if html is not None else None)
+            return RenderedEmail(subject, html, self.text.render(values))
+        return RenderedEmail(subject, html, plain_text.from_html(html) if html is not None else None)
 
 
-class Source:
+class TemplatePart:
     """One part of a template. In `html` every value is escaped, elsewhere none is."""
 
     def __init__(self, part: str, source: str) -> None:
@@ -131,14 +131,14 @@ class Source:
             self.render(blanks)
         except MissingVariable as error:
             return _FIRST_NAME.findall(error.variable)[:1] == [name]
-        except TemplateFailed:
+        except InvalidTemplate:
             return any(self._is_rendered({**blanks, name: value}) for value in (*_BLANKS, [0]))
         return False
 
     def _is_rendered(self, values: Values) -> bool:
         try:
             self.render(values)
-        except TemplateFailed:
+        except InvalidTemplate:
             return False
         return True
 
@@ -150,7 +150,7 @@ class Source:
         with _translated_errors():
             return self._environment.render_template(self.part, **given)
 
-    def _flatten(self, outputs: list[Path]) -> Flat | None:
+    def _flatten(self, outputs: list[Path]) -> FlatTemplate | None:
         """The engine itself renders marks in place of values, so blanks and line ends are trimmed by its own rules."""
         if MARK_START in self.source:
             return None
@@ -162,12 +162,12 @@ class Source:
         paths = tuple(marks)
         found = tuple(paths[number] for number in numbers)
         # What looked like a variable and was none (`true`, say) left no mark.
-        return Flat(tuple(pieces), found) if list(found) == outputs else None
+        return FlatTemplate(tuple(pieces), found) if list(found) == outputs else None
 
 
 def variables(source: str) -> frozenset[str]:
     """The names that a template expects to be given."""
-    return Source("text", source).variables
+    return TemplatePart("text", source).variables
 
 
 def lookup(values: Values, path: Path) -> Any:
@@ -354,7 +354,9 @@ def _strict(name: str) -> Callable[..., Any]:
 def _require(value: Any, name: str) -> None:
     """The engine hands None to a filter where there is nothing."""
     if value is None:
-        raise TemplateFailed(f"there is nothing for the filter {name}: what stands before it was not given, or is null")
+        raise InvalidTemplate(
+            f"there is nothing for the filter {name}: what stands before it was not given, or is null"
+        )
 
 
 # Every filter that could multiply text is our own, with a limit.
@@ -382,20 +384,20 @@ def _translated_errors() -> Iterator[None]:
     try:
         yield
     except _TooMuch as error:
-        raise TemplateFailed("the template makes more text than a mail may have") from error
+        raise InvalidTemplate("the template makes more text than a mail may have") from error
     except minijinja.TemplateError as error:
         raise _translated(error) from error
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise TemplateFailed(f"the template cannot be rendered: {error}") from error
+        raise InvalidTemplate(f"the template cannot be rendered: {error}") from error
 
 
-def _translated(error: minijinja.TemplateError) -> TemplateFailed:
+def _translated(error: minijinja.TemplateError) -> InvalidTemplate:
     detail = error.detail or error.message
     if named := _UNDEFINED.search(detail):
         return MissingVariable(named[1])
     if error.kind == "OutOfFuel":
-        return TemplateFailed("the template takes too many steps", line=error.line)
-    return TemplateFailed(f"the template fails: {detail}", line=error.line)
+        return InvalidTemplate("the template takes too many steps", line=error.line)
+    return InvalidTemplate(f"the template fails: {detail}", line=error.line)
 
 
 def _nested(marks: Mapping[Path, str]) -> dict[str, Any] | None:
@@ -427,7 +429,7 @@ def _plain_outputs(source: str) -> list[Path] | None:
         elif outputs is not None:
             outputs.append(path)
         if doublings > MAX_DOUBLINGS:
-            raise TemplateFailed("the assignments of the template join too many values", line=line)
+            raise InvalidTemplate("the assignments of the template join too many values", line=line)
     return outputs
 
 
@@ -472,7 +474,7 @@ def _tokens(source: str, position: int, line: int) -> tuple[list[_Token], int]:
         if kind == "end":
             return tokens, position
         tokens.append(_Token(kind, token[kind]))
-    raise TemplateFailed("a block is opened and not closed", line=line)
+    raise InvalidTemplate("a block is opened and not closed", line=line)
 
 
 def _path(tokens: list[_Token]) -> Path | None:
@@ -488,12 +490,12 @@ def _check_statement(tokens: list[_Token], line: int) -> int:
     """How often an assignment may double a value; other statements make none."""
     keyword = tokens[0].text if tokens else ""
     if keyword not in _STATEMENTS or _Token("name", "recursive") in tokens:
-        raise TemplateFailed(f"templates have if, for and set, not {keyword or 'this'}", line=line)
+        raise InvalidTemplate(f"templates have if, for and set, not {keyword or 'this'}", line=line)
     if keyword != "set":
         return 0
     equals = _Token("operator", "=")
     if equals not in tokens:
-        raise TemplateFailed("set needs a value: {% set name = value %}", line=line)
+        raise InvalidTemplate("set needs a value: {% set name = value %}", line=line)
     assigned = tokens[tokens.index(equals) :]
     mentioned = [
         token
@@ -507,9 +509,9 @@ def _check_expression(tokens: list[_Token], line: int) -> None:
     before, last = _Token("", ""), _Token("", "")
     for token in tokens:
         if token.kind == "operator" and token.text in ("*", "**", "{"):
-            raise TemplateFailed(f"{token.text} is not available in templates", line=line)
+            raise InvalidTemplate(f"{token.text} is not available in templates", line=line)
         if token.kind == "name" and last.text == "|" and last.kind == "operator" and token.text not in _FILTERS:
-            raise TemplateFailed(f"there is no filter {token.text}", line=line)
+            raise InvalidTemplate(f"there is no filter {token.text}", line=line)
         if token.text == "(" and token.kind == "operator":
             _check_call(before, last, line)
         before, last = last, token
@@ -525,6 +527,6 @@ def _check_call(before: _Token, called: _Token, line: int) -> None:
         elif is_operator and before.text == "|":
             allowed = _FILTERS
         if called.text not in allowed and before.text not in ("is", "not"):
-            raise TemplateFailed(f"{called.text}() is not available in templates", line=line)
+            raise InvalidTemplate(f"{called.text}() is not available in templates", line=line)
     elif called.text in (")", "]") or called.kind == "string":
-        raise TemplateFailed("only a function can be called", line=line)
+        raise InvalidTemplate("only a function can be called", line=line)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mailwright.content.template import TemplateFailed
+from mailwright.content.template import InvalidTemplate
 
 
-class Code(NamedTuple):
+class TemplateCode(NamedTuple):
     text: str
     line: int
 
@@ -20,13 +20,13 @@ class Code(NamedTuple):
         return not self.text.startswith("{{")
 
 
-class Kept:
+class MarkedSource:
     """`with_words` is for languages in which a comment cannot stand wherever a value can, as Markdown and MJML."""
 
     def __init__(self, source: str, *, with_words: bool) -> None:
         if _MARK.search(source):
-            raise TemplateFailed("the source contains a mark that is reserved")
-        self._codes: list[Code] = []
+            raise InvalidTemplate("the source contains a mark that is reserved")
+        self._codes: list[TemplateCode] = []
         self._with_words = with_words
         self.source = "".join(self._pieces(source))
 
@@ -47,7 +47,7 @@ class Kept:
             number = next((a for a, b in zip(numbers, wanted, strict=False) if a != b), numbers[-1])
         code = self._codes[number]
         what = "cannot stand here: it would be lost" if lost is not None else "cannot stand here: it would be moved"
-        raise TemplateFailed(f"{_shown(code.text)} {what}", line=code.line)
+        raise InvalidTemplate(f"{_shown(code.text)} {what}", line=code.line)
 
     def code(self, number: int) -> str:
         return self._codes[number].text
@@ -66,11 +66,11 @@ class Kept:
             kind, text = str(start.lastgroup), start[0]
             if kind == "code":
                 text = source[start.start() : _end_of_code(source, start.start(), line)]
-                yield self._mark(Code(text, line), self._form(Code(text, line), state, quote))
+                yield self._mark(TemplateCode(text, line), self._form(TemplateCode(text, line), state, quote))
             elif kind == "style" and state is _TEXT:
                 text = source[start.start() : _end_of_style(source, start.end(), line)]
                 # A style sheet with code stays as it is, where it is.
-                yield self._mark(Code(text, line), "<!--{}-->") if _OPENING.search(text) else text
+                yield self._mark(TemplateCode(text, line), "<!--{}-->") if _OPENING.search(text) else text
             else:
                 state, quote = _next(state, quote, kind, text)
                 yield text
@@ -78,18 +78,18 @@ class Kept:
             position = start.start() + len(text)
         yield source[position:]
 
-    def _form(self, code: Code, state: str, quote: str) -> str:
+    def _form(self, code: TemplateCode, state: str, quote: str) -> str:
         if state is _TEXT:
             return "{}" if self._with_words and not code.is_statement else "<!--{}-->"
         if state is _TAG and not quote and code.is_statement:
             # Parsers put attributes into an order of their own: one that stands under a condition would leave it.
-            raise TemplateFailed(
+            raise InvalidTemplate(
                 f'{_shown(code.text)} must stand inside the quotes of an attribute, as in class="{{% if … %}}…"',
                 line=code.line,
             )
         return "{}"
 
-    def _mark(self, code: Code, form: str) -> str:
+    def _mark(self, code: TemplateCode, form: str) -> str:
         self._codes.append(code)
         return form.format(f"mwk{len(self._codes) - 1}k")
 
@@ -163,13 +163,13 @@ def _spans(source: str) -> Iterator[tuple[int, int]]:
 def _end_of_code(source: str, start: int, line: int) -> int:
     if code := _CODE.match(source, start):
         return code.end()
-    raise TemplateFailed("a block is opened and not closed", line=line)
+    raise InvalidTemplate("a block is opened and not closed", line=line)
 
 
 def _end_of_style(source: str, start: int, line: int) -> int:
     if end := _STYLE_END.search(source, start):
         return end.end()
-    raise TemplateFailed("<style> is opened and not ended", line=line)
+    raise InvalidTemplate("<style> is opened and not ended", line=line)
 
 
 def _number(mark: re.Match[str]) -> int:

@@ -9,12 +9,19 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, func, insert, select
 
-from mailwright.content.formats import Format
+from mailwright.content.formats import TemplateFormat
 from mailwright.content.headers import Mailbox
 from mailwright.content.images import ImageStore
-from mailwright.content.layout import Frame, Layout
-from mailwright.content.template import Rendered, Template, TemplateFailed
-from mailwright.content.variables import STANDARD, Variable, check_declared, expected, missing, standard
+from mailwright.content.layout import Layout, SharedHeaders
+from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
+from mailwright.content.variables import (
+    STANDARD_VARIABLES,
+    Variable,
+    check_declared,
+    missing_variables,
+    standard_values,
+    used_variables,
+)
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -24,21 +31,21 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates, tenants
 
 # What is kept in memory: so many versions, and so many letters of them all together, as one may have megabytes.
-CACHED = 1_000
-CACHED_LETTERS = 32 * 1024 * 1024
+MAX_CACHED_VERSIONS = 1_000
+MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 # Whoever asked so lately may not have built their mails yet: what they asked for stays, however much it is.
-LATELY = 16
+RECENT_LOADS = 16
 # Names that hold this are ours: what a campaign says is kept under such a name.
-RESERVED = ":"
+RESERVED_CHARACTER = ":"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class TemplateDraft:
     """What an author writes down."""
 
     subject: str
     body: str
-    format: Format = Format.HTML
+    format: TemplateFormat = TemplateFormat.HTML
     text: str | None = None
     locale: str = DEFAULT_LOCALE
     variables: tuple[Variable, ...] = ()
@@ -55,7 +62,7 @@ class StoredTemplate:
     text: str | None
     created_at: Instant
     locale: str = DEFAULT_LOCALE
-    format: Format = Format.HTML
+    format: TemplateFormat = TemplateFormat.HTML
     source: str | None = None  # None where the HTML is what the author wrote
     variables: tuple[Variable, ...] = ()
 
@@ -69,17 +76,19 @@ class StoredTemplate:
         """What it takes to keep it."""
         return sum(len(part or "") for part in (self.subject, self.html, self.text, self.source))
 
-    def expects(self) -> tuple[Variable, ...]:
+    def expected_variables(self) -> tuple[Variable, ...]:
         """What was declared, or what is used where nothing was."""
-        return self.variables or expected(self.compiled())
+        return self.variables or used_variables(self.compiled())
 
-    def render(self, values: Mapping[str, Any], standard: Mapping[str, str] = STANDARD) -> Rendered:
+    def render(
+        self, values: Mapping[str, Any], standard_values: Mapping[str, str] = STANDARD_VARIABLES
+    ) -> RenderedEmail:
         """What a reader would get; samples stand in for what is not given. Everything that is missing is told."""
         template = self.compiled()
         samples = {each.name: each.sample for each in self.variables if each.sample is not None}
-        given = {**standard, **samples, **values}
-        if lacking := missing(template, given):
-            raise TemplateFailed(f"the template needs {', '.join(lacking)}: give values, or declare samples")
+        given = {**standard_values, **samples, **values}
+        if lacking := missing_variables(template, given):
+            raise InvalidTemplate(f"the template needs {', '.join(lacking)}: give values, or declare samples")
         return template.render(given)
 
     def compiled(self) -> Template:
@@ -99,16 +108,16 @@ class TemplateStore:
         self._clock = clock
         self._images = images
         self._public_url = public_url
-        self.standard = standard(postal_address)
+        self.standard = standard_values(postal_address)
         self._known: dict[int, StoredTemplate] = {}
         self._letters = 0  # of all that is known
-        self._asked_for: deque[Collection[int]] = deque(maxlen=LATELY)
+        self._asked_for: deque[Collection[int]] = deque(maxlen=RECENT_LOADS)
 
     async def write(
-        self, tenant_id: int, template_id: str, draft: Draft, *, actor: str | None = None
+        self, tenant_id: int, template_id: str, draft: TemplateDraft, *, actor: str | None = None
     ) -> StoredTemplate:
         """A new version, made from what its author wrote. Whoever has a name is named in the journal."""
-        if RESERVED in template_id or "/" in template_id:
+        if RESERVED_CHARACTER in template_id or "/" in template_id:
             raise InvalidInput("a template id has neither a colon nor a slash", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
         if locale is None:
@@ -144,18 +153,18 @@ class TemplateStore:
         self,
         tenant_id: int,
         body: str,
-        format: Format,  # noqa: A002 - the word that people use
+        format: TemplateFormat,  # noqa: A002 - the word that people use
         *,
         title: str = "",
         locale: str = DEFAULT_LOCALE,
     ) -> str:
         """The HTML of a mail, with the addresses of the tenant's images in place of their names."""
         # Compilers for three formats: whoever only reads templates need not have them.
-        from mailwright.content.authoring import as_html, image_names  # noqa: PLC0415
+        from mailwright.content.authoring import compile_to_html, image_names  # noqa: PLC0415
 
         found = await self._images.named(tenant_id, image_names(body)) if self._images else {}
         urls = {name: image.url(self._public_url) for name, image in found.items()}
-        return as_html(body, format, title=title, locale=locale, images=urls)
+        return compile_to_html(body, format, title=title, locale=locale, images=urls)
 
     async def latest(self, tenant_id: int, template_id: str, locale: str | None = None) -> StoredTemplate:
         """For readers of this locale, or for everyone."""
@@ -182,7 +191,7 @@ class TemplateStore:
             raise _no_template(template_id)
         return [_stored(row) for row in rows]
 
-    async def pair(
+    async def versions_to_compare(
         self, tenant_id: int, template_id: str, before: int | None, after: int | None
     ) -> tuple[StoredTemplate, StoredTemplate]:
         """Two versions to compare: the newest and the one before it in its locale, where they are not named."""
@@ -196,7 +205,7 @@ class TemplateStore:
     async def some(self, tenant_id: int, *, limit: int, after: str = "") -> list[dict[str, StoredTemplate]]:
         """The newest version of each locale, template by template in the order of their ids."""
         t = templates.c
-        mine = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED}%"), t.template_id > after)
+        mine = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED_CHARACTER}%"), t.template_id > after)
         ids = select(t.template_id).where(*mine).distinct().order_by(t.template_id).limit(limit)
         async with self._database.read() as tx:
             names = [row.template_id for row in await tx.execute(ids)]
@@ -231,12 +240,12 @@ class TemplateStore:
             self._letters += template.letters
 
     def _forget_oldest(self) -> None:
-        if len(self._known) <= CACHED and self._letters <= CACHED_LETTERS:
+        if len(self._known) <= MAX_CACHED_VERSIONS and self._letters <= MAX_CACHED_CHARACTERS:
             return
         needed = set().union(*self._asked_for)
         for key in [key for key in self._known if key not in needed]:
             self._letters -= self._known.pop(key).letters
-            if len(self._known) <= CACHED and self._letters <= CACHED_LETTERS:
+            if len(self._known) <= MAX_CACHED_VERSIONS and self._letters <= MAX_CACHED_CHARACTERS:
                 return
 
     async def _insert(
@@ -244,7 +253,7 @@ class TemplateStore:
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
             raise InvalidInput("a template id has 1 to 100 characters", field="templateId")
-        frame = Frame(Mailbox("check@localhost"))
+        frame = SharedHeaders(Mailbox("check@localhost"))
         Layout.compile(frame, subject=stored["subject"], html=stored["html"], text=stored["text"])
         same = _named(tenant_id, template_id)
         async with self._database.write() as tx:
@@ -275,7 +284,7 @@ async def latest_by_locale(tx: Transaction, tenant_id: int, template_id: str) ->
     return {row.locale: _stored(row) for row in rows}
 
 
-def difference(before: StoredTemplate, after: StoredTemplate) -> str:
+def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
     """What an author changed from one version to the other, line by line, in the form of `diff -u`."""
     lines: list[str] = []
     for part, old, new in (
@@ -307,7 +316,7 @@ def _stored(row: Any) -> StoredTemplate:
         text=row.text,
         created_at=row.created_at,
         locale=row.locale,
-        format=Format(row.format),
+        format=TemplateFormat(row.format),
         source=row.source,
         variables=tuple(Variable(**each) for each in orjson.loads(row.variables)),
     )

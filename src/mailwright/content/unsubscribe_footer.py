@@ -10,11 +10,11 @@ _WORDS = {"en": "Unsubscribe", "ru": "Отписаться", "pt": "Cancelar a i
 _END = re.compile(r"</body\s*>(?!.*</body\s*>)", re.IGNORECASE | re.DOTALL)
 
 
-def has_way_out(html: str) -> bool:
+def has_unsubscribe_link(html: str) -> bool:
     return UNSUBSCRIBE in variables(html)
 
 
-def with_way_out(html: str, locale: str = "") -> str:
+def with_unsubscribe_link(html: str, locale: str = "") -> str:
     """A small line below everything else, in the reader's language where we have it."""
     words = _WORDS.get(locale.partition("-")[0].lower(), _WORDS["en"])
     line = (

@@ -37,7 +37,7 @@ _READERS: Final = (
 async def load_article(engine: Engine, tenant_id: int) -> None:
     database, clock, templates = engine.database, engine.clock, engine.templates
     for email, name, divisions in _READERS:
-        change = contacts.Change(name=name, attributes={"ocd_ids": list(divisions)})
+        change = contacts.ContactChange(name=name, attributes={"ocd_ids": list(divisions)})
         await contacts.put(database, clock, tenant_id, email, change)
     await SliceStore(database, clock, templates).put(ACTOR, tenant_id, _slices())
     order = RunRequest(TAG, KEY, BATCH, {"country": "us"})

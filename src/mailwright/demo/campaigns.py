@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
@@ -94,11 +94,11 @@ async def campaigns_of(engine: Engine, tenant_id: int) -> list[Shown]:
 async def _readers(engine: Engine, tenant_id: int) -> None:
     database, clock = engine.database, engine.clock
     await lists.create(database, clock, tenant_id, NEWS, name="News of the shop")
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     for name, city, collects, orders in READERS:
         email = f"{name.partition(' ')[0].lower()}@example.com"
         attributes = {"city": city, "collects": collects, "orders": orders}
-        await contacts.put(database, clock, tenant_id, email, contacts.Change(name=name, attributes=attributes))
+        await contacts.put(database, clock, tenant_id, email, contacts.ContactChange(name=name, attributes=attributes))
         await standing.subscribe(tenant_id, email, NEWS, source=ACTOR)
     asked = {"attribute": "orders", "atLeast": 10}
     await segments.create(database, clock, tenant_id, COLLECTORS, filter_=asked, name="Ten orders or more")

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.demo.campaigns import SENT
 from mailwright.domain.clock import Instant

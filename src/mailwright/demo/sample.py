@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mailwright.access.keys import Caller, Keys
+from mailwright.access.api_keys import ApiKeys, Caller
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.demo.articles import load_article
@@ -89,7 +89,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     """Everything enters by the doors that callers use; nothing is written past them. `moves`: with a campaign that goes
     on leaving, slowly, once everything else has settled."""
     shop = await tenants.find(engine.database, tenants.DEFAULT)
-    sample = Sample(await Keys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
+    sample = Sample(await ApiKeys(engine.database, engine.clock).create(shop.id, "demo"), shop.id)
     try:
         bakery = await tenants.create(engine.database, engine.clock, BAKERY, rate_per_hour=BAKERY_PER_HOUR)
     except TenantExists:  # an earlier demonstration was kept

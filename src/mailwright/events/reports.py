@@ -14,7 +14,7 @@ import orjson
 
 from mailwright.audience import status
 from mailwright.audience.lists import GENERAL
-from mailwright.audience.status import Fact, SoftBounces
+from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable
@@ -388,19 +388,19 @@ async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces,
     ]
     if softly:
         # Held before they are counted: of two that are told at once, the second counts both.
-        await status.hold_known(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
+        await status.lock_known_contacts(tx, {fact.person for fact in facts} | {(each[0], each[1]) for each in softly})
         facts += await status.repeated_soft_bounces(tx, softly, soft)
-    await status.apply(tx, facts, now)
+    await status.apply_facts(tx, facts, now)
 
 
-def _fact(one: _Taken, email: str) -> Fact | None:
+def _fact(one: _Taken, email: str) -> StatusFact | None:
     """What follows for the person; soft bounces have to be counted first."""
     report = one.report
     match one.verdict:
         case ContactVerdict.NOTHING | ContactVerdict.SOFT_BOUNCE:
             return None
         case ContactVerdict.HARD_BOUNCE:
-            return status.bounced(
+            return status.bounce_fact(
                 one.tenant_id,
                 email,
                 source=report.source,
@@ -409,9 +409,9 @@ def _fact(one: _Taken, email: str) -> Fact | None:
                 bounce_subtype=_words(report.bounce_subtype),
             )
         case ContactVerdict.COMPLAINT:
-            return status.complained(one.tenant_id, email, source=report.source, at=report.at)
+            return status.complaint_fact(one.tenant_id, email, source=report.source, at=report.at)
         case ContactVerdict.UNSUBSCRIBE:
-            return status.left(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
+            return status.unsubscribe_fact(one.tenant_id, email, GENERAL, source=report.source, at=report.at)
         case _:
             assert_never(one.verdict)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import HeaderRefused, Mailbox, Unsubscribe, list_id, message_id
-from mailwright.content.layout import Addressed, Frame, Layout, Layouts
-from mailwright.content.mime import Attachment, Letter, compose
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, list_id, message_id
+from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
+from mailwright.content.mime import Attachment, EmailParts, build_email
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
@@ -88,7 +88,7 @@ class Composer:
         self._identity = identity
         self._signer = signer
         self._threads = threads
-        self._layouts = Layouts()
+        self._layouts = LayoutCache()
         self._no_copies: dict[int, set[str]] = {}  # by message: who of its copies has left
 
     async def look_up(self, batch: Sequence[Claimed]) -> None:
@@ -131,7 +131,7 @@ class Composer:
             return refused(claimed, found, now)
         try:
             return ReadyMessage(claimed, self._outgoing(claimed, now), validated_at=now)
-        except (TemplateFailed, HeaderRefused, address.InvalidAddress) as error:
+        except (InvalidTemplate, InvalidHeader, address.InvalidAddress) as error:
             return refused(claimed, ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error)), now)
         except Exception as error:  # one message that we cannot build must not end the worker of all the others
             log.exception("message_not_built", **claimed.log_fields)
@@ -157,7 +157,7 @@ class Composer:
         to = Mailbox(payload["to"], payload.get("toName"))
         cc, bcc = self._copies(claimed) if claimed.message_key in self._no_copies else ((), ())
         identity = message_id(claimed.outbox_id, address.domain_of(sender.address))
-        addressed = Addressed(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
+        addressed = RecipientHeaders(to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
         # A template's mail is one join of ready pieces; copies and attachments are rare enough to take the long way.
         if claimed.template_key is not None and not (cc or payload.get("attachments") or payload.get("subject")):
             content = self._filled(claimed, sender, addressed)
@@ -180,7 +180,7 @@ class Composer:
         cc, bcc = (tuple(box for box in _boxes(claimed, kind) if _normal(box) not in left) for kind in COPIES)
         return cc, bcc
 
-    def _filled(self, claimed: Claimed, sender: Mailbox, addressed: Addressed) -> bytes:
+    def _filled(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
         layout = self._layouts.get(_look(claimed), lambda: self._compile(claimed, sender))
         shows_view = "web_view_url" in layout.variables
         return layout.fill(addressed, self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view))
@@ -188,10 +188,12 @@ class Composer:
     def _compile(self, claimed: Claimed, sender: Mailbox) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
         reply_to = _optional_mailbox(payload.get("replyTo"))
-        frame = Frame(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
+        frame = SharedHeaders(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
         return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text)
 
-    def _composed(self, claimed: Claimed, sender: Mailbox, addressed: Addressed, cc: tuple[Mailbox, ...]) -> bytes:
+    def _composed(
+        self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
+    ) -> bytes:
         payload, url = claimed.payload, addressed.unsubscribe_url
         subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
         if claimed.template_key is not None:
@@ -199,8 +201,8 @@ class Composer:
             template = Template(subject=stored.subject, html=stored.html, text=stored.text)
             rendered = template.render(self._values(claimed, url))
             subject, html, text = subject or rendered.subject, rendered.html, rendered.text
-        return compose(
-            Letter(
+        return build_email(
+            EmailParts(
                 message_id=addressed.message_id,
                 date=addressed.date,
                 sender=sender,
@@ -213,7 +215,7 @@ class Composer:
                 headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
                 outbox_id=claimed.outbox_id,
-                unsubscribe=Unsubscribe(url) if url else None,
+                unsubscribe=UnsubscribeTargets(url) if url else None,
                 feedback_id=_feedback_id(claimed),
             )
         )
@@ -221,7 +223,7 @@ class Composer:
     def _template(self, claimed: Claimed) -> StoredTemplate:
         stored = self._templates.known(claimed.template_key or 0)
         if stored is None or stored.tenant_id != claimed.tenant_id:
-            raise TemplateFailed("The template of this message no longer exists.")
+            raise InvalidTemplate("The template of this message no longer exists.")
         return stored
 
     def _values(self, claimed: Claimed, unsubscribe_url: str | None, *, shows_view: bool = True) -> dict[str, Any]:
@@ -276,7 +278,7 @@ def _attachment(value: Mapping[str, Any]) -> Attachment:
     try:
         content = base64.b64decode(value["content"], validate=True)
     except binascii.Error as error:
-        raise TemplateFailed(f"The attachment {value.get('filename')!r} is not base64.") from error
+        raise InvalidTemplate(f"The attachment {value.get('filename')!r} is not base64.") from error
     return Attachment(value["filename"], value["contentType"], content, value.get("contentId"))
 
 

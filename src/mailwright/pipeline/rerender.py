@@ -6,8 +6,8 @@ It is built anew from what the message says and from what is known of its reader
 import contextlib
 from collections.abc import Mapping
 
-from mailwright.content.headers import HeaderRefused
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.headers import InvalidHeader
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Instant
@@ -37,7 +37,7 @@ async def render_message(
     composer = Composer(database, templates, identity, signer=None, threads=None)
     try:
         return await composer.render_unsigned(claimed, at)
-    except (TemplateFailed, HeaderRefused, InvalidAddress) as error:
+    except (InvalidTemplate, InvalidHeader, InvalidAddress) as error:
         return f"The mail cannot be built: {error}"
 
 
@@ -52,7 +52,7 @@ async def render_subjects(
         found = await looked_at(tx, open_ones, tenant_id=tenant_id, now=at)
     filled = {}
     for claimed in found:
-        with contextlib.suppress(TemplateFailed, KeyError):  # erased, or no longer what the template asks for
+        with contextlib.suppress(InvalidTemplate, KeyError):  # erased, or no longer what the template asks for
             template = Template(subject=subjects[claimed.outbox_id], html=None, text="")
             filled[claimed.outbox_id] = template.render(template_values(claimed.payload, "", None)).subject
     return filled

@@ -85,9 +85,9 @@ def template(claimed: Claimed) -> ValidationFailure | None:
     if claimed.template_key is not None:
         return None
     html = claimed.payload.get("html")
-    reason = subject_rules.objection(claimed.payload.get("subject", ""))
+    reason = subject_rules.subject_problem(claimed.payload.get("subject", ""))
     if reason is None and html is not None:
-        reason = html_rules.objection(html)
+        reason = html_rules.html_problem(html)
     return ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", reason) if reason else None
 
 

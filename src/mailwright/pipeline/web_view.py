@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import and_, select
 
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.message import personalize_payload
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
@@ -62,7 +62,7 @@ async def _filled(templates: TemplateStore, row: Any, values: Mapping[str, Any])
         return None
     try:
         return Template(subject=stored.subject, html=stored.html, text=stored.text).render(values).html
-    except TemplateFailed:
+    except InvalidTemplate:
         return None  # an attribute that it needs is no longer there
 
 

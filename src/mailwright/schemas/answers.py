@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mailwright.audience.contacts import Contact, Portrait
+from mailwright.audience.contacts import Contact, ContactDetails
 from mailwright.audience.importing.imports import Import
-from mailwright.audience.importing.plans import Plan, Preview
-from mailwright.audience.importing.rows import Person
+from mailwright.audience.importing.plan import ImportPlan, ImportPreview
+from mailwright.audience.importing.rows import ContactRow
 from mailwright.audience.lists import List
 from mailwright.audience.segments import Segment
 from mailwright.audience.suppressions import Suppression
@@ -386,7 +386,7 @@ def importing(done: Import) -> dict[str, Any]:
         "fileName": done.file_name,
         "listKey": done.plan.list_key,
         "columns": _columns(done.plan),
-        "warnings": list(done.plan.form.warnings),
+        "warnings": list(done.plan.file_format.warnings),
         "sizeBytes": done.size_bytes,
         "readBytes": done.read_bytes,
         "rows": done.records,
@@ -399,8 +399,8 @@ def importing(done: Import) -> dict[str, Any]:
     }
 
 
-def previewing(seen: Preview) -> dict[str, Any]:
-    form = seen.plan.form
+def previewing(seen: ImportPreview) -> dict[str, Any]:
+    form = seen.plan.file_format
     return {
         "encoding": form.encoding,
         "delimiter": form.delimiter,
@@ -410,11 +410,11 @@ def previewing(seen: Preview) -> dict[str, Any]:
     }
 
 
-def _columns(plan: Plan) -> list[dict[str, Any]]:
+def _columns(plan: ImportPlan) -> list[dict[str, Any]]:
     return [{"title": column.title, "target": column.target} for column in plan.columns]
 
 
-def _previewed(line: int, row: Person | str) -> dict[str, Any]:
+def _previewed(line: int, row: ContactRow | str) -> dict[str, Any]:
     if isinstance(row, str):
         return {"line": line, "refused": row, "person": None}
     person = {
@@ -445,7 +445,7 @@ def contact(person: Contact) -> dict[str, Any]:
     }
 
 
-def portrait(found: Portrait) -> dict[str, Any]:
+def portrait(found: ContactDetails) -> dict[str, Any]:
     return {
         **contact(found.contact),
         "lists": [

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from mailwright.audience.csv_cells import harmless
-from mailwright.content.presend_checks import Finding
+from mailwright.audience.csv_cells import escape_formula
+from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.audit_log import Deed
@@ -204,7 +204,7 @@ def preflight(examined: CampaignCheck) -> dict[str, Any]:
     }
 
 
-def warnings(found: Iterable[Finding]) -> list[dict[str, str]]:
+def warnings(found: Iterable[PresendIssue]) -> list[dict[str, str]]:
     return [{"code": each.code, "sentence": each.sentence, "where": each.where} for each in found]
 
 
@@ -244,7 +244,7 @@ async def report_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
     """Portion by portion. No cell of it is a formula to a spreadsheet."""
     waiting: list[Iterable[str]] = [REPORT_COLUMNS]
     async for row in rows:
-        waiting.append([harmless(cell or "") for cell in _cells(row)])
+        waiting.append([escape_formula(cell or "") for cell in _cells(row)])
         if len(waiting) >= _ROWS:
             yield _lines(waiting)
             waiting = []

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mailwright.content.formats import Format
+from mailwright.content.formats import TemplateFormat
 from mailwright.content.images import Image
-from mailwright.content.presend_checks import Finding
-from mailwright.content.template import Rendered
+from mailwright.content.presend_checks import PresendIssue
+from mailwright.content.template import RenderedEmail
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain.clock import isoformat
 from mailwright.schemas.answers import ResponseModel, Time
@@ -24,7 +24,7 @@ class TemplateVersionResponse(ResponseModel):
     template_id: str
     version: int
     locale: str
-    format: Format
+    format: TemplateFormat
     subject: str
     created_at: Time
 
@@ -115,7 +115,8 @@ def template(stored: StoredTemplate) -> dict[str, Any]:
         "html": stored.html,
         "text": stored.text,
         "variables": [
-            {"name": each.name, "required": each.is_required, "sample": each.sample} for each in stored.expects()
+            {"name": each.name, "required": each.is_required, "sample": each.sample}
+            for each in stored.expected_variables()
         ],
     }
 
@@ -125,7 +126,7 @@ def template_line(newest: Mapping[str, StoredTemplate]) -> dict[str, Any]:
     return {"templateId": lines[0]["templateId"], "newest": lines}
 
 
-def preview(stored: StoredTemplate, rendered: Rendered) -> dict[str, Any]:
+def preview(stored: StoredTemplate, rendered: RenderedEmail) -> dict[str, Any]:
     return {
         "templateId": stored.template_id,
         "version": stored.version,
@@ -136,7 +137,7 @@ def preview(stored: StoredTemplate, rendered: Rendered) -> dict[str, Any]:
     }
 
 
-def preflight(findings: list[Finding]) -> dict[str, Any]:
+def preflight(findings: list[PresendIssue]) -> dict[str, Any]:
     return {
         "mayGo": not any(each.level == "blocks" for each in findings),
         "findings": [

@@ -55,7 +55,7 @@ def create_app(parts: ApiParts) -> FastAPI:
     # And this last, before the database is closed: nobody asks it anything any more.
     app.state.finish = parts.finish
     # And whoever runs it calls this now and then: work that another process was cut off from goes on here.
-    app.state.look_after = parts.import_desk.take_up_again
+    app.state.look_after = parts.import_uploads.resume_interrupted
     for routes in (
         email,
         dead_letters,

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mailwright.access.guesses import TooManyGuesses
+from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.domain.errors import (
     IdempotencyConflict,
@@ -61,7 +61,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TooManyGuesses: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = {
@@ -158,7 +158,7 @@ async def _known(request: Request, error: Exception) -> Response:
     if isinstance(error, NotDurable):
         log.warning("not_durable", path=request.url.path, reason=detail)
         detail = not_now(request)
-    headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyGuesses) else None
+    headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else None
     return problem(status, error.code, detail, errors=_errors(error), headers=headers)
 
 

@@ -8,16 +8,16 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from mailwright.access.guesses import Guesses
-from mailwright.access.keys import Keys
+from mailwright.access.api_keys import ApiKeys
+from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.sessions import Sessions
-from mailwright.access.set_up import SetUp
 from mailwright.access.users import Users
 from mailwright.app.mailouts import MailoutDesk
-from mailwright.audience.double_opt_in import Links, OptingIn
+from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.importing.imports import Imports
-from mailwright.audience.importing.plans import LARGEST_FILE
-from mailwright.audience.importing.uploads import ImportDesk
+from mailwright.audience.importing.plan import MAX_FILE_BYTES
+from mailwright.audience.importing.uploads import ImportUploads
 from mailwright.checks.findings import Finding
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
@@ -76,7 +76,7 @@ class ApiParts:
     postal_address: str | None = None
     # Where files of contacts are handed in, and how large they may be.
     imports_folder: Path = Path("var/imports")
-    import_bytes: int = LARGEST_FILE
+    import_bytes: int = MAX_FILE_BYTES
     # Whether outgoing webhooks may go to private addresses and over plain http.
     webhook_private: bool = False
     # Where the mailbox provider puts mail, for whoever reads it in the browser; None where it carries none.
@@ -91,14 +91,14 @@ class ApiParts:
     open_notifications: Callable[[], AbstractAsyncContextManager[Desk]] | None = None
     # Looks the sender's domain up in DNS, and asks the providers; None where nobody can.
     check_sender: Callable[[], AsyncIterator[Finding]] | None = None
-    guesses: Guesses = field(init=False)
+    failed_sign_ins: FailedSignIns = field(init=False)
     users: Users = field(init=False)
     sessions: Sessions = field(init=False)
-    set_up: SetUp = field(init=False)
-    import_desk: ImportDesk = field(init=False)
+    initial_setup: InitialSetup = field(init=False)
+    import_uploads: ImportUploads = field(init=False)
     images: ImageStore = field(init=False)
     templates: TemplateStore = field(init=False)
-    keys: Keys = field(init=False)
+    keys: ApiKeys = field(init=False)
     mail: ApiMessages = field(init=False)
     operations: Operations = field(init=False)
     gauges: QueueGauges = field(init=False)
@@ -114,16 +114,16 @@ class ApiParts:
     def __post_init__(self) -> None:
         images = ImageStore(self.database, self.clock, self.images_folder)
         imports = Imports(self.database, self.clock, largest=self.import_bytes)
-        desk = ImportDesk(imports, self.clock, self.imports_folder, largest=self.import_bytes)
-        object.__setattr__(self, "import_desk", desk)
-        object.__setattr__(self, "guesses", Guesses(self.database, self.clock))
-        object.__setattr__(self, "users", Users(self.database, self.clock, self.guesses, self.admin_password))
+        desk = ImportUploads(imports, self.clock, self.imports_folder, largest=self.import_bytes)
+        object.__setattr__(self, "import_uploads", desk)
+        object.__setattr__(self, "failed_sign_ins", FailedSignIns(self.database, self.clock))
+        object.__setattr__(self, "users", Users(self.database, self.clock, self.failed_sign_ins, self.admin_password))
         object.__setattr__(self, "sessions", Sessions(self.database, self.clock))
-        object.__setattr__(self, "set_up", SetUp(self.database, self.users))
+        object.__setattr__(self, "initial_setup", InitialSetup(self.database, self.users))
         object.__setattr__(self, "images", images)
         templates = TemplateStore(self.database, self.clock, images, self.public_url, self.postal_address)
         object.__setattr__(self, "templates", templates)
-        object.__setattr__(self, "keys", Keys(self.database, self.clock))
+        object.__setattr__(self, "keys", ApiKeys(self.database, self.clock))
         object.__setattr__(self, "mail", ApiMessages(self.database, self.clock, self.intake))
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
@@ -140,13 +140,13 @@ class ApiParts:
     async def finish(self) -> None:
         """What listeners asked for is answered, whether or not they are there; files end with a portion."""
         await self.live.finish()
-        await self.import_desk.close()
+        await self.import_uploads.close()
 
-    async def opting_in(self) -> OptingIn:
+    async def double_opt_in(self) -> DoubleOptIn:
         """Its links are signed with the secret that the other links for readers are signed with."""
         secret = self.public_pages.secret or await kept_secret(self.database, UNSUBSCRIBE_SECRET)
-        links = Links(self.public_url, UnsubscribeTokens(secret))
-        return OptingIn(self.database, self.clock, links)
+        links = ConfirmationLinks(self.public_url, UnsubscribeTokens(secret))
+        return DoubleOptIn(self.database, self.clock, links)
 
 
 def parts_of(request: Request) -> ApiParts:

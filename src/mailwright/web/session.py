@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from mailwright.access.roles import SCOPES_OF, Forbidden, Role, Scope
+from mailwright.access.roles import ROLE_SCOPES, Forbidden, Role, Scope
 from mailwright.access.sessions import Session, form_token, is_form_token
 from mailwright.access.users import User
 from mailwright.domain.errors import MailwrightError
@@ -75,7 +75,7 @@ class Visitor:
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        return SCOPES_OF[self.user.role]
+        return ROLE_SCOPES[self.user.role]
 
     def may(self, role: Role | str) -> bool:
         return self.user.role.allows(Role(role))

@@ -6,7 +6,14 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
 
-from mailwright.access.guesses import ACCOUNT, ADDRESS, Guesses, TooManyGuesses, account, address
+from mailwright.access.failed_sign_ins import (
+    ACCOUNT_POLICY,
+    ADDRESS_POLICY,
+    FailedSignIns,
+    TooManyFailedSignIns,
+    account_key,
+    address_key,
+)
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import guesses
@@ -18,21 +25,21 @@ from tests.builders import an_intake
 RIGHT = "correct horse battery staple"
 
 
-async def guess(at: Guesses, *, is_right: bool, host: str = "192.0.2.1", name: str = "ada") -> bool:
+async def guess(at: FailedSignIns, *, is_right: bool, host: str = "192.0.2.1", name: str = "ada") -> bool:
     async def verify() -> bool | None:
         return True if is_right else None
 
-    return await at.judge([account(name), address(host)], verify) is True
+    return await at.check([account_key(name), address_key(host)], verify) is True
 
 
 @pytest.mark.promise("guesses-counted")
 async def test_an_address_that_guesses_is_shut_out_ever_longer(database: Database, clock: ManualClock) -> None:
-    at = Guesses(database, clock)
-    for number in range(ADDRESS.free):
+    at = FailedSignIns(database, clock)
+    for number in range(ADDRESS_POLICY.free):
         assert not await guess(at, is_right=False, name=f"user{number}")
     waits = []
     for _ in range(3):
-        with pytest.raises(TooManyGuesses) as refused:
+        with pytest.raises(TooManyFailedSignIns) as refused:
             await guess(at, is_right=True)
         waits.append(refused.value.retry_after_seconds)
         clock.advance(refused.value.retry_after_seconds * 1000)
@@ -44,53 +51,53 @@ async def test_an_address_that_guesses_is_shut_out_ever_longer(database: Databas
 async def test_guesses_at_one_account_from_everywhere_are_counted_together(
     database: Database, clock: ManualClock
 ) -> None:
-    at = Guesses(database, clock)
-    for number in range(ACCOUNT.free):
+    at = FailedSignIns(database, clock)
+    for number in range(ACCOUNT_POLICY.free):
         assert not await guess(at, is_right=False, host=f"192.0.2.{number}")
-    with pytest.raises(TooManyGuesses):
+    with pytest.raises(TooManyFailedSignIns):
         await guess(at, is_right=True, host="198.51.100.1")
     assert await guess(at, is_right=True, host="198.51.100.1", name="grace")
     # Its owner is kept out for a short while only.
-    clock.advance(ACCOUNT.longest)
+    clock.advance(ACCOUNT_POLICY.longest)
     assert await guess(at, is_right=True, host="198.51.100.1")
 
 
 @pytest.mark.promise("guesses-counted")
 async def test_another_process_is_no_second_chance(database: Database, clock: ManualClock) -> None:
-    for _ in range(ADDRESS.free):
-        await guess(Guesses(database, clock), is_right=False)
-    with pytest.raises(TooManyGuesses):
-        await guess(Guesses(database, clock), is_right=True)
+    for _ in range(ADDRESS_POLICY.free):
+        await guess(FailedSignIns(database, clock), is_right=False)
+    with pytest.raises(TooManyFailedSignIns):
+        await guess(FailedSignIns(database, clock), is_right=True)
 
 
 @pytest.mark.promise("guesses-counted")
 async def test_guesses_that_come_all_at_once_are_judged_one_by_one(database: Database, clock: ManualClock) -> None:
-    at = Guesses(database, clock)
-    wrong = [guess(at, is_right=False) for _ in range(ADDRESS.free + 5)]
+    at = FailedSignIns(database, clock)
+    wrong = [guess(at, is_right=False) for _ in range(ADDRESS_POLICY.free + 5)]
     results = await asyncio.gather(*wrong, guess(at, is_right=True), return_exceptions=True)
-    assert sum(isinstance(each, TooManyGuesses) for each in results) == 6
+    assert sum(isinstance(each, TooManyFailedSignIns) for each in results) == 6
     assert True not in results
 
 
 @pytest.mark.promise("guesses-counted")
 async def test_an_account_of_ones_own_does_not_clear_the_address(database: Database, clock: ManualClock) -> None:
-    at = Guesses(database, clock)
-    for _ in range(ADDRESS.free):
+    at = FailedSignIns(database, clock)
+    for _ in range(ADDRESS_POLICY.free):
         await guess(at, is_right=False, name="victim")
-        if _ < ADDRESS.free - 1:
+        if _ < ADDRESS_POLICY.free - 1:
             assert await guess(at, is_right=True, name="mallory")
-    with pytest.raises(TooManyGuesses):
+    with pytest.raises(TooManyFailedSignIns):
         await guess(at, is_right=True, name="mallory")
 
 
 async def test_a_right_guess_clears_the_account_and_time_clears_all(database: Database, clock: ManualClock) -> None:
-    at = Guesses(database, clock)
+    at = FailedSignIns(database, clock)
     await guess(at, is_right=False)
     assert await guess(at, is_right=True)
     async with database.read() as tx:
         assert [row.whom for row in await tx.execute(select(guesses))] == ["address:192.0.2.1"]
-    clock.advance(ACCOUNT.forgotten_after + 1)
-    await at.forget_old()
+    clock.advance(ACCOUNT_POLICY.forgotten_after + 1)
+    await at.delete_expired()
     async with database.read() as tx:
         assert not await tx.execute(select(guesses))
 
@@ -105,7 +112,7 @@ async def test_a_right_guess_clears_the_account_and_time_clears_all(database: Da
     ],
 )
 def test_a_household_is_one_address(host: str | None, name: str) -> None:
-    assert address(host).name == name
+    assert address_key(host).name == name
 
 
 def an_app(database: Database, clock: ManualClock, password: str | None) -> FastAPI:
@@ -148,7 +155,7 @@ async def test_without_a_password_set_nothing_opens(database: Database, clock: M
 @pytest.mark.promise("guesses-counted")
 async def test_too_many_wrong_passwords_are_429_with_a_time(database: Database, clock: ManualClock) -> None:
     async with client_of(an_app(database, clock, RIGHT), "wrong") as client:
-        answers = [await client.post("/only-administrators") for _ in range(ADDRESS.free + 1)]
-    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS.free, 429]
+        answers = [await client.post("/only-administrators") for _ in range(ADDRESS_POLICY.free + 1)]
+    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free, 429]
     assert answers[-1].json()["code"] == "TOO_MANY_GUESSES"
     assert answers[-1].headers["Retry-After"] == "30"

@@ -5,11 +5,11 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.access import second_factor
-from mailwright.access.guesses import ADDRESS, Guesses, TooManyGuesses
+from mailwright.access.failed_sign_ins import ADDRESS_POLICY, FailedSignIns, TooManyFailedSignIns
+from mailwright.access.initial_setup import InitialSetup, SetupLinkInvalid
 from mailwright.access.passwords import Passwords
 from mailwright.access.roles import Role
-from mailwright.access.sessions import IDLE, LONGEST, Sessions
-from mailwright.access.set_up import SetUp, SetUpOver
+from mailwright.access.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE, Sessions
 from mailwright.access.users import FIRST_LOGIN, User, UserExists, Users
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
@@ -26,7 +26,7 @@ OTHER = "another pile of words"
 
 @pytest.fixture
 def users(database: Database, clock: ManualClock) -> Users:
-    return Users(database, clock, Guesses(database, clock))
+    return Users(database, clock, FailedSignIns(database, clock))
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ async def test_a_name_is_taken_once(users: Users, ada: User) -> None:
 
 
 async def test_the_setting_makes_the_first_administrator_and_no_other(database: Database, clock: ManualClock) -> None:
-    users = Users(database, clock, Guesses(database, clock), "set in the environment")
+    users = Users(database, clock, FailedSignIns(database, clock), "set in the environment")
     assert await users.sign_in(FIRST_LOGIN, "something else", HERE) is None
-    assert not await users.is_anybody_there()
+    assert not await users.has_any()
     first = await users.sign_in(FIRST_LOGIN, "set in the environment", HERE)
     assert first is not None
     assert first.role is Role.ADMIN
@@ -95,17 +95,21 @@ async def test_the_setting_makes_the_first_administrator_and_no_other(database: 
 
 
 async def test_the_link_of_the_console_makes_exactly_one_administrator(users: Users, database: Database) -> None:
-    set_up = SetUp(database, users)
-    old, new = await set_up.invite(), await set_up.invite()
+    set_up = InitialSetup(database, users)
+    old, new = await set_up.create_token(), await set_up.create_token()
     assert old is not None
     assert new is not None
-    for token, password, error in ((old, RIGHT, SetUpOver), (new, "short", InvalidInput), ("", RIGHT, SetUpOver)):
+    for token, password, error in (
+        (old, RIGHT, SetupLinkInvalid),
+        (new, "short", InvalidInput),
+        ("", RIGHT, SetupLinkInvalid),
+    ):
         with pytest.raises(error):
-            await set_up.accept(token, "ada", password)
-    assert (await set_up.accept(new, "ada", RIGHT)).role is Role.ADMIN
-    with pytest.raises(SetUpOver):
-        await set_up.accept(new, "eve", RIGHT)
-    assert await set_up.invite() is None
+            await set_up.create_admin(token, "ada", password)
+    assert (await set_up.create_admin(new, "ada", RIGHT)).role is Role.ADMIN
+    with pytest.raises(SetupLinkInvalid):
+        await set_up.create_admin(new, "eve", RIGHT)
+    assert await set_up.create_token() is None
 
 
 async def test_the_last_administrator_stays(users: Users, ada: User) -> None:
@@ -173,18 +177,18 @@ async def test_a_session_ends_when_idle_and_at_the_latest_after_a_week(
 ) -> None:
     idle, busy = await enter(sessions, ada), await enter(sessions, ada)
     began = clock.now()
-    while clock.now() + IDLE // 2 < began + LONGEST:
-        clock.advance(IDLE // 2)
+    while clock.now() + IDLE_TIMEOUT // 2 < began + MAX_SESSION_AGE:
+        clock.advance(IDLE_TIMEOUT // 2)
         assert await sessions.find(busy) is not None
     assert await sessions.find(idle) is None
-    clock.advance(IDLE // 2)
+    clock.advance(IDLE_TIMEOUT // 2)
     assert await sessions.find(busy) is None
 
 
 async def test_listening_keeps_nobody_signed_in(ada: User, sessions: Sessions, clock: ManualClock) -> None:
     token = await enter(sessions, ada)
     for _ in range(3):
-        clock.advance(IDLE // 3)
+        clock.advance(IDLE_TIMEOUT // 3)
         await sessions.find(token, is_seen=False)
     assert await sessions.find(token) is None
 
@@ -217,11 +221,11 @@ async def test_one_ends_ones_own_sessions_and_no_others(users: Users, ada: User,
     assert mine is not None
     assert theirs is not None
     await sessions.end(mine, theirs.id)
-    listed = await sessions.list_of(mine)
+    listed = await sessions.list_for_user(mine)
     assert [each.is_this_one for each in listed].count(True) == 1
     await sessions.end(mine, next(each.id for each in listed if not each.is_this_one))
     assert await sessions.find(other) is None
-    assert await sessions.list_of(theirs)
+    assert await sessions.list_for_user(theirs)
 
 
 @pytest.mark.promise("tenant-isolation")
@@ -234,11 +238,11 @@ async def test_a_tenants_user_looks_at_that_tenant_only(
     assert theirs is not None
     assert theirs.tenant_id == home
     with pytest.raises(NotFound):
-        await sessions.look_at(theirs, "default")
+        await sessions.switch_tenant(theirs, "default")
     token = await enter(sessions, ada)
     mine = await sessions.find(token)
     assert mine is not None
-    await sessions.look_at(mine, "bakery")
+    await sessions.switch_tenant(mine, "bakery")
     moved = await sessions.find(token)
     assert moved is not None
     assert moved.tenant == "bakery"
@@ -274,21 +278,21 @@ async def test_with_a_second_factor_the_password_alone_opens_nothing(
 @pytest.mark.promise("second-factor")
 async def test_a_code_is_taken_once(users: Users, ada: User, clock: ManualClock) -> None:
     generator, _ = await enrol(users, ada, clock)
-    assert not await users.pass_code(ada, generator.at(clock.now() // 1000), HERE)  # confirmed with it
+    assert not await users.verify_code(ada, generator.at(clock.now() // 1000), HERE)  # confirmed with it
     clock.advance(MINUTE)
     code = generator.at(clock.now() // 1000)
-    assert not await users.pass_code(ada, "000000" if code != "000000" else "111111", HERE)
-    assert await users.pass_code(ada, f"{code[:3]} {code[3:]}", HERE)
-    assert not await users.pass_code(ada, code, HERE)
+    assert not await users.verify_code(ada, "000000" if code != "000000" else "111111", HERE)
+    assert await users.verify_code(ada, f"{code[:3]} {code[3:]}", HERE)
+    assert not await users.verify_code(ada, code, HERE)
 
 
 @pytest.mark.promise("second-factor")
 async def test_a_recovery_code_opens_once(users: Users, ada: User, clock: ManualClock) -> None:
     _, codes = await enrol(users, ada, clock)
     assert len(set(codes)) == second_factor.RECOVERY_CODES
-    assert await users.pass_code(ada, codes[0].upper().replace("-", " "), HERE)
-    assert not await users.pass_code(ada, codes[0], HERE)
-    assert await users.pass_code(ada, codes[1], HERE)
+    assert await users.verify_code(ada, codes[0].upper().replace("-", " "), HERE)
+    assert not await users.verify_code(ada, codes[0], HERE)
+    assert await users.verify_code(ada, codes[1], HERE)
 
 
 @pytest.mark.promise("second-factor")
@@ -302,7 +306,7 @@ async def test_a_wrong_code_sets_nothing_up(users: Users, ada: User, clock: Manu
 @pytest.mark.promise("second-factor")
 async def test_codes_are_guessed_as_little_as_passwords(users: Users, ada: User, clock: ManualClock) -> None:
     await enrol(users, ada, clock)
-    for _ in range(ADDRESS.free):
-        assert not await users.pass_code(ada, "abcdef", HERE)
-    with pytest.raises(TooManyGuesses):
-        await users.pass_code(ada, "abcdef", HERE)
+    for _ in range(ADDRESS_POLICY.free):
+        assert not await users.verify_code(ada, "abcdef", HERE)
+    with pytest.raises(TooManyFailedSignIns):
+        await users.verify_code(ada, "abcdef", HERE)

@@ -49,7 +49,7 @@ async def put(api: Api, **changes: Any) -> dict[str, Any]:
 
 
 async def a_reader(api: Api, email: str, *divisions: str) -> None:
-    change = contacts.Change(name="Ada", attributes={"ocd_ids": list(divisions)})
+    change = contacts.ContactChange(name="Ada", attributes={"ocd_ids": list(divisions)})
     await contacts.put(api.parts.database, api.parts.clock, 1, email, change)
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select
 
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import OnDoubt, Priority
@@ -149,7 +149,9 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
 
 async def test_whoever_bounced_is_written_to_again_by_an_operators_word(api: Api) -> None:
     path = "/v1/contacts/a/b@example.com"
-    await Standing(api.parts.database, api.parts.clock).bounce(DEFAULT_TENANT, "a/b@example.com", source="test")
+    await ContactStatusService(api.parts.database, api.parts.clock).bounce(
+        DEFAULT_TENANT, "a/b@example.com", source="test"
+    )
     assert (await api.client.get(path)).json()["status"] == "bounced"
     again = await api.client.post(f"{path}/activate")
     assert again.status_code == 200

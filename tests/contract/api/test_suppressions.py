@@ -100,17 +100,17 @@ async def test_a_tenants_list_holds_for_that_tenant_only(api: Api) -> None:
 async def test_whoever_is_written_to_is_a_contact_and_can_be_deleted(api: Api, clock: ManualClock) -> None:
     database = api.parts.database
     await api.send(to="Reader@example.com", recipient={"name": "Jane"})
-    contact = await contacts.by_email(database, 1, "READER@example.com")
+    contact = await contacts.find_by_email(database, 1, "READER@example.com")
     assert (contact.email, contact.name, contact.status) == ("reader@example.com", "Jane", "active")
-    assert await contacts.by_id(database, 1, contact.contact_id) == contact
+    assert await contacts.find_by_id(database, 1, contact.contact_id) == contact
     deleted = await contacts.delete(database, clock, 1, contact.contact_id)
     assert (deleted.is_deleted, deleted.deleted_at) == (True, clock.now())
     clock.advance(1_000)
     assert await contacts.delete(database, clock, 1, contact.contact_id) == deleted
     for missing in (
-        contacts.by_email(database, 2, "reader@example.com"),
-        contacts.by_email(database, 1, "nobody"),
-        contacts.by_id(database, 2, contact.contact_id),
+        contacts.find_by_email(database, 2, "reader@example.com"),
+        contacts.find_by_email(database, 1, "nobody"),
+        contacts.find_by_id(database, 2, contact.contact_id),
         contacts.delete(database, clock, 2, contact.contact_id),
     ):
         with pytest.raises(NotFound):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from mailwright.audience import contacts, lists
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import Status
@@ -351,7 +351,9 @@ async def test_a_filter_selects_by_division_attribute_or_list(
     await a_reader(bench, "c@example.com", f"{US}/district:dc", plan="Pro", note="lives near /state:oh-io, not in it")
     await a_reader(bench, "d@example.com", age=42, is_member=True, ocd_ids=f"{US}; {US}/state:ohx")
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, "news")
-    await Standing(bench.database, bench.clock).subscribe(DEFAULT_TENANT, "b@example.com", "news", source="test")
+    await ContactStatusService(bench.database, bench.clock).subscribe(
+        DEFAULT_TENANT, "b@example.com", "news", source="test"
+    )
     run = await begin(bench, audience_filter=asked)
     await walk_all(bench)
     assert await addressees(bench) == expected
@@ -362,7 +364,7 @@ async def test_an_article_with_a_list_of_its_own_goes_to_that_list(bench: Bench)
     await write_slices(bench)
     await two_readers(bench)
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, KEY)
-    await Standing(bench.database, bench.clock).subscribe(DEFAULT_TENANT, ADA, KEY, source="test")
+    await ContactStatusService(bench.database, bench.clock).subscribe(DEFAULT_TENANT, ADA, KEY, source="test")
     run = await begin(bench)
     await walk_all(bench)
     assert (run.list_key, await addressees(bench)) == (KEY, [ADA])
@@ -374,7 +376,7 @@ async def test_whoever_left_bounced_or_was_deleted_gets_nothing_even_after_the_r
     for name in ("left", "gone", "late"):
         await a_reader(bench, f"{name}@example.com", US)
     await suppress(bench.database, "left@example.com", list_key="general")
-    gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
+    gone = await contacts.find_by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
     await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
     await begin(bench)
     await walk_all(bench)
@@ -397,7 +399,7 @@ async def test_whoever_is_deleted_while_their_letter_is_made_leaves_no_trace_in_
 
     async def then_deleted(*given: Any, **named: Any) -> list[recipients.ArticleRecipient]:
         found = await looked_up(*given, **named)
-        gone = await contacts.by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
+        gone = await contacts.find_by_email(bench.database, DEFAULT_TENANT, "gone@example.com")
         await contacts.delete(bench.database, bench.clock, DEFAULT_TENANT, gone.contact_id)
         return found
 

@@ -10,13 +10,13 @@ from mailwright.audience import contacts, lists, suppressions
 from mailwright.audience.lists import ListExists, UnknownList
 from mailwright.audience.status import (
     ContactStatus,
-    Fact,
-    ListState,
-    Standing,
-    apply,
-    bounced,
-    complained,
-    left,
+    ContactStatusService,
+    ListPreference,
+    StatusFact,
+    apply_facts,
+    bounce_fact,
+    complaint_fact,
+    unsubscribe_fact,
 )
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -30,15 +30,15 @@ NEWS = "news"
 
 
 @pytest.fixture
-async def standing(database: Database, clock: ManualClock) -> Standing:
+async def standing(database: Database, clock: ManualClock) -> ContactStatusService:
     for key in (NEWS, "tips"):
         await lists.create(database, clock, 1, key, name=key.title(), is_public=key == NEWS)
-    return Standing(database, clock)
+    return ContactStatusService(database, clock)
 
 
 async def scopes(database: Database, email: str = ADA) -> dict[str, str]:
     async with database.read() as tx:
-        return {entry.list_key: entry.reason for entry in await suppressions.of_address(tx, 1, email)}
+        return {entry.list_key: entry.reason for entry in await suppressions.list_for_address(tx, 1, email)}
 
 
 async def memberships(database: Database) -> list[tuple[str, int | None, int | None]]:
@@ -48,7 +48,7 @@ async def memberships(database: Database) -> list[tuple[str, int | None, int | N
 
 
 async def status(database: Database, email: str = ADA) -> str:
-    return (await contacts.by_email(database, 1, email)).status
+    return (await contacts.find_by_email(database, 1, email)).status
 
 
 # Leaving and coming back.
@@ -56,13 +56,13 @@ async def status(database: Database, email: str = ADA) -> str:
 
 @pytest.mark.promise("leave-list")
 async def test_whoever_leaves_a_list_leaves_that_list_only(
-    database: Database, clock: ManualClock, standing: Standing
+    database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.subscribe(1, "Ada@Example.com", NEWS, source="form")
     joined = clock.now()
     for _ in range(2):  # a link may be followed twice
         clock.advance(1_000)
-        await standing.leave(1, ADA, NEWS, source="link")
+        await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
     assert await memberships(database) == [(NEWS, joined, joined + 1_000)]
     assert await scopes(database) == {NEWS: "unsubscribed"}
     assert await status(database) == "active"
@@ -73,44 +73,44 @@ async def test_whoever_leaves_a_list_leaves_that_list_only(
 
 @pytest.mark.promise("leave-all")
 async def test_whoever_leaves_as_a_whole_gets_no_bulk_mail(
-    database: Database, clock: ManualClock, standing: Standing
+    database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.subscribe(1, ADA, NEWS, source="form")
-    await standing.leave(1, ADA, source="link")
+    await standing.unsubscribe_by_link(1, ADA, source="link")
     assert (await status(database), await scopes(database)) == ("unsubscribed", {"general": "unsubscribed"})
     for list_key, expected in ((NEWS, True), ("tips", True), ("general", True), (None, False)):
         assert await suppressions.is_suppressed(database, 1, ADA, list_key) is expected
-    found = await contacts.by_email(database, 1, ADA)
+    found = await contacts.find_by_email(database, 1, ADA)
     assert (found.status_updated_at, found.status_source) == (clock.now(), "link")
 
 
 @pytest.mark.parametrize("list_key", [NEWS, "general"])
 @pytest.mark.parametrize("was_on_it", [True, False])
 async def test_coming_back_undoes_exactly_the_leaving(
-    database: Database, clock: ManualClock, standing: Standing, list_key: str, was_on_it: bool
+    database: Database, clock: ManualClock, standing: ContactStatusService, list_key: str, was_on_it: bool
 ) -> None:
     if was_on_it:
         await standing.subscribe(1, ADA, NEWS, source="form")
-    await standing.leave(1, ADA, "tips", source="link")
+    await standing.unsubscribe_by_link(1, ADA, "tips", source="link")
     before = (await memberships(database), await scopes(database))
-    await standing.leave(1, ADA, list_key, source="link")
+    await standing.unsubscribe_by_link(1, ADA, list_key, source="link")
     clock.advance(1_000)
     for _ in range(2):
-        await standing.come_back(1, ADA, list_key, source="link")
+        await standing.resubscribe_by_link(1, ADA, list_key, source="link")
         assert (await memberships(database), await scopes(database)) == before
         assert await status(database) == "active"
 
 
 async def test_coming_back_opens_no_door_that_others_closed(
-    database: Database, clock: ManualClock, standing: Standing
+    database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.bounce(1, "bounced@example.com", source="ses", bounce_type="Permanent", bounce_subtype="General")
     await standing.complain(1, "complained@example.com", source="ses")
     await suppressions.add(database, clock, 1, "told@example.com", reason="by law", source="cli", list_key="general")
     for email in ("bounced@example.com", "complained@example.com", "told@example.com"):
         for list_key in ("general", NEWS):
-            await standing.leave(1, email, list_key, source="link")
-            await standing.come_back(1, email, list_key, source="link")
+            await standing.unsubscribe_by_link(1, email, list_key, source="link")
+            await standing.resubscribe_by_link(1, email, list_key, source="link")
             await standing.subscribe(1, email, list_key, source="form")
     assert await scopes(database, "bounced@example.com") == {"*": "bounce"}
     assert await scopes(database, "complained@example.com") == {"*": "complaint"}
@@ -120,43 +120,43 @@ async def test_coming_back_opens_no_door_that_others_closed(
 
 
 async def test_only_an_operator_revives_whoever_bounced(
-    database: Database, clock: ManualClock, standing: Standing
+    database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     await standing.bounce(1, ADA, source="ses", bounce_type="Permanent")
-    await standing.leave(1, ADA, NEWS, source="link")
+    await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
     await standing.activate(1, ADA, source="cli")
-    found = await contacts.by_email(database, 1, ADA)
+    found = await contacts.find_by_email(database, 1, ADA)
     assert (found.status, found.bounce_type, await scopes(database)) == ("active", None, {NEWS: "unsubscribed"})
     with pytest.raises(NotFound):
         await standing.activate(1, "nobody@example.com", source="cli")
 
 
-async def test_a_stranger_becomes_a_contact_by_leaving(database: Database, standing: Standing) -> None:
-    await standing.leave(1, "Stranger@Example.com", source="link")
+async def test_a_stranger_becomes_a_contact_by_leaving(database: Database, standing: ContactStatusService) -> None:
+    await standing.unsubscribe_by_link(1, "Stranger@Example.com", source="link")
     assert await status(database, "stranger@example.com") == "unsubscribed"
     with pytest.raises(NotFound):
-        await contacts.by_email(database, 2, "stranger@example.com")
+        await contacts.find_by_email(database, 2, "stranger@example.com")
     with pytest.raises(InvalidInput):
-        await standing.leave(1, "no address", source="link")
+        await standing.unsubscribe_by_link(1, "no address", source="link")
 
 
-async def test_preferences_show_what_a_person_can_change(database: Database, standing: Standing) -> None:
+async def test_preferences_show_what_a_person_can_change(database: Database, standing: ContactStatusService) -> None:
     await standing.subscribe(1, ADA, "tips", source="form")
-    await standing.leave(1, ADA, NEWS, source="link")
-    found = await standing.preferences(1, "ADA@example.com")
+    await standing.unsubscribe_by_link(1, ADA, NEWS, source="link")
+    found = await standing.load_preferences(1, "ADA@example.com")
     assert found.lists == (
-        ListState(NEWS, "News", None, is_public=True, is_subscribed=False, has_left=True),
-        ListState("tips", "Tips", None, is_public=False, is_subscribed=True, has_left=False),
+        ListPreference(NEWS, "News", None, is_public=True, is_subscribed=False, has_left=True),
+        ListPreference("tips", "Tips", None, is_public=False, is_subscribed=True, has_left=False),
     )
     assert (found.status, found.gets_bulk_mail) == (ContactStatus.ACTIVE, True)
-    stranger = await standing.preferences(1, "stranger@example.com")
+    stranger = await standing.load_preferences(1, "stranger@example.com")
     assert [(each.list_key, each.is_subscribed) for each in stranger.lists] == [(NEWS, False)]
-    await standing.leave(1, ADA, source="link")
-    assert not (await standing.preferences(1, ADA)).gets_bulk_mail
+    await standing.unsubscribe_by_link(1, ADA, source="link")
+    assert not (await standing.load_preferences(1, ADA)).gets_bulk_mail
 
 
 async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
-    database: Database, clock: ManualClock, standing: Standing
+    database: Database, clock: ManualClock, standing: ContactStatusService
 ) -> None:
     for taken in (NEWS, "general"):
         with pytest.raises(ListExists):
@@ -180,17 +180,21 @@ async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
 @pytest.mark.parametrize("now_is", list(ContactStatus))
 @pytest.mark.parametrize("incoming", [ContactStatus.UNSUBSCRIBED, ContactStatus.BOUNCED])
 async def test_what_weighs_less_never_replaces_what_weighs_more(
-    database: Database, clock: ManualClock, standing: Standing, now_is: ContactStatus, incoming: ContactStatus
+    database: Database,
+    clock: ManualClock,
+    standing: ContactStatusService,
+    now_is: ContactStatus,
+    incoming: ContactStatus,
 ) -> None:
     tell: dict[ContactStatus, Any] = {
         ContactStatus.ACTIVE: lambda: standing.subscribe(1, ADA, NEWS, source="first"),
-        ContactStatus.UNSUBSCRIBED: lambda: standing.leave(1, ADA, source="second"),
+        ContactStatus.UNSUBSCRIBED: lambda: standing.unsubscribe_by_link(1, ADA, source="second"),
         ContactStatus.BOUNCED: lambda: standing.bounce(1, ADA, source="second", bounce_type="Permanent"),
     }
     await tell[now_is]()
     clock.advance(1_000)
     await tell[incoming]()
-    found = await contacts.by_email(database, 1, ADA)
+    found = await contacts.find_by_email(database, 1, ADA)
     weights = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, ContactStatus.BOUNCED: 2}
     wins = weights[incoming] >= weights[now_is]
     assert found.status == (incoming if wins else now_is)
@@ -201,24 +205,24 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
 async def test_writers_at_once_end_with_what_weighs_most(database: Database, clock: ManualClock) -> None:
     people = [f"reader{n}@example.com" for n in range(8)]
 
-    def facts(email: str, number: int) -> list[Fact]:
+    def facts(email: str, number: int) -> list[StatusFact]:
         at = clock.now() + number
         match number % 3:
             case 0:
-                return [left(1, email, "general", source="link", at=at)]
+                return [unsubscribe_fact(1, email, "general", source="link", at=at)]
             case 1:
-                return [complained(1, email, source="ses", at=at)]
+                return [complaint_fact(1, email, source="ses", at=at)]
             case _:
-                return [bounced(1, email, source="ses", at=at, bounce_type=f"type {number}")]
+                return [bounce_fact(1, email, source="ses", at=at, bounce_type=f"type {number}")]
 
     async def write(number: int) -> None:
         # Each in another order: two that wait for each other would end this test with an error.
         mine = [fact for email in (people if number % 2 else people[::-1]) for fact in facts(email, number)]
-        await database.transact(lambda tx: apply(tx, mine, clock.now()))
+        await database.transact(lambda tx: apply_facts(tx, mine, clock.now()))
 
     await asyncio.gather(*(write(number) for number in range(12)))
     for email in people:
-        found = await contacts.by_email(database, 1, email)
+        found = await contacts.find_by_email(database, 1, email)
         assert (found.status, found.bounce_type, found.status_updated_at) == ("bounced", "type 11", clock.now() + 11)
         assert await scopes(database, email) == {"*": "complaint", "general": "unsubscribed"}
 
@@ -290,6 +294,6 @@ async def test_bulk_mail_that_names_no_list_is_of_the_general_one(database: Data
 
 async def test_an_operators_words_stay_whatever_is_reported(database: Database, clock: ManualClock) -> None:
     await suppressions.add(database, clock, 1, ADA, reason="asked by phone", source="cli")
-    earlier = [bounced(1, ADA, source="ses", at=clock.now() - 1_000), complained(1, ADA, source="ses", at=0)]
-    await database.transact(lambda tx: apply(tx, earlier, clock.now()))
+    earlier = [bounce_fact(1, ADA, source="ses", at=clock.now() - 1_000), complaint_fact(1, ADA, source="ses", at=0)]
+    await database.transact(lambda tx: apply_facts(tx, earlier, clock.now()))
     assert await scopes(database) == {"*": "asked by phone"}

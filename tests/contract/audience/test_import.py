@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy import func, select
 
 from mailwright.audience import contacts, erasure, export, lists
-from mailwright.audience.double_opt_in import Links, OptingIn
-from mailwright.audience.export import Wanted
+from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing import imports as importing
 from mailwright.audience.importing import records
-from mailwright.audience.importing.columns import ColumnsInvalid
-from mailwright.audience.importing.file_format import Form
-from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
-from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.columns import InvalidColumns
+from mailwright.audience.importing.file_format import FileFormat
+from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
+from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.importing.records import FileUnreadable
 from mailwright.audience.lists import UnknownList
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
@@ -44,7 +44,7 @@ def a_file(folder: Path, *lines: str, name: str = "people.csv", encoding: str = 
 
 
 async def import_(imports: Imports, path: Path, report: Path | None = None, **purpose: Any) -> Import:
-    wanted = Purpose(**{"list_key": NEWS, **purpose})
+    wanted = ImportOptions(**{"list_key": NEWS, **purpose})
     begun = await imports.begin(1, path, wanted)
     return [done async for done in imports.run(begun, path, report)][-1]
 
@@ -70,8 +70,8 @@ async def on_list(database: Database, list_key: str = NEWS) -> list[str]:
 
 async def pending(database: Database, clock: ManualClock, email: str, list_key: str) -> None:
     """Somebody who was asked to confirm, and has not yet."""
-    links = Links("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
-    assert await OptingIn(database, clock, links).join(1, email, list_key, source="form")
+    links = ConfirmationLinks("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
+    assert await DoubleOptIn(database, clock, links).subscribe(1, email, list_key, source="form")
 
 
 @pytest.mark.promise("import-report")
@@ -105,7 +105,7 @@ async def test_every_row_is_stored_or_refused_and_told_of(database: Database, im
         "is no locale, as pt or pt-BR",
         "has 8 cells, and there are 7 columns",
     ]
-    found = await contacts.portrait(database, 1, "ada@example.com")
+    found = await contacts.load_details(database, 1, "ada@example.com")
     person = found.contact
     assert (person.name, person.locale, person.timezone) == ("Ada King", "pt-BR", "Europe/Lisbon")
     assert person.attributes == {"first_name": "Ada", "last_name": "King", "favourite_colour": "red"}
@@ -117,14 +117,14 @@ async def test_every_row_is_stored_or_refused_and_told_of(database: Database, im
 async def test_an_import_revives_nobody(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     for name in ("left", "left-all", "bounced", "stays", "erased", "deleted"):
         await standing.subscribe(1, f"{name}@example.com", NEWS, source="form")
-    await standing.leave(1, "left@example.com", NEWS, source="link")
-    await standing.leave(1, "left-all@example.com", source="link")
+    await standing.unsubscribe_by_link(1, "left@example.com", NEWS, source="link")
+    await standing.unsubscribe_by_link(1, "left-all@example.com", source="link")
     await standing.bounce(1, "bounced@example.com", source="ses")
     await erasure.erase(database, clock, 1, "erased@example.com", actor="console")
-    gone = await contacts.by_email(database, 1, "deleted@example.com")
+    gone = await contacts.find_by_email(database, 1, "deleted@example.com")
     await contacts.delete(database, clock, 1, gone.contact_id)
     names = ("left", "left-all", "bounced", "stays", "erased", "deleted", "new")
     path = a_file(tmp_path, "email,plan", *(f"{name}@example.com,pro" for name in names))
@@ -142,7 +142,7 @@ async def test_an_import_revives_nobody(
     }
     assert "left@example.com" not in await on_list(database)
     for name, status in (("left-all", "unsubscribed"), ("bounced", "bounced"), ("left", "active")):
-        person = await contacts.by_email(database, 1, f"{name}@example.com")
+        person = await contacts.find_by_email(database, 1, f"{name}@example.com")
         assert (person.status, person.attributes) == (status, {"plan": "pro"})
     again = await import_(imports, path, report)
     assert counts(again) == (0, 0, 5, 2)
@@ -155,7 +155,7 @@ async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
     monkeypatch.setattr(importing, "PORTION", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
     report = tmp_path / "report.csv"
-    begun = await imports.begin(1, path, Purpose(NEWS))
+    begun = await imports.begin(1, path, ImportOptions(NEWS))
     portions = imports.run(begun, path, report)
     for _ in range(3):
         cut = await anext(portions)
@@ -164,14 +164,14 @@ async def test_an_import_that_was_cut_off_goes_on_where_it_ended(
     # What a portion wrote that did not come to its end is written over.
     with report.open("ab") as file:
         file.write(b"32,half a li")
-    again = await imports.begin(1, path, Purpose(NEWS))
+    again = await imports.begin(1, path, ImportOptions(NEWS))
     assert (again.import_id, again.records >= 30) == (begun.import_id, True)
     done = [each async for each in imports.run(again, path, report)][-1]
     assert (counts(done), done.finished_at is not None) == ((95, 0, 0, 1), True)
     assert [line[0] for line in lines_of(report)] == [str(number) for number in range(2, 98)]
     async with database.read() as tx:
         assert (await tx.execute(select(func.count()).select_from(contacts_table)))[0][0] == 95
-    fresh = await imports.begin(1, path, Purpose(NEWS))
+    fresh = await imports.begin(1, path, ImportOptions(NEWS))
     assert fresh.import_id != begun.import_id
 
 
@@ -180,12 +180,12 @@ async def test_two_processes_never_store_the_same_portion_twice(
 ) -> None:
     monkeypatch.setattr(importing, "PORTION", 10)
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(50)))
-    begun = await imports.begin(1, path, Purpose(NEWS))
+    begun = await imports.begin(1, path, ImportOptions(NEWS))
 
     async def work() -> bool:
         try:
             _ = [done async for done in Imports(database, clock).run(begun, path)]
-        except ImportElsewhere:
+        except ImportRunsElsewhere:
             return False
         return True
 
@@ -204,7 +204,7 @@ async def test_two_imports_of_the_same_people_add_each_once(
     done = await asyncio.gather(import_(imports, first), import_(Imports(database, clock), second))
     assert sum(each.added for each in done) == 100
     for email in (emails[0], emails[-1]):
-        assert (await contacts.by_email(database, 1, email)).attributes == {"a": "1", "b": "2"}
+        assert (await contacts.find_by_email(database, 1, email)).attributes == {"a": "1", "b": "2"}
 
 
 @pytest.mark.parametrize(
@@ -215,26 +215,26 @@ async def test_text_in_any_usual_coding_is_read(
     database: Database, imports: Imports, tmp_path: Path, encoding: str, is_guessed: bool
 ) -> None:
     path = a_file(tmp_path, "Почта\tИмя\tГород", "ada@example.com\tАда\tМосква", encoding=encoding)
-    seen = await imports.preview(1, path, Purpose(NEWS))
-    assert bool(seen.plan.form.warnings) is is_guessed
+    seen = await imports.preview(1, path, ImportOptions(NEWS))
+    assert bool(seen.plan.file_format.warnings) is is_guessed
     done = await import_(imports, path)
     assert counts(done) == (1, 0, 0, 0)
-    person = await contacts.by_email(database, 1, "ada@example.com")
+    person = await contacts.find_by_email(database, 1, "ada@example.com")
     assert (person.name, person.attributes) == ("Ада", {"город": "Москва"})
 
 
 async def test_latin_text_is_guessed_too(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "email,nome,cidade", "joao@example.com,João,São Paulo", encoding="cp1252")
     await import_(imports, path)
-    person = await contacts.by_email(database, 1, "joao@example.com")
+    person = await contacts.find_by_email(database, 1, "joao@example.com")
     assert (person.name, person.attributes) == ("João", {"cidade": "São Paulo"})
 
 
 async def test_a_preview_stores_nothing(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "Адрес|Plan", "ada@example.com|pro", "oops|x")
-    with pytest.raises(ColumnsInvalid, match="E-Mail=email"):
-        await imports.preview(1, path, Purpose(NEWS))
-    seen = await imports.preview(1, path, Purpose(NEWS, chosen={"адрес": "email", "Plan": "tariff"}))
+    with pytest.raises(InvalidColumns, match="E-Mail=email"):
+        await imports.preview(1, path, ImportOptions(NEWS))
+    seen = await imports.preview(1, path, ImportOptions(NEWS, chosen={"адрес": "email", "Plan": "tariff"}))
     assert [(column.title, column.target) for column in seen.plan.columns] == [("Адрес", "email"), ("Plan", "tariff")]
     (first_line, person), (second_line, problem) = seen.rows
     assert (first_line, second_line) == (2, 3)
@@ -291,7 +291,7 @@ def test_a_row_is_the_same_wherever_the_lines_that_are_read_together_end(
     monkeypatch.setattr(records, "_AT_ONCE", 4)
     lines = [f"r{number}@example.com,x" for number in range(8)]
     path = a_file(tmp_path, *lines[:at], 'q@example.com,"two', 'lines"', "", *lines[at:])
-    with path.open("rb") as file, records.Records(file, Form("utf-8", ",", '"', has_header=False)) as found:
+    with path.open("rb") as file, records.RecordReader(file, FileFormat("utf-8", ",", '"', has_header=False)) as found:
         rows = list(found)
     numbers = [*range(1, at + 1), at + 1, *range(at + 4, 12)]
     texts = [*lines[:at], "q@example.com,two\nlines", *lines[at:]]
@@ -311,23 +311,23 @@ async def test_a_file_that_cannot_be_imported_is_refused_before_anything_is_stor
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
     with pytest.raises(UnknownList):
-        await imports.begin(1, a_file(tmp_path, "email"), Purpose("nothing"))
+        await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("nothing"))
     with pytest.raises(FileUnreadable, match="no rows"):
-        await imports.begin(1, a_file(tmp_path), Purpose(NEWS))
+        await imports.begin(1, a_file(tmp_path), ImportOptions(NEWS))
     with pytest.raises(FileUnreadable, match="larger than"):
-        await Imports(database, clock, largest=3).begin(1, a_file(tmp_path, "email"), Purpose(NEWS))
-    with pytest.raises(ColumnsInvalid, match="both"):
-        await imports.begin(1, a_file(tmp_path, "email,Mail"), Purpose(NEWS))
-    with pytest.raises(ColumnsInvalid, match="no column"):
-        await imports.begin(1, a_file(tmp_path, "email"), Purpose(NEWS, chosen={"Mehl": "email"}))
+        await Imports(database, clock, largest=3).begin(1, a_file(tmp_path, "email"), ImportOptions(NEWS))
+    with pytest.raises(InvalidColumns, match="both"):
+        await imports.begin(1, a_file(tmp_path, "email,Mail"), ImportOptions(NEWS))
+    with pytest.raises(InvalidColumns, match="no column"):
+        await imports.begin(1, a_file(tmp_path, "email"), ImportOptions(NEWS, chosen={"Mehl": "email"}))
     await lists.create(database, clock, 1, "careful", requires_confirmation=True)
     with pytest.raises(InvalidInput, match="confirm"):
-        await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful"))
+        await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("careful"))
     await pending(database, clock, "waits@example.com", "careful")
     careful = a_file(tmp_path, "email", "waits@example.com", name="careful.csv")
     await import_(imports, careful, list_key="careful", is_confirmed=True)
-    assert not (await contacts.portrait(database, 1, "waits@example.com")).lists[0].is_pending
-    begun = await imports.begin(1, a_file(tmp_path, "email"), Purpose("careful", is_confirmed=True))
+    assert not (await contacts.load_details(database, 1, "waits@example.com")).lists[0].is_pending
+    begun = await imports.begin(1, a_file(tmp_path, "email"), ImportOptions("careful", is_confirmed=True))
     done = [each async for each in imports.run(begun, tmp_path / "people.csv")][-1]
     assert (counts(done), done.finished_at) == ((0, 0, 0, 0), clock.now())
 
@@ -351,16 +351,16 @@ FORMULAS = [
 async def test_an_export_holds_no_formula_and_an_import_takes_it_back(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     for number, text in enumerate(FORMULAS):
         email = f"reader{number}@example.com"
         await standing.subscribe(1, email, NEWS, source="form")
-        change = contacts.Change(
+        change = contacts.ContactChange(
             name=text.replace("\n", " "), locale="pt", attributes={"note": text, "n": number}, tags=["a", "-b"]
         )
         await contacts.put(database, clock, 1, email, change)
-    await standing.leave(1, "reader0@example.com", source="link")
-    everyone = Wanted(1)
+    await standing.unsubscribe_by_link(1, "reader0@example.com", source="link")
+    everyone = ExportSelection(1)
     text = "".join([part async for part in export.as_csv(database, everyone, clock.now())])
     path = tmp_path / "export.csv"
     path.write_text(text, encoding="utf-8", newline="")
@@ -377,5 +377,7 @@ async def test_an_export_holds_no_formula_and_an_import_takes_it_back(
     assert [part async for part in export.as_json_lines(database, everyone, clock.now())] == before
     people = [orjson.loads(line) for line in "".join(before).splitlines()]
     assert [person["attributes"]["note"] for person in people if person["email"] == "reader3@example.com"] == ["-2+3"]
-    only = [line async for line in export.as_json_lines(database, Wanted(1, filter={"tag": "nobody"}), clock.now())]
+    only = [
+        line async for line in export.as_json_lines(database, ExportSelection(1, filter={"tag": "nobody"}), clock.now())
+    ]
     assert only == []

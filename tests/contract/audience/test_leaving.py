@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from sqlalchemy import select
 
 from mailwright.audience import lists, suppressions
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.content.dkim_key import DkimKey
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
@@ -77,8 +77,8 @@ def link_on(answer: httpx.Response, page: str) -> str:
 
 
 async def scopes(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> dict[str, str]:
-    standing = Standing(api.parts.database, api.parts.clock)
-    return dict((await standing.preferences(tenant_id, address)).scopes)
+    standing = ContactStatusService(api.parts.database, api.parts.clock)
+    return dict((await standing.load_preferences(tenant_id, address)).scopes)
 
 
 async def status(api: Api, address: str = JANE, tenant_id: int = DEFAULT_TENANT) -> str | None:
@@ -123,7 +123,7 @@ async def test_who_follows_the_link_has_left_and_is_offered_to_undo_it(api: Api,
 async def test_leaving_one_list_leaves_the_others_alone(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    standing = Standing(api.parts.database, clock)
+    standing = ContactStatusService(api.parts.database, clock)
     for list_key in ("weekly", "offers"):
         await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     answer = await reader.get(leaving("weekly"))
@@ -297,8 +297,8 @@ GOOD = TOKENS.make(JANE)
         f"token={GOOD}%0A",
         f"token={GOOD.partition('.')[0]}.{'A' * 43}",
         f"token={UnsubscribeTokens('another secret').make(JANE)}",
-        f"token={TOKENS.to_return().make(JANE)}",
-        f"token={TOKENS.of_tenant(2).make(JANE)}",
+        f"token={TOKENS.for_resubscribe().make(JANE)}",
+        f"token={TOKENS.for_tenant(2).make(JANE)}",
         f"token={TOKENS.make('not an address')}",
         f"token={GOOD}&tenant=nobody",
         f"token={GOOD}&tenant=other",
@@ -326,7 +326,7 @@ async def test_a_choice_that_cannot_be_stored_is_never_said_to_be(
     async def full(*_: Any, **__: Any) -> None:
         raise NotDurable("disk full at db.internal")
 
-    monkeypatch.setattr(Standing, "leave", full)
+    monkeypatch.setattr(ContactStatusService, "leave", full)
     answer = await reader.post(leaving(), headers={"Accept-Language": "pt"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "Tente de novo daqui a um minuto" in answer.text
@@ -362,7 +362,7 @@ async def test_a_link_of_one_tenant_acts_in_that_tenant_only(api: Api, reader: h
 async def test_undo_restores_exactly_what_was(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock, list_key: str
 ) -> None:
-    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
+    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "weekly", source="test")
     left = await reader.get(leaving(list_key))
     back = await reader.post(link_on(left, "resubscribe"))
     assert back.status_code == 200
@@ -385,7 +385,7 @@ async def test_undo_never_revives_an_address_that_bounced(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
     left = await reader.get(leaving())
-    await Standing(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
+    await ContactStatusService(api.parts.database, clock).bounce(DEFAULT_TENANT, JANE, source="test")
     back = await reader.post(link_on(left, "resubscribe"))
     assert "We do not write to this address" in back.text
     assert "subscribed again" not in back.text
@@ -440,7 +440,7 @@ SHOWN = ["weekly", "offers"]
 async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    standing = Standing(api.parts.database, clock)
+    standing = ContactStatusService(api.parts.database, clock)
     page = await reader.get(preferences_of())
     is_plain_page(page)
     assert boxes(page) == {"weekly": False, "offers": False}
@@ -452,7 +452,7 @@ async def test_the_page_shows_public_lists_and_those_that_the_reader_is_on(
 async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     saved = await reader.post(preferences_of(), data={"shown": SHOWN, "list": ["weekly"], "language": "en"})
     assert saved.status_code == 200
     is_plain_page(saved)
@@ -468,7 +468,7 @@ async def test_saving_joins_what_is_ticked_leaves_what_is_not_and_says_so(
 async def test_leaving_everything_and_coming_back_to_one_list(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    standing = Standing(api.parts.database, clock)
+    standing = ContactStatusService(api.parts.database, clock)
     for list_key in SHOWN:
         await standing.subscribe(DEFAULT_TENANT, JANE, list_key, source="test")
     form = {"shown": SHOWN, "list": SHOWN, "language": "en"}
@@ -488,7 +488,7 @@ async def test_leaving_everything_and_coming_back_to_one_list(
 async def test_a_form_changes_nothing_that_its_page_did_not_show(
     api: Api, reader: httpx.AsyncClient, clock: ManualClock
 ) -> None:
-    await Standing(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    await ContactStatusService(api.parts.database, clock).subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
     # Made since the page was opened; not this reader's to see; not there at all.
     saved = await reader.post(
         preferences_of(), data={"shown": ["weekly", "staff", "nothing"], "list": ["staff", "nothing", "general", "*"]}
@@ -505,7 +505,7 @@ async def test_an_operator_s_stop_is_not_ticked_away(api: Api, reader: httpx.Asy
     page = await reader.get(preferences_of())
     assert "We do not write to this address" in page.text
     await reader.post(preferences_of(), data={"shown": SHOWN, "list": SHOWN})
-    back = await reader.post(f"/resubscribe?token={TOKENS.to_return().make(JANE)}")
+    back = await reader.post(f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE)}")
     assert "We do not write to this address" in back.text
     assert await scopes(api) == {scope: "asked by phone"}
 
@@ -514,7 +514,9 @@ async def test_the_language_is_kept_once_it_is_chosen(api: Api, reader: httpx.As
     await a_contact(api.parts.database, JANE, locale="pt-BR")
     kept = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "pt"})
     assert "Tudo continua como estava." in kept.text
-    assert (await Standing(api.parts.database, api.parts.clock).preferences(DEFAULT_TENANT, JANE)).locale == "pt-BR"
+    assert (
+        await ContactStatusService(api.parts.database, api.parts.clock).load_preferences(DEFAULT_TENANT, JANE)
+    ).locale == "pt-BR"
     chosen = await reader.post(preferences_of(), data={"shown": SHOWN, "language": "ru"})
     assert '<html lang="ru">' in chosen.text
     assert "Ваш язык теперь: <strong>Русский</strong>." in chosen.text
@@ -534,7 +536,7 @@ async def test_many_hands_on_one_reader_all_get_an_answer_and_agree_in_the_end(
 ) -> None:
     """Mail programs click twice, browsers reload, and scanners come along: nobody waits for anybody for ever."""
     form = {"shown": SHOWN, "list": ["weekly"], "language": "ru"}
-    back = f"/resubscribe?token={TOKENS.to_return().make(JANE, 'weekly')}"
+    back = f"/resubscribe?token={TOKENS.for_resubscribe().make(JANE, 'weekly')}"
     hands: list[tuple[str, dict[str, Any]]] = [
         (leaving("weekly"), ONE_CLICK),
         (leaving(), ONE_CLICK),

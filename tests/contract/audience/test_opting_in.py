@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.audience import contacts, lists, personal_data, suppressions
-from mailwright.audience.double_opt_in import ASK_AGAIN_AFTER, Links, OptingIn
+from mailwright.audience.double_opt_in import RESEND_INTERVAL, ConfirmationLinks, DoubleOptIn
 from mailwright.audience.segments import audience
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox.audit_log import deeds
@@ -26,10 +26,10 @@ TOKENS = UnsubscribeTokens(SECRET)
 
 
 @pytest.fixture
-async def opting_in(database: Database, clock: ManualClock) -> OptingIn:
+async def double_opt_in(database: Database, clock: ManualClock) -> DoubleOptIn:
     await lists.create(database, clock, 1, "news", name="News & <more>", requires_confirmation=True)
     await lists.create(database, clock, 1, "open")
-    return OptingIn(database, clock, Links("http://mail.example", TOKENS))
+    return DoubleOptIn(database, clock, ConfirmationLinks("http://mail.example", TOKENS))
 
 
 async def readers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:
@@ -50,9 +50,9 @@ async def asked(database: Database) -> list[Any]:
 
 @pytest.mark.promise("opt-in")
 async def test_whoever_is_asked_is_a_reader_once_they_agree(
-    database: Database, clock: ManualClock, opting_in: OptingIn
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
-    assert await opting_in.join(1, "Ada@Example.com", "news", source="form")
+    assert await double_opt_in.subscribe(1, "Ada@Example.com", "news", source="form")
     assert await readers(database, clock) == []
     assert "was asked to confirm" in await happened(database)
     [mail] = await asked(database)
@@ -64,47 +64,47 @@ async def test_whoever_is_asked_is_a_reader_once_they_agree(
     assert token is not None
     assert TOKENS.for_confirmation().parse(token[1]) == (ADA, "news")
     clock.advance(5)
-    assert await opting_in.confirm(1, ADA, "news")
+    assert await double_opt_in.confirm(1, ADA, "news")
     assert (await happened(database))[:2] == ["joined a list", "confirmed"]
     assert await readers(database, clock) == [ADA]
     # Whoever is on it is asked nothing more, and an old link puts nobody back who has left since.
-    assert not await opting_in.join(1, ADA, "news", source="form")
+    assert not await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert len(await asked(database)) == 1
-    await Standing(database, clock).leave(1, ADA, "news", source="link")
-    assert not await opting_in.confirm(1, ADA, "news")
+    await ContactStatusService(database, clock).unsubscribe_by_link(1, ADA, "news", source="link")
+    assert not await double_opt_in.confirm(1, ADA, "news")
     assert await readers(database, clock) == []
 
 
 @pytest.mark.promise("opt-in")
 async def test_asking_does_not_undo_a_leaving_but_agreeing_does(
-    database: Database, clock: ManualClock, opting_in: OptingIn
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     await standing.subscribe(1, ADA, "news", source="form")
-    await standing.leave(1, ADA, "news", source="link")
-    assert await opting_in.join(1, ADA, "news", source="form")
+    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
+    assert await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert await suppressions.is_suppressed(database, 1, ADA, "news")
-    assert await opting_in.confirm(1, ADA, "news")
+    assert await double_opt_in.confirm(1, ADA, "news")
     assert not await suppressions.is_suppressed(database, 1, ADA, "news")
     assert await readers(database, clock) == [ADA]
 
 
 async def test_nobodys_mailbox_is_filled_by_asking_often(
-    database: Database, clock: ManualClock, opting_in: OptingIn
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     for _ in range(20):
-        await opting_in.join(1, ADA, "news", source="form")
-        clock.advance(ASK_AGAIN_AFTER // 20)
+        await double_opt_in.subscribe(1, ADA, "news", source="form")
+        clock.advance(RESEND_INTERVAL // 20)
     assert len(await asked(database)) == 1
-    await opting_in.join(1, ADA, "news", source="form")
+    await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert len(await asked(database)) == 2
 
 
 @pytest.mark.parametrize("list_key", ["news", "open"])
 async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journal(
-    database: Database, clock: ManualClock, opting_in: OptingIn, list_key: str
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, list_key: str
 ) -> None:
-    await opting_in.join(1, "Ada@Example.com", list_key, source="admin", actor="admin")
+    await double_opt_in.subscribe(1, "Ada@Example.com", list_key, source="admin", actor="admin")
     async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
         await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA})
         await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA, "confirmed": True})
@@ -119,29 +119,29 @@ async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journ
 
 
 async def test_a_list_that_does_not_ask_is_joined_at_once(
-    database: Database, clock: ManualClock, opting_in: OptingIn
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
-    assert not await opting_in.join(1, ADA, "open", source="form")
+    assert not await double_opt_in.subscribe(1, ADA, "open", source="form")
     assert await readers(database, clock, "open") == [ADA]
     assert await asked(database) == []
 
 
 @pytest.mark.parametrize(("locale", "word"), [("ru", "Подтвердите"), ("pt-BR", "Confirme"), ("de", "confirm")])
 async def test_the_mail_speaks_the_readers_language(
-    database: Database, clock: ManualClock, opting_in: OptingIn, locale: str, word: str
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, locale: str, word: str
 ) -> None:
-    await contacts.put(database, clock, 1, ADA, contacts.Change(locale=locale))
-    await opting_in.join(1, ADA, "news", source="form")
+    await contacts.put(database, clock, 1, ADA, contacts.ContactChange(locale=locale))
+    await double_opt_in.subscribe(1, ADA, "news", source="form")
     assert word in (await asked(database))[0].subject
 
 
 async def test_only_the_button_of_the_page_confirms(
-    database: Database, clock: ManualClock, opting_in: OptingIn
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn
 ) -> None:
     async with an_api(database, clock, public_pages=PublicPages(secret=SECRET)) as api:
         answer = await api.client.post("/v1/lists/news/subscribe", json={"email": ADA})
         assert answer.json()["lists"][0]["isPending"] is True
-        link = f"/confirm?token={TOKENS.to_confirm().make(ADA, 'news')}"
+        link = f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'news')}"
         for method in ("HEAD", "GET"):
             assert (await api.anonymous.request(method, link)).status_code == 200
         assert await readers(database, clock) == []
@@ -155,7 +155,7 @@ async def test_only_the_button_of_the_page_confirms(
         for language, words in (("en", "already gets"), ("ru", "уже получает"), ("pt", "já recebe")):
             again = await api.anonymous.get(link, headers={"Accept-Language": language})
             assert (words in again.text, "<button" in again.text) == (True, False)
-        await Standing(database, clock).bounce(1, ADA, source="ses")
+        await ContactStatusService(database, clock).bounce(1, ADA, source="ses")
         told = await api.anonymous.post(link, headers={"Accept": "application/json"})
         assert told.status_code == 409
         direct = await api.client.post("/v1/lists/news/subscribe", json={"email": "b@example.com", "confirmed": True})

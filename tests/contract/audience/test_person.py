@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select, text, update
 
 from mailwright.audience import contacts, erasure, lists, personal_data, suppressions
-from mailwright.audience.erasure import MailUnderWay
-from mailwright.audience.importing.reports import forget_in
-from mailwright.audience.status import Standing, apply, left
+from mailwright.audience.erasure import MessageInProgress
+from mailwright.audience.importing.report import redact_address
+from mailwright.audience.status import ContactStatusService, apply_facts, unsubscribe_fact
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.report import ContactVerdict, Report
@@ -30,9 +30,9 @@ ADA = "ada@example.com"
 async def a_life(database: Database, clock: ManualClock) -> list[str]:
     """Ada has attributes, lists, a mail that was sent and one that waits."""
     await lists.create(database, clock, 1, "news")
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     await standing.subscribe(1, ADA, "news", source="form")
-    change = contacts.Change("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
+    change = contacts.ContactChange("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
     await contacts.put(database, clock, 1, ADA, change)
     first = a_message(to=ADA, payload={"to": ADA, "subject": "Hello Ada", "html": "<p>Dear Ada Lovelace</p>"})
     await an_intake(database, clock).accept([first])
@@ -42,7 +42,7 @@ async def a_life(database: Database, clock: ManualClock) -> list[str]:
     await settling.exchange([a_result(claimed[0], SENT, clock.now())], [])
     second = a_message(to=ADA)
     await an_intake(database, clock).accept([second, a_message(to="grace@example.com")])
-    await standing.leave(1, ADA, "news", source="link")
+    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
     return [first.outbox_id, second.outbox_id]
 
 
@@ -59,7 +59,7 @@ async def everywhere(database: Database) -> str:
 @pytest.mark.promise("person-data")
 async def test_everything_that_is_known_is_shown(database: Database, clock: ManualClock) -> None:
     sent, waiting = await a_life(database, clock)
-    data = await personal_data.everything(database, 1, "ADA@example.com")
+    data = await personal_data.export_personal_data(database, 1, "ADA@example.com")
     assert (data["name"], data["timezone"], data["tags"]) == ("Ada Lovelace", "Europe/Lisbon", ["vip"])
     assert data["attributes"] == {"plan": "pro", "age": 36}
     assert [(each["listKey"], each["unsubscribedAt"] is not None) for each in data["lists"]] == [("news", True)]
@@ -78,7 +78,7 @@ async def test_everything_that_is_known_is_shown(database: Database, clock: Manu
     assert steps == ["became a contact", "mail received", "mail sent attempt", "mail sent"]  # all in one millisecond
     for tenant, email in ((2, ADA), (1, "nobody@example.com")):
         with pytest.raises(NotFound):
-            await personal_data.everything(database, tenant, email)
+            await personal_data.export_personal_data(database, tenant, email)
 
 
 @pytest.mark.promise("person-erased")
@@ -95,11 +95,11 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
     assert (await reports.receive([report])).new == 1
     await reports.close()
     assert await erasure.erase(database, clock, 1, "Ada@Example.com", actor="console") == 2
-    left = (await everywhere(database)).lower()
+    unsubscribe_fact = (await everywhere(database)).lower()
     for trace in ("ada@", "lovelace", "lisbon", "vip"):
-        assert trace not in left, [line for line in left.splitlines() if trace in line]
+        assert trace not in unsubscribe_fact, [line for line in unsubscribe_fact.splitlines() if trace in line]
     async with database.read() as tx:
-        entries = await suppressions.of_address(tx, 1, ADA)
+        entries = await suppressions.list_for_address(tx, 1, ADA)
         subjects = [row.subject for row in await tx.execute(select(messages.c.subject).order_by(messages.c.id))]
     assert [(entry.list_key, entry.reason, entry.source) for entry in entries] == [
         ("general", "unsubscribed", "erasure")
@@ -117,8 +117,8 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
 @pytest.mark.promise("person-erased")
 async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_places_too(bench: Bench) -> None:
     database, clock = bench.database, bench.clock
-    await contacts.put(database, clock, 1, ADA, contacts.Change(name="Ada"))
-    await contacts.put(database, clock, 1, "aaron@example.com", contacts.Change(name="Aaron"))
+    await contacts.put(database, clock, 1, ADA, contacts.ContactChange(name="Ada"))
+    await contacts.put(database, clock, 1, "aaron@example.com", contacts.ContactChange(name="Aaron"))
     to_other = {"to": "bob@example.com", "subject": "Hi", "html": "<p>Hi</p>", "cc": [ADA, "eve@example.com"]}
     await bench.accept(
         a_message(to=ADA, request_id=f"order-{ADA}", dedupe_key=f"welcome:{ADA.upper()}", body_digest="x"),
@@ -145,21 +145,21 @@ async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
     await an_intake(database, clock).accept([a_message(to=ADA)])
     claimed = await claims_of(database, clock).claim(1)
     await settling_of(database, clock).exchange([], claimed)
-    with pytest.raises(MailUnderWay):
+    with pytest.raises(MessageInProgress):
         await erasure.erase(database, clock, 1, ADA, actor="console")
     await settling_of(database, clock).exchange([a_result(claimed[0], SENT, clock.now())], [])
     assert await erasure.erase(database, clock, 1, ADA, actor="console") == 1
 
 
 async def test_an_erased_person_may_come_back_by_themselves(database: Database, clock: ManualClock) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
     await standing.subscribe(1, ADA, "news", source="form")
     await standing.bounce(1, "b@example.com", source="ses")
     await erasure.erase(database, clock, 1, ADA, actor="console")
     await erasure.erase(database, clock, 1, "b@example.com", actor="console")
-    await standing.come_back(1, ADA, source="reader")
-    await standing.come_back(1, "b@example.com", source="reader")
+    await standing.resubscribe_by_link(1, ADA, source="reader")
+    await standing.resubscribe_by_link(1, "b@example.com", source="reader")
     assert not await suppressions.is_suppressed(database, 1, ADA, "news")
     assert await suppressions.is_suppressed(database, 1, "b@example.com")
 
@@ -167,17 +167,17 @@ async def test_an_erased_person_may_come_back_by_themselves(database: Database, 
 @pytest.mark.parametrize(
     "change",
     [
-        contacts.Change(locale="klingon!"),
-        contacts.Change(timezone="Mars/Olympus"),
-        contacts.Change(attributes={"not a name": 1}),
-        contacts.Change(attributes={"a": "nul\x00"}),
-        contacts.Change(attributes={f"a{n}": 1 for n in range(101)}),
-        contacts.Change(tags=["a,b"]),
-        contacts.Change(name="x" * 201),
+        contacts.ContactChange(locale="klingon!"),
+        contacts.ContactChange(timezone="Mars/Olympus"),
+        contacts.ContactChange(attributes={"not a name": 1}),
+        contacts.ContactChange(attributes={"a": "nul\x00"}),
+        contacts.ContactChange(attributes={f"a{n}": 1 for n in range(101)}),
+        contacts.ContactChange(tags=["a,b"]),
+        contacts.ContactChange(name="x" * 201),
     ],
 )
 async def test_what_cannot_be_kept_of_a_person_is_refused(
-    database: Database, clock: ManualClock, change: contacts.Change
+    database: Database, clock: ManualClock, change: contacts.ContactChange
 ) -> None:
     with pytest.raises(InvalidInput):
         await contacts.put(database, clock, 1, ADA, change)
@@ -225,14 +225,14 @@ async def test_a_file_is_imported_over_http(database: Database, clock: ManualClo
         query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
         answer = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
         assert (answer.status_code, answer.json()["fileName"]) == (202, "people.csv")
-        await api.parts.import_desk.finish()
+        await api.parts.import_uploads.finish()
         where = f"/v1/contacts/imports/{answer.json()['importId']}"
         done = (await api.client.get(where)).json()
         assert (done["added"], done["refused"], done["finishedAt"] is not None) == (1, 1, True)
         report = (await api.client.get(f"{where}/report")).text.splitlines()
         assert report[:2] == ["line,email,outcome,why", "2,ada@example.com,added,"]
         assert len((await api.client.get("/v1/contacts/imports")).json()["imports"]) == 1
-        assert (await contacts.portrait(database, 1, ADA)).contact.attributes == {"tariff": "pro"}
+        assert (await contacts.load_details(database, 1, ADA)).contact.attributes == {"tariff": "pro"}
         for path in (where, f"{where}/report"):
             assert (await api.stranger.get(path)).status_code == 404
         assert (await api.client.delete(f"/v1/contacts/{ADA}")).status_code == 204
@@ -250,10 +250,10 @@ def test_an_address_is_gone_from_a_report_in_every_spelling_and_nobody_elses_is(
     report = tmp_path / "report.csv"
     lines = '2,{one},refused,x\n3,ada@example.com.br,added,\n4,bada@example.com,added,\n5,"a\n{two}",refused,x\n'
     report.write_text(lines.format(one="ADA@Example.com", two=ADA), encoding="utf-8")
-    forget_in(report, ADA)
+    redact_address(report, ADA)
     stars = "*" * len(ADA)
     assert report.read_text(encoding="utf-8") == lines.format(one=stars, two=stars)
-    forget_in(tmp_path / "nothing.csv", ADA)
+    redact_address(tmp_path / "nothing.csv", ADA)
     assert not (tmp_path / "nothing.csv").exists()
 
 
@@ -266,10 +266,12 @@ async def test_nothing_that_is_told_later_brings_an_erased_person_back(database:
     sent, _ = await a_life(database, clock)
     before_erasing = clock.now() - 1
     await erasure.erase(database, clock, 1, ADA, actor="console")
-    standing = Standing(database, clock)
-    await standing.leave(1, ADA, "news", source="link")
-    await standing.leave(1, ADA, source="link")
-    await database.transact(lambda tx: apply(tx, [left(1, ADA, "general", source="ses", at=before_erasing)], 1))
+    standing = ContactStatusService(database, clock)
+    await standing.unsubscribe_by_link(1, ADA, "news", source="link")
+    await standing.unsubscribe_by_link(1, ADA, source="link")
+    await database.transact(
+        lambda tx: apply_facts(tx, [unsubscribe_fact(1, ADA, "general", source="ses", at=before_erasing)], 1)
+    )
     words = {"reason": f"no such user {ADA}"}
     told = Report(
         "r-1", "ses", EventType.BOUNCED, clock.now(), ADA, sent, None, ContactVerdict.HARD_BOUNCE, metadata=words
@@ -277,10 +279,10 @@ async def test_nothing_that_is_told_later_brings_an_erased_person_back(database:
     assert (await Reports(database, clock).receive([told])).new == 1
     await standing.bounce(1, ADA, source="ses")
     with pytest.raises(NotFound):
-        await contacts.by_email(database, 1, ADA)
+        await contacts.find_by_email(database, 1, ADA)
     assert "ada@" not in (await everywhere(database)).lower()
     async with database.read() as tx:
-        entries = await suppressions.of_address(tx, 1, ADA)
+        entries = await suppressions.list_for_address(tx, 1, ADA)
     assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
     await standing.subscribe(1, ADA, "news", source="form")  # only they themselves come back
-    assert (await contacts.by_email(database, 1, ADA)).email == ADA
+    assert (await contacts.find_by_email(database, 1, ADA)).email == ADA

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, select
 
 from mailwright.audience import filters, lists, segments, suppressions
-from mailwright.audience.conditions import condition
-from mailwright.audience.filter_text import describe
-from mailwright.audience.filters import Attribute, Deeds, FilterInvalid, Question
-from mailwright.audience.segments import SegmentExists, audience, whole_audience
-from mailwright.audience.status import Standing
+from mailwright.audience.filter_sql import filter_clause
+from mailwright.audience.filters import AttributeCondition, FilterCondition, InvalidFilter, MessageActivity
+from mailwright.audience.segments import SegmentExists, audience, audience_query
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, Instant, ManualClock, isoformat
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import EventType, Status
+from mailwright.schemas.filter_text import describe
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
 
@@ -91,25 +91,25 @@ def a_person(chance: random.Random, number: int) -> Person:
 # A plain reading of a filter.
 
 
-def answers(question: Question, person: Person) -> bool:
+def answers(question: FilterCondition, person: Person) -> bool:
     match question:
-        case filters.All(all=parts):
+        case filters.AllOf(all=parts):
             return all(answers(part, person) for part in parts)
         case filters.AnyOf(any=parts):
             return any(answers(part, person) for part in parts)
         case filters.Not(not_=part):
             return not answers(part, person)
-        case Attribute():
+        case AttributeCondition():
             return answers_attribute(question, person.attributes.get(question.attribute))
-        case filters.Tagged(tag=tag):
+        case filters.HasTag(tag=tag):
             return tag in person.tags
         case filters.OnList(list=key):
             return key == "general" or person.on.get(key) == (False, False)
-        case filters.Stands(status=status):
+        case filters.HasStatus(status=status):
             return person.status == status
-        case filters.Reads(locale=locale):
+        case filters.HasLocale(locale=locale):
             return person.locale is not None and f"{person.locale}-".lower().startswith(f"{locale}-".lower())
-        case filters.Lives(timezone=timezone):
+        case filters.InTimezone(timezone=timezone):
             return person.timezone == timezone
         case filters.AtDomain(domain=domain):
             return person.email.split("@")[1] == domain
@@ -117,18 +117,18 @@ def answers(question: Question, person: Person) -> bool:
             return person.created_at >= moment
         case filters.CreatedBefore(created_before=moment):
             return person.created_at < moment
-        case filters.Sent(sent=deeds):
+        case filters.WasSent(sent=deeds):
             return often_enough(person, deeds, lambda mail: [] if mail.sent_at is None else [mail.sent_at])
-        case filters.Opened(opened=deeds):
+        case filters.HasOpened(opened=deeds):
             return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "open"])
-        case filters.Clicked(clicked=deeds):
+        case filters.HasClicked(clicked=deeds):
             return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "click"])
-        case filters.Bounced(bounced=deeds):
+        case filters.HasBounced(bounced=deeds):
             return often_enough(person, deeds, lambda mail: [at for type_, at in mail.told if type_ == "bounce"])
     raise AssertionError(question)
 
 
-def often_enough(person: Person, deeds: Deeds, moments: Any) -> bool:
+def often_enough(person: Person, deeds: MessageActivity, moments: Any) -> bool:
     since = 0 if deeds.within_days is None else NOW - deeds.within_days * DAY
     found = [
         mail
@@ -138,7 +138,7 @@ def often_enough(person: Person, deeds: Deeds, moments: Any) -> bool:
     return len(found) >= deeds.at_least
 
 
-def answers_attribute(question: Attribute, value: Any) -> bool:
+def answers_attribute(question: AttributeCondition, value: Any) -> bool:
     name, wanted = question.comparison
     number = number_of(value)
     match name:
@@ -310,14 +310,14 @@ async def test_a_filter_finds_whom_a_plain_reading_of_it_finds(
     question = filters.parse(asked)
     expected = [person.email for person in people if answers(question, person)]
     async with database.read() as tx:
-        query = select(contacts.c.email).where(condition(asked, 1, NOW)).order_by(contacts.c.id)
+        query = select(contacts.c.email).where(filter_clause(asked, 1, NOW)).order_by(contacts.c.id)
         found = [row.email for row in await tx.execute(query)]
     assert found == expected
     assert describe(asked).startswith(("People who", "People ("))
 
 
 async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Database, clock: ManualClock) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     await lists.create(database, clock, 1, "news")
     asked = {"all": [{"list": "news"}, {"domain": "example.com"}]}
     saved = await segments.create(database, clock, 1, "readers", filter_=asked, name="Readers")
@@ -334,7 +334,7 @@ async def test_a_saved_segment_is_counted_and_listed_as_it_is_now(database: Data
     changed = await segments.change(database, clock, 1, "readers", filter_={"tag": "vip"})
     assert (changed.name, changed.filter, changed.updated_at) == ("Readers", {"tag": "vip"}, clock.now())
     assert [each.segment_key for each in await segments.list_all(database, 1)] == ["readers"]
-    await segments.forget(database, 1, "readers")
+    await segments.delete_segment(database, 1, "readers")
     with pytest.raises(NotFound):
         await segments.find(database, 1, "readers")
 
@@ -349,23 +349,23 @@ async def test_a_segment_has_a_key_of_its_own_and_a_filter_that_can_be_asked(
     for key, asked in (("No Key", {"tag": "vip"}), ("k", {"tag": "vip", "list": "news"}), ("k", {"sql": "1=1"})):
         with pytest.raises(InvalidInput):
             await segments.create(database, clock, 1, key, filter_=asked)
-    with pytest.raises(FilterInvalid):
+    with pytest.raises(InvalidFilter):
         await segments.change(database, clock, 1, "vips", filter_={"attribute": "a'; DROP", "is": 1})
     with pytest.raises(NotFound):
         await segments.change(database, clock, 3, "vips", name="theirs")
     with pytest.raises(NotFound):
-        await segments.forget(database, 3, "vips")
+        await segments.delete_segment(database, 3, "vips")
 
 
 async def test_an_audience_holds_only_those_who_may_be_written_to(database: Database, clock: ManualClock) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     for key in ("news", "tips"):
         await lists.create(database, clock, 1, key)
     for name in ("stays", "left", "left-all", "bounced", "complained", "told", "told-of-list", "pending"):
         await standing.subscribe(1, f"{name}@example.com", "news", source="form")
     await standing.subscribe(1, "other@example.com", "tips", source="form")
-    await standing.leave(1, "left@example.com", "news", source="link")
-    await standing.leave(1, "left-all@example.com", source="link")
+    await standing.unsubscribe_by_link(1, "left@example.com", "news", source="link")
+    await standing.unsubscribe_by_link(1, "left-all@example.com", source="link")
     await standing.bounce(1, "bounced@example.com", source="ses")
     await standing.complain(1, "complained@example.com", source="ses")
     await suppressions.add(database, clock, 1, "told@example.com", reason="law", source="cli")
@@ -375,7 +375,7 @@ async def test_an_audience_holds_only_those_who_may_be_written_to(database: Data
         await tx.execute(subscriptions.update().where(subscriptions.c.contact_key == pending).values(is_pending=True))
 
     async def names(*list_keys: str, asked: Any = None) -> list[str]:
-        people, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, whole_audience))
+        people, whole = (ask(1, list_keys, asked, clock.now()) for ask in (audience, audience_query))
         async with database.read() as tx:
             rows = await tx.execute(select(contacts.c.email).where(people).order_by(contacts.c.email))
             assert list(await tx.execute(whole.add_columns(contacts.c.email).order_by(contacts.c.email))) == list(rows)
@@ -410,7 +410,7 @@ async def test_an_audience_holds_only_those_who_may_be_written_to(database: Data
     ],
 )
 def test_a_filter_that_cannot_be_asked_is_refused_and_told_where(asked: Any, told: str) -> None:
-    with pytest.raises(FilterInvalid, match=told):
+    with pytest.raises(InvalidFilter, match=told):
         filters.parse(asked)
 
 
@@ -418,7 +418,7 @@ def test_no_depth_of_nesting_costs_anything() -> None:
     deep: dict[str, Any] = {"tag": "a"}
     for _ in range(50_000):
         deep = {"not": deep}
-    with pytest.raises(FilterInvalid, match="nested deeper"):
+    with pytest.raises(InvalidFilter, match="nested deeper"):
         filters.parse(deep)
 
 

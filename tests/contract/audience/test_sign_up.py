@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.audience import lists, suppressions
-from mailwright.audience.double_opt_in import ASK_AGAIN_AFTER
-from mailwright.audience.sign_up import PER_HOUR, SigningUp, Taken, Wish
-from mailwright.audience.status import Standing
+from mailwright.audience.double_opt_in import RESEND_INTERVAL
+from mailwright.audience.sign_up import PER_HOUR, SignUpRequest, SignUpResult, SignUpService
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, counters, messages, subscriptions
@@ -65,10 +65,10 @@ async def test_a_list_that_asks_is_joined_by_the_link_in_the_mail(api: Api) -> N
 
 @pytest.mark.parametrize("list_key", ["open", "asks"])
 async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key: str) -> None:
-    standing = Standing(api.parts.database, api.parts.clock)
+    standing = ContactStatusService(api.parts.database, api.parts.clock)
     await standing.subscribe(1, "on@example.com", list_key, source="test")
     await standing.subscribe(1, "left@example.com", list_key, source="test")
-    await standing.leave(1, "left@example.com", list_key, source="test")
+    await standing.unsubscribe_by_link(1, "left@example.com", list_key, source="test")
     await suppressions.add(
         api.parts.database, api.parts.clock, 1, "bounced@example.com", reason="bounced", source="test"
     )
@@ -80,12 +80,12 @@ async def test_the_answer_is_the_same_whoever_is_on_the_list(api: Api, list_key:
 
 
 async def test_whoever_has_left_is_asked_by_mail_whatever_the_list_says(api: Api) -> None:
-    standing = Standing(api.parts.database, api.parts.clock)
+    standing = ContactStatusService(api.parts.database, api.parts.clock)
     await standing.subscribe(1, ADA, "open", source="test")
-    await standing.leave(1, ADA, "open", source="test")
+    await standing.unsubscribe_by_link(1, ADA, "open", source="test")
     await sign_up(api, "open")
     assert (await readers(api, "open"), await mails(api)) == ([], [ADA])
-    assert await (await api.parts.opting_in()).confirm(1, ADA, "open")
+    assert await (await api.parts.double_opt_in()).confirm(1, ADA, "open")
     assert await readers(api, "open") == [ADA]
 
 
@@ -102,9 +102,9 @@ async def test_a_form_that_is_sent_while_somebody_confirms_does_not_make_them_wa
     api: Api, clock: ManualClock
 ) -> None:
     await sign_up(api, "asks")
-    clock.advance(ASK_AGAIN_AFTER)
-    opting_in = await api.parts.opting_in()
-    await asyncio.gather(opting_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
+    clock.advance(RESEND_INTERVAL)
+    double_opt_in = await api.parts.double_opt_in()
+    await asyncio.gather(double_opt_in.confirm(1, ADA, "asks"), *(sign_up(api, "asks") for _ in range(6)))
     assert await readers(api, "asks") == [ADA]
 
 
@@ -136,12 +136,12 @@ async def test_one_network_is_heard_so_many_times_an_hour(api: Api, clock: Manua
 async def test_a_network_is_counted_without_its_address_being_kept(
     database: Database, clock: ManualClock, api: Api
 ) -> None:
-    desk = SigningUp(database, clock, await api.parts.opting_in(), "s" * 32)
+    desk = SignUpService(database, clock, await api.parts.double_opt_in(), "s" * 32)
     homes = [f"2001:db8::{number:x}" for number in range(1, PER_HOUR + 1)]
     for number, home in enumerate(homes):
-        assert await desk.take(1, "open", Wish(f"home{number}@example.com", home)) is Taken.THANKS
-    assert await desk.take(1, "open", Wish(ADA, "2001:db8::ffff")) is Taken.TOO_MANY
-    assert await desk.take(1, "open", Wish(ADA, "2001:db8:0:1::1")) is Taken.THANKS
+        assert await desk.take(1, "open", SignUpRequest(f"home{number}@example.com", home)) is SignUpResult.ACCEPTED
+    assert await desk.take(1, "open", SignUpRequest(ADA, "2001:db8::ffff")) is SignUpResult.RATE_LIMITED
+    assert await desk.take(1, "open", SignUpRequest(ADA, "2001:db8:0:1::1")) is SignUpResult.ACCEPTED
     async with database.read() as tx:
         assert not any("2001" in row.name for row in await tx.execute(select(counters.c.name)))
 

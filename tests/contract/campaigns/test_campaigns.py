@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from mailwright.audience import segments
-from mailwright.audience.status import Standing
-from mailwright.content.template_store import Draft
+from mailwright.audience.status import ContactStatusService
+from mailwright.content.template_store import TemplateDraft
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
@@ -124,7 +124,9 @@ async def test_a_start_that_cannot_be_is_refused_with_every_reason_at_once(desk:
 
 async def test_an_audience_of_nobody_is_refused(desk: Desk) -> None:
     await join(desk.database, ["gone@example.com"])
-    await Standing(desk.database, desk.clock).leave(DEFAULT_TENANT, "gone@example.com", NEWS, source="test")
+    await ContactStatusService(desk.database, desk.clock).unsubscribe_by_link(
+        DEFAULT_TENANT, "gone@example.com", NEWS, source="test"
+    )
     campaign_id = await desk.create()
     with pytest.raises(CampaignNotStartable) as refused:
         await desk.campaigns.start(OPERATOR, campaign_id)
@@ -293,9 +295,9 @@ async def test_a_list_of_many_walks_has_one_report_in_the_order_of_addresses(
 async def test_whoever_leaves_between_start_and_send_is_not_written_to_and_is_no_failure(desk: Desk) -> None:
     campaign_id = await desk.start(10)
     await desk.walk()
-    standing = Standing(desk.database, desk.clock)
-    await standing.leave(DEFAULT_TENANT, address_of(3), NEWS, source="test")
-    await standing.leave(DEFAULT_TENANT, address_of(4), source="test")
+    standing = ContactStatusService(desk.database, desk.clock)
+    await standing.unsubscribe_by_link(DEFAULT_TENANT, address_of(3), NEWS, source="test")
+    await standing.unsubscribe_by_link(DEFAULT_TENANT, address_of(4), source="test")
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
     assert len(provider.mails) == 8
@@ -322,7 +324,7 @@ async def test_a_mail_says_what_is_known_of_its_reader_when_it_leaves(desk: Desk
 async def test_readers_get_the_version_of_a_template_in_their_own_language(desk: Desk) -> None:
     store, leave = desk.bench.engine.templates, "<p>{{ unsubscribe_url }}</p>"
     for locale, subject in (("", "Hello"), ("pt", "Olá"), ("pt-BR", "Oi")):
-        await store.write(DEFAULT_TENANT, "hello", Draft(subject=subject, body=leave, locale=locale))
+        await store.write(DEFAULT_TENANT, "hello", TemplateDraft(subject=subject, body=leave, locale=locale))
     for email, locale in (("en", "en-GB"), ("none", None), ("pt", "pt-PT"), ("br", "pt-BR")):
         await join(desk.database, [f"{email}@example.com"], locale=locale)
     await desk.start(content={"templateId": "hello"})

@@ -9,11 +9,11 @@ import pytest
 
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.content import template_store as content_store
-from mailwright.content.formats import Format
+from mailwright.content.formats import TemplateFormat
 from mailwright.content.images import MAX_BYTES, ImageStore
-from mailwright.content.presend_checks import Facts
-from mailwright.content.template import TemplateFailed
-from mailwright.content.template_store import Draft, TemplateStore, difference
+from mailwright.content.presend_checks import PresendContext
+from mailwright.content.template import InvalidTemplate
+from mailwright.content.template_store import TemplateDraft, TemplateStore, diff_versions
 from mailwright.content.variables import Variable
 from mailwright.domain import locales
 from mailwright.domain.clock import ManualClock
@@ -46,8 +46,8 @@ async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIt
         yield api
 
 
-def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> Draft:
-    return Draft(**{"subject": "Hello", "body": body, **changes})
+def a_draft(body: str = "<p>Hello {{ name }}</p>", **changes: Any) -> TemplateDraft:
+    return TemplateDraft(**{"subject": "Hello", "body": body, **changes})
 
 
 # Versions.
@@ -68,17 +68,19 @@ async def test_what_is_kept_in_memory_has_an_end_and_what_was_asked_for_lately_i
 
 
 async def test_every_change_is_a_new_version_and_old_ones_stay(store: TemplateStore) -> None:
-    first = await store.write(1, "hello", a_draft("# One", format=Format.MARKDOWN))
-    second = await store.write(1, "hello", a_draft("# Two\n\nand more", format=Format.MARKDOWN, subject="Hello again"))
+    first = await store.write(1, "hello", a_draft("# One", format=TemplateFormat.MARKDOWN))
+    second = await store.write(
+        1, "hello", a_draft("# Two\n\nand more", format=TemplateFormat.MARKDOWN, subject="Hello again")
+    )
     assert (first.version, second.version) == (1, 2)
     assert await store.version(1, "hello", 1) == first
     assert await store.latest(1, "hello") == second
     assert [each.version for each in await store.versions(1, "hello")] == [2, 1]
-    assert (second.body, second.format) == ("# Two\n\nand more", Format.MARKDOWN)
+    assert (second.body, second.format) == ("# Two\n\nand more", TemplateFormat.MARKDOWN)
     assert "<h1" in second.html
-    changes = difference(first, second).splitlines()
+    changes = diff_versions(first, second).splitlines()
     assert {"-Hello", "+Hello again", "-# One", "+# Two", "+and more"} <= set(changes)
-    assert difference(first, first) == ""
+    assert diff_versions(first, first) == ""
 
 
 async def test_authors_who_write_at_once_get_versions_of_their_own(store: TemplateStore) -> None:
@@ -171,22 +173,22 @@ async def test_declared_variables_are_held_against_those_that_are_used(store: Te
     def declaring(body: str, *variables: Variable) -> Any:
         return store.write(1, "hello", a_draft(body, variables=variables))
 
-    with pytest.raises(TemplateFailed, match="not declared: coupn"):
+    with pytest.raises(InvalidTemplate, match="not declared: coupn"):
         await declaring("<p>{{ coupn }} {{ name }}</p>", Variable("coupon"))
-    with pytest.raises(TemplateFailed, match=r'default\(""\)'):
+    with pytest.raises(InvalidTemplate, match=r'default\(""\)'):
         await declaring("<p>{{ coupon }}</p>", Variable("coupon", is_required=False))
-    with pytest.raises(TemplateFailed, match="twice: a"):
+    with pytest.raises(InvalidTemplate, match="twice: a"):
         await declaring("<p>{{ a }}</p>", Variable("a"), Variable("a"))
     kept = (Variable("coupon", is_required=False, sample={"code": "X1"}), Variable("count", sample=3))
     stored = await declaring('<p>{{ coupon|default("none") }} {{ count }} {{ name }}</p>', *kept)
-    assert (await store.latest(1, "hello")).expects() == kept
+    assert (await store.latest(1, "hello")).expected_variables() == kept
     assert "3 Jane Doe" in str(stored.render({"coupon": "Y"}).html)
 
 
 async def test_without_a_declaration_the_template_tells_what_it_uses(store: TemplateStore) -> None:
     stored = await store.write(1, "hello", a_draft('<p>{{ a }}{{ b|default("") }}{{ email }}</p>'))
-    assert stored.expects() == (Variable("a"), Variable("b", is_required=False))
-    with pytest.raises(TemplateFailed, match="needs a: give"):
+    assert stored.expected_variables() == (Variable("a"), Variable("b", is_required=False))
+    with pytest.raises(InvalidTemplate, match="needs a: give"):
         stored.render({})
 
 
@@ -374,7 +376,7 @@ async def test_a_campaign_without_a_link_to_leave_gets_one(
 ) -> None:
     await a_contact(database, "ana@example.com")
     definition = a_definition({"subject": "Hello", "body": "<html><body><p>Street 1</p></body></html>"})
-    facts = Facts(postal_address="Street 1")
+    facts = PresendContext(postal_address="Street 1")
     started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
     assert [each.code for each in started.warnings] == ["NO_UNSUBSCRIBE_LINK"]
     html = (await store.latest(1, "campaign:c1")).html
@@ -385,7 +387,7 @@ async def test_a_campaign_without_a_link_to_leave_gets_one(
 async def test_warnings_are_told_and_stop_nothing(database: Database, store: TemplateStore, clock: ManualClock) -> None:
     await a_contact(database, "ana@example.com")
     definition = a_definition({"subject": "READ THIS NOW", "body": f"<p>a</p>{FOOTER}"})
-    facts = Facts(postal_address="Street 1", sender=("SPF: none",))
+    facts = PresendContext(postal_address="Street 1", sender=("SPF: none",))
     started = await freeze(database, store, definition, tenant_id=1, campaign_id="c1", now=clock.now(), facts=facts)
     assert started.planned == 1
     assert [each.code for each in started.warnings] == ["CAPITALS", "SENDER_NOT_TRUSTED"]

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from mailwright.access.guesses import ADDRESS
+from mailwright.access.failed_sign_ins import ADDRESS_POLICY
 from mailwright.access.roles import Role, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
@@ -219,9 +219,9 @@ async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House
 async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None:
     async with house.client() as client:
         wrong = {"login": "ada", "password": "wrong wrong wrong"}
-        answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS.free + 1)]
+        answers = [await client.post("/sign-in", data=wrong) for _ in range(ADDRESS_POLICY.free + 1)]
         right = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
-    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS.free, 429]
+    assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free, 429]
     assert right.status_code == 429
     assert "Try again in" in right.text
 

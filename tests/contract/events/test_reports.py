@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from structlog.testing import capture_logs
 
 from mailwright.audience import contacts, suppressions
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import DAY, MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -96,12 +96,12 @@ async def state(database: Database) -> tuple[str, list[str]]:
 
 
 async def status_of_person(database: Database, email: str, tenant_id: int = 1) -> str:
-    return (await contacts.by_email(database, tenant_id, email)).status
+    return (await contacts.find_by_email(database, tenant_id, email)).status
 
 
 async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str, str]:
     async with database.read() as tx:
-        return {entry.list_key: entry.reason for entry in await suppressions.of_address(tx, tenant_id, email)}
+        return {entry.list_key: entry.reason for entry in await suppressions.list_for_address(tx, tenant_id, email)}
 
 
 # Doubts.
@@ -305,7 +305,7 @@ async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock:
     assert "ada@" not in str(lines)
     assert await scopes(database, "ada@example.com") == {}
     with pytest.raises(NotFound):
-        await contacts.by_email(database, 1, "ada@example.com")
+        await contacts.find_by_email(database, 1, "ada@example.com")
 
 
 async def test_an_address_alone_counts_only_from_whom_we_know(database: Database, clock: ManualClock) -> None:
@@ -426,7 +426,7 @@ async def test_soft_bounces_end_the_same_in_any_order(database: Database, clock:
         for message, day in zip(mails, order, strict=True):
             told = a_bounce(clock, message, key=f"k{number}-{day}", verdict=ContactVerdict.SOFT_BOUNCE, at=day * DAY)
             await Reports(database, clock).receive([told])
-        person = await contacts.portrait(database, 1, message.to_email)
+        person = await contacts.load_details(database, 1, message.to_email)
         [entry] = person.suppressions
         ends.append((person.contact.status, person.contact.status_updated_at, entry.created_at))
     assert ends == [("bounced", 25 * DAY, 20 * DAY)] * 3
@@ -447,7 +447,7 @@ async def test_many_reports_about_one_mail_are_one_soft_bounce(database: Databas
 async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
     database: Database, clock: ManualClock, leaves: bool
 ) -> None:
-    door, people = Reports(database, clock), Standing(database, clock)
+    door, people = Reports(database, clock), ContactStatusService(database, clock)
     mails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(7)]
     told = [a_bounce(clock, mail, key=f"k{n}", verdict=ContactVerdict.SOFT_BOUNCE) for n, mail in enumerate(mails)]
     await door.receive(told[:3])
@@ -456,8 +456,8 @@ async def test_what_bounced_before_an_operator_knew_better_is_not_counted(
     await people.activate(1, "ada@example.com", source="cli")
     await door.receive([told[3]])  # from before, and told late
     if leaves:
-        await people.leave(1, "ada@example.com", source="reader")
-        await people.come_back(1, "ada@example.com", source="reader")
+        await people.unsubscribe_by_link(1, "ada@example.com", source="reader")
+        await people.resubscribe_by_link(1, "ada@example.com", source="reader")
     clock.advance(DAY)
     await door.receive([replace(each, at=clock.now()) for each in told[4:6]])
     assert await scopes(database, "ada@example.com") == {}

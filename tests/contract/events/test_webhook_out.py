@@ -220,7 +220,7 @@ async def test_who_leaves_and_comes_back_by_a_link_is_told_once_each(desk: Desk,
         await reader.post(f"/unsubscribe?token={leaves}")
     assert await moves(desk) == [("left", "weekly", "reader")]
     [told] = desk.told()
-    person = await contacts.by_email(desk.database, DEFAULT_TENANT, ADA)
+    person = await contacts.find_by_email(desk.database, DEFAULT_TENANT, ADA)
     assert (told["message"], told["contact"]) == (None, {"contactId": person.contact_id, "email": ADA})
     assert "contactKey" not in told["metadata"]
     for _ in range(2):
@@ -248,7 +248,7 @@ async def test_who_signs_up_is_told_of_once_they_have_confirmed(desk: Desk, read
     assert await moves(desk) == [("joined", "weekly", "sign-up")]
     await reader.post("/subscribe/careful", data={"email": ADA})
     assert await moves(desk) == []
-    await reader.post(f"/confirm?token={TOKENS.to_confirm().make(ADA, 'careful')}")
+    await reader.post(f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'careful')}")
     assert await moves(desk) == [("joined", "careful", "opt-in")]
 
 

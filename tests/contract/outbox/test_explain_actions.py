@@ -625,7 +625,7 @@ async def test_whoever_bounced_and_is_activated_is_written_to_again(world: World
     [action] = (await world.message())["actions"]
     await world.do(action)
     assert (await world.message())["actions"] == []
-    known = await contacts.by_email(world.database, DEFAULT_TENANT, ADA)
+    known = await contacts.find_by_email(world.database, DEFAULT_TENANT, ADA)
     assert known.status == "active"
     assert not await suppressions.is_suppressed(world.database, DEFAULT_TENANT, ADA, "news")
 

@@ -10,12 +10,12 @@ from sqlalchemy import select
 
 from mailwright.audience import contacts, lists, segments, suppressions
 from mailwright.audience import search as finding
-from mailwright.audience.contacts import Change
+from mailwright.audience.contacts import ContactChange
 from mailwright.audience.importing import imports
 from mailwright.audience.importing.imports import Import, Imports
-from mailwright.audience.importing.plans import Purpose
-from mailwright.audience.importing.uploads import SILENT_AFTER, ImportDesk
-from mailwright.audience.status import Standing
+from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.uploads import STALE_AFTER, ImportUploads
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Source
@@ -93,28 +93,30 @@ async def test_what_no_index_knows_is_looked_for_in_steps(
 
     for number, name in enumerate(["Needle", "Hay", "Hay", "Hay", "Needle"]):
         await a_contact(database, f"person{number}@example.com", name=name)
-    first = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10)
-    assert [each.email for each in first.people] == ["person4@example.com"]
+    first = await finding.search_contacts(database, DEFAULT_TENANT, finding.ContactQuery("needle"), limit=10)
+    assert [each.email for each in first.contacts] == ["person4@example.com"]
     assert first.is_cut
     assert first.next_key is not None
-    rest = await finding.look_for(database, DEFAULT_TENANT, finding.Asked("needle"), limit=10, before=first.next_key)
-    assert [each.email for each in rest.people] == ["person0@example.com"]
+    rest = await finding.search_contacts(
+        database, DEFAULT_TENANT, finding.ContactQuery("needle"), limit=10, before=first.next_key
+    )
+    assert [each.email for each in rest.contacts] == ["person0@example.com"]
 
 
 async def test_people_are_found_by_name_status_list_and_tag(database: Database, clock: ManualClock) -> None:
-    standing = Standing(database, clock)
+    standing = ContactStatusService(database, clock)
     await lists.create(database, clock, DEFAULT_TENANT, "news")
     for name, tags in (("Ada", ["vip"]), ("Grace", ["vip"]), ("Alan", [])):
         email = f"{name.lower()}@example.com"
-        await contacts.put(database, clock, DEFAULT_TENANT, email, Change(name=name, tags=tags))
+        await contacts.put(database, clock, DEFAULT_TENANT, email, ContactChange(name=name, tags=tags))
     for name in ("ada", "grace", "alan"):
         await standing.subscribe(DEFAULT_TENANT, f"{name}@example.com", "news", source="test")
-    await standing.leave(DEFAULT_TENANT, "grace@example.com", "news", source="test")
+    await standing.unsubscribe_by_link(DEFAULT_TENANT, "grace@example.com", "news", source="test")
     await standing.bounce(DEFAULT_TENANT, "alan@example.com", source="test")
 
     async def names(**asked: str) -> list[str | None]:
-        found = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(**asked), limit=10)
-        return [each.name for each in found.people]
+        found = await finding.search_contacts(database, DEFAULT_TENANT, finding.ContactQuery(**asked), limit=10)
+        return [each.name for each in found.contacts]
 
     assert await names() == ["Alan", "Grace", "Ada"]
     assert await names(words="GRA") == ["Grace"]
@@ -125,13 +127,13 @@ async def test_people_are_found_by_name_status_list_and_tag(database: Database, 
     assert await names(list_key="news", tag="vip") == ["Ada"]
     assert await names(list_key="news", status="active") == ["Ada"]
     assert await names(list_key="general") == ["Alan", "Grace", "Ada"]
-    assert await finding.count_on(database, DEFAULT_TENANT, "news") == 2
-    assert await finding.tags_of(database, DEFAULT_TENANT) == ["vip"]
-    page = await finding.look_for(database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=1)
-    rest = await finding.look_for(
-        database, DEFAULT_TENANT, finding.Asked(tag="vip"), limit=5, before=page.next_key or 0
+    assert await finding.count_subscribers(database, DEFAULT_TENANT, "news") == 2
+    assert await finding.list_tags(database, DEFAULT_TENANT) == ["vip"]
+    page = await finding.search_contacts(database, DEFAULT_TENANT, finding.ContactQuery(tag="vip"), limit=1)
+    rest = await finding.search_contacts(
+        database, DEFAULT_TENANT, finding.ContactQuery(tag="vip"), limit=5, before=page.next_key or 0
     )
-    assert [each.name for each in (*page.people, *rest.people)] == ["Grace", "Ada"]
+    assert [each.name for each in (*page.contacts, *rest.contacts)] == ["Grace", "Ada"]
 
 
 async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
@@ -139,14 +141,14 @@ async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Data
     who, tenant_id = "grace", DEFAULT_TENANT
     await Operations(database, clock).cancel(accepted.outbox_id, tenant_id=tenant_id, actor=who)
     await lists.create(database, clock, tenant_id, "news", actor=who)
-    await contacts.put(database, clock, tenant_id, "ada@example.com", Change(name="Ada"), actor=who)
-    standing = Standing(database, clock)
+    await contacts.put(database, clock, tenant_id, "ada@example.com", ContactChange(name="Ada"), actor=who)
+    standing = ContactStatusService(database, clock)
     await standing.subscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
     await standing.unsubscribe(tenant_id, "ada@example.com", "news", source=who, actor=who)
     await suppressions.add(database, clock, tenant_id, "ada@example.com", reason="r", source=who, actor=who)
     await suppressions.remove(database, tenant_id, "ada@example.com", actor=who, clock=clock)
     await segments.create(database, clock, tenant_id, "vips", filter_={"tag": "vip"}, actor=who)
-    await segments.forget(database, tenant_id, "vips", actor=who, clock=clock)
+    await segments.delete_segment(database, tenant_id, "vips", actor=who, clock=clock)
     noted = await deeds(database, tenant_id=tenant_id, limit=20)
     assert {each.actor for each in noted} == {who}
     assert [each.action for each in reversed(noted)] == [
@@ -165,22 +167,22 @@ async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Data
 
 async def test_a_file_that_is_kept_is_its_tenants_own(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     other = await a_tenant(database, "other")
-    desk = ImportDesk(Imports(database, clock), clock, tmp_path, largest=1_000_000)
+    desk = ImportUploads(Imports(database, clock), clock, tmp_path, largest=1_000_000)
 
     async def content() -> AsyncIterator[bytes]:
         yield b"Email,City\nada@example.com,London\n"
 
-    token = await desk.keep(DEFAULT_TENANT, content())
-    assert await desk.titles_kept(DEFAULT_TENANT, token) == ("Email", "City")
+    token = await desk.stage(DEFAULT_TENANT, content())
+    assert await desk.staged_titles(DEFAULT_TENANT, token) == ("Email", "City")
     for stranger, name in ((other, token), (DEFAULT_TENANT, "../" + token), (DEFAULT_TENANT, "0" * 32)):
         with pytest.raises(NotFound):
-            await desk.preview_kept(stranger, name, Purpose())
-    begun = await desk.receive_kept(DEFAULT_TENANT, token, Purpose(), file_name="people.csv", actor="grace")
+            await desk.preview_staged(stranger, name, ImportOptions())
+    begun = await desk.receive_staged(DEFAULT_TENANT, token, ImportOptions(), file_name="people.csv", actor="grace")
     await desk.finish()
     assert (await desk.find(DEFAULT_TENANT, begun.import_id)).added == 1
     assert not list(tmp_path.glob("*.kept"))
     with pytest.raises(NotFound):
-        await desk.titles_kept(DEFAULT_TENANT, token)
+        await desk.staged_titles(DEFAULT_TENANT, token)
 
 
 @pytest.mark.promise("import-resumes")
@@ -201,18 +203,18 @@ async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
     async def content() -> AsyncIterator[bytes]:
         yield b"email\n" + b"".join(b"reader%d@example.com\n" % number for number in range(5))
 
-    stopping = ImportDesk(Stopped(database, clock), clock, folder, largest=1_000_000)
-    begun = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="people.csv")
+    stopping = ImportUploads(Stopped(database, clock), clock, folder, largest=1_000_000)
+    begun = await stopping.receive(DEFAULT_TENANT, content(), ImportOptions(), file_name="people.csv")
     await stopping.finish()
     await asyncio.gather(*closing)
-    waiting = await stopping.receive(DEFAULT_TENANT, content(), Purpose(), file_name="later.csv")
+    waiting = await stopping.receive(DEFAULT_TENANT, content(), ImportOptions(), file_name="later.csv")
     await stopping.finish()
     found = [await Imports(database, clock).find(DEFAULT_TENANT, each.import_id) for each in (begun, waiting)]
     assert [(each.records, each.finished_at) for each in found] == [(2, None), (0, None)]
 
-    clock.advance(SILENT_AFTER)
-    next_one = ImportDesk(Imports(database, clock), clock, folder, largest=1_000_000)
-    await next_one.take_up_again()
+    clock.advance(STALE_AFTER)
+    next_one = ImportUploads(Imports(database, clock), clock, folder, largest=1_000_000)
+    await next_one.resume_interrupted()
     await next_one.finish()
     assert [(await next_one.find(DEFAULT_TENANT, each.import_id)).records for each in (begun, waiting)] == [5, 5]
     assert {path.name for path in folder.iterdir()} == {f"{each.import_id}.report.csv" for each in (begun, waiting)}

@@ -10,7 +10,7 @@ from sqlalchemy import event, func, insert, select, text
 from mailwright.audience import contacts, suppressions
 from mailwright.audience import search as people
 from mailwright.audience.importing import store
-from mailwright.audience.segments import whole_audience
+from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.states import Status
 from mailwright.outbox import audit_log, message_records, search, summary, tallies
@@ -77,7 +77,7 @@ async def _explained(database: Database, words: str, values: Sequence[Any], *, w
 async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Database) -> None:
     asked = await _asked(
         database,
-        lambda: contacts.list_some(database, 1, limit=9),
+        lambda: contacts.list_page(database, 1, limit=9),
         lambda: audit_log.deeds(database, tenant_id=1, limit=9),
         lambda: audit_log.deeds(database, tenant_id=1, limit=9, subject="anything"),
     )
@@ -90,7 +90,7 @@ async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Data
 
 
 async def test_an_audience_is_counted_along_its_list(database: Database) -> None:
-    whole = whole_audience(1, ["news"], None, 1).add_columns(func.count())
+    whole = audience_query(1, ["news"], None, 1).add_columns(func.count())
 
     async def count() -> None:
         async with database.read() as tx:

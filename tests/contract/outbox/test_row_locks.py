@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from mailwright.access.guesses import Guesses
+from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
-from mailwright.access.set_up import SetUp
 from mailwright.access.users import User, Users
 from mailwright.audience import contacts, lists
 from mailwright.audience.erasure import erase
 from mailwright.audience.importing.imports import Import, Imports
-from mailwright.audience.importing.plans import Purpose
-from mailwright.audience.status import SoftBounces, apply, left
-from mailwright.audience.suppressions import add_all, of_address
+from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.status import SoftBounces, apply_facts, unsubscribe_fact
+from mailwright.audience.suppressions import add_all, list_for_address
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import DAY, ManualClock
@@ -176,14 +176,14 @@ async def test_soft_bounces_that_are_told_at_once_are_counted_together(database:
         await take(tx, [second], SoftBounces(), clock.now())
         telling = tasks.create_task(Reports(database, clock).receive([third]))
         await _as_far_as_it_can(database, telling)
-    assert (await contacts.by_email(database, DEFAULT_TENANT, ADA)).status == "bounced"
+    assert (await contacts.find_by_email(database, DEFAULT_TENANT, ADA)).status == "bounced"
 
 
 @pytest.mark.parametrize("act", ["disable", "make less"])
 async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
     database: Database, clock: ManualClock, act: str
 ) -> None:
-    users = Users(database, clock, Guesses(database, clock))
+    users = Users(database, clock, FailedSignIns(database, clock))
     ada, grace = [await users.create(name, PASSWORD, Role.ADMIN, actor="test") for name in ("ada", "grace")]
 
     async def shut_out(user: User, actor: User) -> None:
@@ -200,8 +200,8 @@ async def test_two_administrators_who_shut_each_other_out_do_not_both_succeed(
             await _somebody_waits(tx, number=2)
         ends = await asyncio.gather(*both, return_exceptions=True)
     assert sorted(type(end) for end in ends if end is not None) == [NotPossibleNow]
-    left = [user for user in await users.list_all() if user.role is Role.ADMIN and user.disabled_at is None]
-    assert len(left) == 1
+    unsubscribe_fact = [user for user in await users.list_all() if user.role is Role.ADMIN and user.disabled_at is None]
+    assert len(unsubscribe_fact) == 1
 
 
 @pytest.mark.promise("person-erased")
@@ -214,12 +214,12 @@ async def test_what_is_told_of_somebody_while_they_are_erased_is_not_kept(
     await suppress(database, ADA, list_key="general")
     happened_at = clock.now()
     clock.advance(DAY)
-    fact = left(DEFAULT_TENANT, ADA, list_key, source="ses", at=happened_at)
+    fact = unsubscribe_fact(DEFAULT_TENANT, ADA, list_key, source="ses", at=happened_at)
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
         await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
         await _somebody_waits(tx)
-        tasks.create_task(database.transact(lambda hot: apply(hot, [fact], clock.now())))
+        tasks.create_task(database.transact(lambda hot: apply_facts(hot, [fact], clock.now())))
         await _somebody_waits(tx, number=2)
     async with database.read() as tx:
         kept = await tx.execute(select(suppressions.c.email, suppressions.c.list_key, suppressions.c.source))
@@ -275,7 +275,7 @@ async def test_a_webhook_is_removed_while_it_is_told_something(database: Databas
 
 
 async def test_somebody_is_shut_out_while_they_are_seen(database: Database, clock: ManualClock) -> None:
-    users, sessions = Users(database, clock, Guesses(database, clock)), Sessions(database, clock)
+    users, sessions = Users(database, clock, FailedSignIns(database, clock)), Sessions(database, clock)
     ada = await users.create("ada", PASSWORD, Role.VIEWER, actor="test")
     token = await sessions.open(ada, address="192.0.2.1", agent="test")
     clock.advance(DAY // 4)
@@ -291,15 +291,15 @@ async def test_somebody_is_shut_out_while_they_are_seen(database: Database, cloc
 
 
 async def test_of_two_servers_that_start_at_once_the_later_link_works(database: Database, clock: ManualClock) -> None:
-    users = Users(database, clock, Guesses(database, clock))
+    users = Users(database, clock, FailedSignIns(database, clock))
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
             await tx.execute(insert(installation).values(name="set_up_digest", value="another server's"))
-            inviting = asyncio.create_task(SetUp(database, users).invite())
+            inviting = asyncio.create_task(InitialSetup(database, users).create_token())
             await _somebody_waits(tx)
         link = await inviting
     assert link is not None
-    assert (await SetUp(database, users).accept(link, "ada", PASSWORD)).role is Role.ADMIN
+    assert (await InitialSetup(database, users).create_admin(link, "ada", PASSWORD)).role is Role.ADMIN
 
 
 @pytest.mark.promise("person-erased")
@@ -312,7 +312,7 @@ async def test_somebody_is_suppressed_while_they_are_erased(database: Database, 
             await _somebody_waits(tx)
         await erasing
     async with database.read() as tx:
-        [entry] = await of_address(tx, DEFAULT_TENANT, ADA)
+        [entry] = await list_for_address(tx, DEFAULT_TENANT, ADA)
     assert (entry.list_key, entry.source) == ("general", "erasure")
 
 
@@ -326,9 +326,9 @@ async def test_whoever_is_written_down_while_they_are_erased_is_a_new_contact(
         await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
         await _somebody_waits(tx)
-        tasks.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, contacts.Change(locale="pt")))
+        tasks.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, contacts.ContactChange(locale="pt")))
         await _somebody_waits(tx, number=2)
-    known = await contacts.by_email(database, DEFAULT_TENANT, ADA)
+    known = await contacts.find_by_email(database, DEFAULT_TENANT, ADA)
     assert (known.name, known.locale, known.is_deleted) == (None, "pt", False)
 
 
@@ -341,7 +341,7 @@ async def test_whoever_is_imported_while_they_are_erased_is_not_stored_anew(
     file = tmp_path / "people.csv"
     file.write_text(f"email\n{ADA}\n")
     imports = Imports(database, clock)
-    begun = await imports.begin(DEFAULT_TENANT, file, Purpose())
+    begun = await imports.begin(DEFAULT_TENANT, file, ImportOptions())
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
         await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))

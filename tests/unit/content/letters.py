@@ -6,13 +6,13 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from typing import Any, cast
 
-from mailwright.content.mime import Letter, Mailbox
+from mailwright.content.mime import EmailParts, Mailbox
 
 NOON = 1_800_000_000_000
 
 
-def a_letter(**changes: Any) -> Letter:
-    letter = Letter(
+def a_letter(**changes: Any) -> EmailParts:
+    letter = EmailParts(
         message_id="<0190-1@example.com>",
         date=NOON,
         sender=Mailbox("news@example.com", "Example News"),

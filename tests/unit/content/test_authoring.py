@@ -11,10 +11,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from mailwright.content.authoring import as_html, image_names
-from mailwright.content.formats import Format
+from mailwright.content.authoring import compile_to_html, image_names
+from mailwright.content.formats import TemplateFormat
 from mailwright.content.html import MAX_BYTES
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_markers import codes_in
 
 STYLE = "<style>p { color: red } @media (max-width: 400px) { p { color: blue } }</style>"
@@ -67,8 +67,8 @@ def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
     """Or the source is refused: some mixtures, as a link within a link, no parser leaves in order."""
     source = f"<html><head>{STYLE}<title>{{{{ title }}}}</title></head><body><div>{document}</div></body></html>"
     try:
-        html = as_html(source, Format.HTML)
-    except TemplateFailed:
+        html = compile_to_html(source, TemplateFormat.HTML)
+    except InvalidTemplate:
         event("refused")
         return
     assert codes(html) == codes(source)
@@ -97,7 +97,7 @@ def test_template_code_survives_unchanged_and_in_order(document: str) -> None:
 )
 def test_code_survives_in_markdown(lines: list[str]) -> None:
     source = "\n".join(lines)
-    assert codes(as_html(source, Format.MARKDOWN)) == codes(source)
+    assert codes(compile_to_html(source, TemplateFormat.MARKDOWN)) == codes(source)
 
 
 def test_code_stands_anywhere_in_mjml() -> None:
@@ -106,7 +106,7 @@ def test_code_stands_anywhere_in_mjml() -> None:
         "</mj-text>{% endif %}<mj-table>{% for r in rows %}<tr><td>{{ r }}</td></tr>{% endfor %}</mj-table>"
         '<mj-button href="{{ url }}" background-color="{{ brand }}">Go</mj-button>'
     )
-    html = as_html(source, Format.MJML)
+    html = compile_to_html(source, TemplateFormat.MJML)
     statements = [code for code in codes(html) if code.startswith("{%")]
     assert statements == [code for code in codes(source) if code.startswith("{%")]
     rendered = Template(subject="x", html=html, text=None).render(
@@ -123,14 +123,18 @@ def test_a_loop_over_rows_makes_rows() -> None:
         "<table><thead><tr><th>Item</th></tr></thead>"
         "{% for r in rows %}<tr><td><p>{{ r }}</p></td></tr>{% endfor %}</table>"
     )
-    html = Template(subject="x", html=as_html(source, Format.HTML), text=None).render({"rows": ["a", "b", "c"]}).html
+    html = (
+        Template(subject="x", html=compile_to_html(source, TemplateFormat.HTML), text=None)
+        .render({"rows": ["a", "b", "c"]})
+        .html
+    )
     assert html is not None
     assert html.count("<tbody>") == html.count("</tbody>") == 1
     assert html.count("<tr><td>") == 3
 
 
 def test_a_loop_over_items_makes_one_list() -> None:
-    html = as_html("{% for i in items %}\n- {{ i }}\n{% endfor %}\n", Format.MARKDOWN)
+    html = compile_to_html("{% for i in items %}\n- {{ i }}\n{% endfor %}\n", TemplateFormat.MARKDOWN)
     rendered = Template(subject="x", html=html, text=None).render({"items": ["a", "b"]})
     assert rendered.html is not None
     assert (rendered.html.count("<ul"), rendered.html.count("<li")) == (1, 2)
@@ -144,37 +148,37 @@ def test_a_loop_over_items_makes_one_list() -> None:
     ],
 )
 def test_a_condition_around_an_attribute_is_refused_with_its_line(source: str, line: int) -> None:
-    with pytest.raises(TemplateFailed, match="inside the quotes") as refused:
-        as_html(source, Format.HTML)
+    with pytest.raises(InvalidTemplate, match="inside the quotes") as refused:
+        compile_to_html(source, TemplateFormat.HTML)
     assert refused.value.line == line
 
 
 def test_a_style_sheet_with_code_stays_as_it_is() -> None:
     styled = "<style>p { color: {{ brand }} }</style>"
-    html = as_html(
-        f"<html><head>{styled}<style>p {{ margin: 0 }}</style></head><body><p>a</p></body></html>", Format.HTML
+    html = compile_to_html(
+        f"<html><head>{styled}<style>p {{ margin: 0 }}</style></head><body><p>a</p></body></html>", TemplateFormat.HTML
     )
     assert styled in html
     assert '<p style="margin: 0;">' in html
 
 
 def test_marks_of_our_own_are_refused() -> None:
-    with pytest.raises(TemplateFailed, match="reserved"):
-        as_html(f"{STYLE}<p>mwk0k</p>", Format.HTML)
+    with pytest.raises(InvalidTemplate, match="reserved"):
+        compile_to_html(f"{STYLE}<p>mwk0k</p>", TemplateFormat.HTML)
 
 
 # Styles.
 
 
 def test_styles_go_in_line_and_media_queries_stay() -> None:
-    html = as_html(f"<html><head>{STYLE}</head><body><p>a</p></body></html>", Format.HTML)
+    html = compile_to_html(f"<html><head>{STYLE}</head><body><p>a</p></body></html>", TemplateFormat.HTML)
     assert '<p style="color: red;">' in html
     assert "@media (max-width: 400px)" in html.replace("(max-width:400px)", "(max-width: 400px)")
 
 
 def test_html_without_a_style_sheet_is_left_byte_for_byte() -> None:
     source = "<TABLE><tr><td {% if a %}class=x{% endif %}>&nbsp;{{ a }}\r\n<br></TABLE>"
-    assert as_html(source, Format.HTML) == source
+    assert compile_to_html(source, TemplateFormat.HTML) == source
 
 
 # Nothing is fetched.
@@ -206,18 +210,20 @@ def a_server_that_must_not_be_called() -> Iterator[tuple[str, list[object]]]:
 def test_nothing_is_ever_fetched() -> None:
     with a_server_that_must_not_be_called() as (url, calls):
         head = f'<link rel="stylesheet" href="{url}/a.css"><style>@import url({url}/b.css); p {{ color: red }}</style>'
-        html = as_html(f'<html><head>{head}</head><body><p>a</p><img src="{url}/c.png"></body></html>', Format.HTML)
-        as_html(f"{head}\n\n![x]({url}/d.png)\n\n<p>b</p>", Format.MARKDOWN)
-        as_html(mjml(f'<mj-image src="{url}/e.png" /><mj-text>x</mj-text>'), Format.MJML)
+        html = compile_to_html(
+            f'<html><head>{head}</head><body><p>a</p><img src="{url}/c.png"></body></html>', TemplateFormat.HTML
+        )
+        compile_to_html(f"{head}\n\n![x]({url}/d.png)\n\n<p>b</p>", TemplateFormat.MARKDOWN)
+        compile_to_html(mjml(f'<mj-image src="{url}/e.png" /><mj-text>x</mj-text>'), TemplateFormat.MJML)
         for include in (f"{url}/f.mjml", "file:///etc/hostname", "./g.mjml"):
-            with pytest.raises(TemplateFailed, match="included template"):
-                as_html(f'<mjml><mj-body><mj-include path="{include}" /></mj-body></mjml>', Format.MJML)
+            with pytest.raises(InvalidTemplate, match="included template"):
+                compile_to_html(f'<mjml><mj-body><mj-include path="{include}" /></mj-body></mjml>', TemplateFormat.MJML)
     assert calls == []
     assert f"{url}/a.css" in html
 
 
 def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
-    assert "fonts.googleapis.com" not in as_html(mjml("<mj-text>x</mj-text>"), Format.MJML)
+    assert "fonts.googleapis.com" not in compile_to_html(mjml("<mj-text>x</mj-text>"), TemplateFormat.MJML)
 
 
 # Errors and limits.
@@ -235,68 +241,70 @@ def test_mjml_asks_no_reader_to_load_fonts_from_elsewhere() -> None:
     ],
 )
 def test_what_is_wrong_with_mjml_is_told_with_its_line(source: str, words: str, line: int | None) -> None:
-    with pytest.raises(TemplateFailed, match=re.escape(words)) as refused:
-        as_html(source, Format.MJML)
+    with pytest.raises(InvalidTemplate, match=re.escape(words)) as refused:
+        compile_to_html(source, TemplateFormat.MJML)
     assert refused.value.line == line
 
 
 @pytest.mark.parametrize(
     ("source", "format_"),
     [
-        (STYLE + "<div>" * 100_000, Format.HTML),
-        (STYLE + "<b><i>" * 50_000, Format.HTML),
-        ("<div>" * 100_000, Format.MARKDOWN),
-        (mjml("<mj-text>" + "<div>" * 100_000 + "</mj-text>"), Format.MJML),
-        ("<mjml><mj-body>" + "<mj-wrapper>" * 40_000 + "</mj-wrapper>" * 1, Format.MJML),
-        (mjml("<mj-text>" + "<p>" * 100_000 + "</mj-text>"), Format.MJML),
-        (STYLE + "<div title='</div>'>" * 5_000, Format.HTML),
-        (STYLE + '<div a">' + "<div>" * 5_000 + '">', Format.HTML),
-        (STYLE + "<!-->" + "<div>" * 5_000 + "-->", Format.HTML),
-        (mjml("<mj-text><!-->" + "<div>" * 5_000 + "--></mj-text>"), Format.MJML),
+        (STYLE + "<div>" * 100_000, TemplateFormat.HTML),
+        (STYLE + "<b><i>" * 50_000, TemplateFormat.HTML),
+        ("<div>" * 100_000, TemplateFormat.MARKDOWN),
+        (mjml("<mj-text>" + "<div>" * 100_000 + "</mj-text>"), TemplateFormat.MJML),
+        ("<mjml><mj-body>" + "<mj-wrapper>" * 40_000 + "</mj-wrapper>" * 1, TemplateFormat.MJML),
+        (mjml("<mj-text>" + "<p>" * 100_000 + "</mj-text>"), TemplateFormat.MJML),
+        (STYLE + "<div title='</div>'>" * 5_000, TemplateFormat.HTML),
+        (STYLE + '<div a">' + "<div>" * 5_000 + '">', TemplateFormat.HTML),
+        (STYLE + "<!-->" + "<div>" * 5_000 + "-->", TemplateFormat.HTML),
+        (mjml("<mj-text><!-->" + "<div>" * 5_000 + "--></mj-text>"), TemplateFormat.MJML),
     ],
     ids=["html", "formatting", "markdown", "mjml", "wrappers", "paragraphs", "quotes", "endings", "comments", "hidden"],
 )
-def test_depth_that_would_end_the_process_is_refused(source: str, format_: Format) -> None:
-    with pytest.raises(TemplateFailed, match=r"more than \d+ elements|larger than"):
-        as_html(source, format_)
+def test_depth_that_would_end_the_process_is_refused(source: str, format_: TemplateFormat) -> None:
+    with pytest.raises(InvalidTemplate, match=r"more than \d+ elements|larger than"):
+        compile_to_html(source, format_)
 
 
-@pytest.mark.parametrize("format_", list(Format))
-def test_a_source_that_is_too_large_is_refused(format_: Format) -> None:
-    with pytest.raises(TemplateFailed, match="larger than 512 KB"):
-        as_html("é" * (MAX_BYTES // 2 + 1), format_)
+@pytest.mark.parametrize("format_", list(TemplateFormat))
+def test_a_source_that_is_too_large_is_refused(format_: TemplateFormat) -> None:
+    with pytest.raises(InvalidTemplate, match="larger than 512 KB"):
+        compile_to_html("é" * (MAX_BYTES // 2 + 1), format_)
 
 
 @pytest.mark.parametrize(
     "piece", ["{{", "{% raw %}{{", "<style ", "<!--", "<a ", "<a '", "<table", "<!--mw", "{#", "<p {{ a"]
 )
-@pytest.mark.parametrize("format_", list(Format))
-def test_a_long_row_of_beginnings_takes_no_longer_than_any_text(piece: str, format_: Format) -> None:
+@pytest.mark.parametrize("format_", list(TemplateFormat))
+def test_a_long_row_of_beginnings_takes_no_longer_than_any_text(piece: str, format_: TemplateFormat) -> None:
     source = piece * (200_000 // len(piece))
     began = time.process_time()
-    with suppress(TemplateFailed):
-        as_html(STYLE + source, format_)
+    with suppress(InvalidTemplate):
+        compile_to_html(STYLE + source, format_)
     assert time.process_time() - began < 20  # by the square of the length it would be hours
 
 
 def test_a_long_mail_of_many_paragraphs_is_no_deep_one() -> None:
-    assert as_html(STYLE + "<p>x" * 2_000, Format.HTML).count("<p") == 2_000
+    assert compile_to_html(STYLE + "<p>x" * 2_000, TemplateFormat.HTML).count("<p") == 2_000
 
 
 @given(
     source=st.text(alphabet=st.sampled_from(list("<>!-/\"'{}%# \nabpmj=&")), max_size=80),
-    format_=st.sampled_from(list(Format)),
+    format_=st.sampled_from(list(TemplateFormat)),
 )
-def test_any_source_is_taken_or_refused(source: str, format_: Format) -> None:
-    with suppress(TemplateFailed):
-        as_html(STYLE + source if format_ is Format.HTML else source, format_)
+def test_any_source_is_taken_or_refused(source: str, format_: TemplateFormat) -> None:
+    with suppress(InvalidTemplate):
+        compile_to_html(STYLE + source if format_ is TemplateFormat.HTML else source, format_)
 
 
 # Markdown.
 
 
 def test_markdown_becomes_a_whole_page_in_its_language() -> None:
-    html = as_html("# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |", Format.MARKDOWN, title="<News>", locale="pt-BR")
+    html = compile_to_html(
+        "# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |", TemplateFormat.MARKDOWN, title="<News>", locale="pt-BR"
+    )
     assert '<html lang="pt-BR">' in html
     assert "<title>&lt;News&gt;</title>" in html
     assert "prefers-color-scheme: dark" in html.replace("prefers-color-scheme:dark", "prefers-color-scheme: dark")
@@ -305,9 +313,9 @@ def test_markdown_becomes_a_whole_page_in_its_language() -> None:
 
 def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_print() -> None:
     source = "One\n\n---\n\nTwo\n\n---\n\n[Leave]({{ unsubscribe_url }})"
-    html = as_html(source, Format.MARKDOWN)
+    html = compile_to_html(source, TemplateFormat.MARKDOWN)
     assert html.count("font-size: 14px;") == 1
-    assert as_html("One\n\n---\n\nTwo", Format.MARKDOWN).count("font-size: 14px;") == 0
+    assert compile_to_html("One\n\n---\n\nTwo", TemplateFormat.MARKDOWN).count("font-size: 14px;") == 0
 
 
 # Images.
@@ -316,25 +324,28 @@ def test_only_what_stands_below_the_last_rule_with_the_link_to_leave_is_small_pr
 @pytest.mark.parametrize(
     ("source", "format_"),
     [
-        ('<img src="logo.png" alt="">', Format.HTML),
-        ("<img src='logo.png' alt=''>", Format.HTML),
-        ('<style>p{margin:0}</style><table background="logo.png"><tr><td>a</table>', Format.HTML),
-        ("![Our logo](logo.png)", Format.MARKDOWN),
-        (mjml('<mj-image src="logo.png" alt="" />'), Format.MJML),
+        ('<img src="logo.png" alt="">', TemplateFormat.HTML),
+        ("<img src='logo.png' alt=''>", TemplateFormat.HTML),
+        ('<style>p{margin:0}</style><table background="logo.png"><tr><td>a</table>', TemplateFormat.HTML),
+        ("![Our logo](logo.png)", TemplateFormat.MARKDOWN),
+        (mjml('<mj-image src="logo.png" alt="" />'), TemplateFormat.MJML),
         (
             '<mjml><mj-body><mj-section background-url="logo.png"><mj-column /></mj-section></mj-body></mjml>',
-            Format.MJML,
+            TemplateFormat.MJML,
         ),
     ],
 )
-def test_an_uploaded_image_is_shown_by_its_name(source: str, format_: Format) -> None:
+def test_an_uploaded_image_is_shown_by_its_name(source: str, format_: TemplateFormat) -> None:
     address = "https://mail.example/images/0a.png"
     assert image_names(source) == {"logo.png"}
-    html = as_html(source, format_, images={"logo.png": address})
+    html = compile_to_html(source, format_, images={"logo.png": address})
     assert address in html
     assert not re.search(r"""["'(]logo\.png""", html)
 
 
 def test_names_within_addresses_and_words_are_left_alone() -> None:
     source = '<a href="https://a.example/logo.png">logo.png</a><img src="https://b.example/logo.png" alt="logo.png">'
-    assert as_html(source, Format.HTML, images={"logo.png": "https://mail.example/images/0a.png"}) == source
+    assert (
+        compile_to_html(source, TemplateFormat.HTML, images={"logo.png": "https://mail.example/images/0a.png"})
+        == source
+    )

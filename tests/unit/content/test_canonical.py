@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.content.headers import Mailbox
-from mailwright.content.layout import Addressed, Frame, Layout
-from mailwright.content.mime import Letter, compose, quoted_printable
+from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
+from mailwright.content.mime import EmailParts, build_email, quoted_printable
 
 # Dots, line ends and blanks, often: the characters that could begin a line with a dot or end one wrongly.
 TRICKY = st.text(st.sampled_from(".. \n\r\t=aé"), max_size=400)
@@ -24,17 +24,17 @@ def is_canonical(content: bytes) -> bool:
 
 @given(html=TRICKY, text=TRICKY)
 def test_a_composed_letter_has_no_bare_line_end_and_no_line_that_begins_with_a_dot(html: str, text: str) -> None:
-    letter = Letter("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
-    assert is_canonical(compose(letter))
+    letter = EmailParts("<1@example.com>", 1_800_000_000_000, SENDER, READER, "Hello", html=html, text=text)
+    assert is_canonical(build_email(letter))
 
 
 @given(value=st.one_of(TRICKY, LINKS), literal=TRICKY)
 def test_neither_has_a_filled_layout(value: str, literal: str) -> None:
     literal = literal.replace("{", "")
     layout = Layout.compile(
-        Frame(SENDER), subject="Hello", html=f"<p>{literal}{{{{ x }}}}.</p>", text=f"{literal}{{{{ x }}}}."
+        SharedHeaders(SENDER), subject="Hello", html=f"<p>{literal}{{{{ x }}}}.</p>", text=f"{literal}{{{{ x }}}}."
     )
-    content = layout.fill(Addressed(READER, "<1@example.com>", 1_800_000_000_000, "1"), {"x": value})
+    content = layout.fill(RecipientHeaders(READER, "<1@example.com>", 1_800_000_000_000, "1"), {"x": value})
     assert is_canonical(content)
     body = message_from_bytes(content, policy=policy.default).get_body(("plain",))
     assert body is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mailwright.content.dkim import DkimSigner, relaxed_body
 from mailwright.content.dkim_key import DkimKey
-from mailwright.content.mime import Mailbox, Unsubscribe, compose
+from mailwright.content.mime import Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.errors import ConfigurationInvalid
 from tests.unit.content.letters import a_letter
 
@@ -68,12 +68,12 @@ def a_signed_mail() -> bytes:
     letter = a_letter(
         subject="Grüße aus Köln, mit einem langen Betreff, der auf mehrere Zeilen verteilt werden muss",
         reply_to=Mailbox("r@example.com"),
-        unsubscribe=Unsubscribe("https://example.com/u/abc", "mailto:u@example.com"),
+        unsubscribe=UnsubscribeTargets("https://example.com/u/abc", "mailto:u@example.com"),
         feedback_id="c:t:k:mw",
         text="two  blanks \n\tand a tab\n\n\n",
     )
     # The verifier refuses a signature from the future, by its own clock.
-    return BOTH.sign(compose(letter), 1_700_000_000_000)
+    return BOTH.sign(build_email(letter), 1_700_000_000_000)
 
 
 @pytest.mark.promise("content-dkim")

@@ -69,12 +69,12 @@ HARMLESS = [
 
 @pytest.mark.parametrize("source", ACTIVE)
 def test_what_would_run_is_found_wherever_it_hides(source: str) -> None:
-    assert re.match(r"the HTML has a", html.objection(source) or "")
+    assert re.match(r"the HTML has a", html.html_problem(source) or "")
 
 
 @pytest.mark.parametrize("source", HARMLESS)
 def test_what_only_looks_like_it_is_let_through(source: str) -> None:
-    assert html.objection(source) is None
+    assert html.html_problem(source) is None
 
 
 @given(
@@ -101,38 +101,38 @@ def test_every_entity_that_could_take_part_in_a_scheme_is_known_to_the_quick_loo
     ["", " \n", "<p>&nbsp;&zwnj;</p>", "<title>x</title>", "<style>a{}</style>", "<p><!-- <b>x</b> --></p>", "<br>"],
 )
 def test_html_without_text_or_image_is_blank(source: str) -> None:
-    assert html.objection(source) == "the HTML is blank: it has neither text nor an image"
+    assert html.html_problem(source) == "the HTML is blank: it has neither text nor an image"
 
 
 @pytest.mark.parametrize(
     "source", ["<img src=a.png>", "<table background=a.png></table>", "<p>.</p>", "<!-- a --><b>x</b>"]
 )
 def test_an_image_or_a_single_character_is_enough(source: str) -> None:
-    assert html.objection(source) is None
+    assert html.html_problem(source) is None
 
 
 def test_size_is_counted_in_bytes_and_depth_is_limited() -> None:
-    assert html.objection("x" * html.MAX_BYTES) is None
-    assert "bytes" in (html.objection("ж" * (html.MAX_BYTES // 2 + 1)) or "")
-    assert "comments" in (html.objection("<!--[if mso]><b></b><![endif]-->\\" * 2_000) or "")
-    assert "open at once" in (html.objection("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
+    assert html.html_problem("x" * html.MAX_BYTES) is None
+    assert "bytes" in (html.html_problem("ж" * (html.MAX_BYTES // 2 + 1)) or "")
+    assert "comments" in (html.html_problem("<!--[if mso]><b></b><![endif]-->\\" * 2_000) or "")
+    assert "open at once" in (html.html_problem("<div>" * 40_000 + "x" + "</div>" * 40_000) or "")
 
 
 @given(st.text(max_size=300))
 def test_any_text_gets_an_answer(source: str) -> None:
-    html.objection(source)
+    html.html_problem(source)
 
 
 @pytest.mark.parametrize(
     "bad", ["", "   ", "x" * 151, "a\r\nb", "a\nb", "a\0b", "a\x85b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x0cb"]
 )
 def test_a_bad_subject_is_refused(bad: str) -> None:
-    assert subject.objection(bad)
+    assert subject.subject_problem(bad)
 
 
 @pytest.mark.parametrize("good", ["x", "x" * 150, "Grüße 🎉", "a\tb"])
 def test_a_good_subject_passes(good: str) -> None:
-    assert subject.objection(good) is None
+    assert subject.subject_problem(good) is None
 
 
 def test_the_text_of_html_keeps_words_and_link_targets_and_drops_style() -> None:

@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.content.headers import HeaderRefused
-from mailwright.content.layout import Addressed, Frame, Layout, Layouts
+from mailwright.content.headers import InvalidHeader
+from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import Mailbox
-from mailwright.content.template import MissingVariable, Template, TemplateFailed, UnsafeValue, variables
+from mailwright.content.template import InvalidTemplate, MissingVariable, Template, UnsafeValue, variables
 from tests.unit.content.letters import NOON, assert_is_clean, normal, part, read
 
-FRAME = Frame(
+FRAME = SharedHeaders(
     sender=Mailbox("news@example.com", "Example News"),
     reply_to=Mailbox("reply@example.com"),
     headers={"X-Campaign": "spring"},
     feedback_id="c:t:campaign:mailwright",
     unsubscribe_mailto="mailto:leave@example.com",
 )
-JANE = Addressed(
+JANE = RecipientHeaders(
     to=Mailbox("jane@example.org", "Jane Doe"),
     message_id="<0190-1@example.com>",
     date=NOON,
@@ -166,7 +166,7 @@ def test_a_variable_may_be_called_like_anything_the_engine_has(name: str) -> Non
 def test_whatever_is_done_with_a_variable_it_must_be_given(name: str) -> None:
     template = Template(subject="x", html=f"<p>{{{{ other.part }}}} {{{{ a|{name} }}}}</p>", text=None)
     assert template.required_variables == {"a", "other"}
-    with pytest.raises(TemplateFailed):
+    with pytest.raises(InvalidTemplate):
         template.render({"other": {"part": "x"}})
 
 
@@ -233,16 +233,16 @@ def test_a_value_in_a_title_or_in_the_rest_of_a_url_may_say_anything() -> None:
 @pytest.mark.parametrize("subject", ["Hi {{ name }}", "Hi {{ name|trim }}x"])
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\0", "\u2028", "\x85"])
 def test_a_line_break_in_a_value_of_the_subject_is_refused(subject: str, line_break: str) -> None:
-    with pytest.raises(TemplateFailed, match=r"a line break|NUL"):
+    with pytest.raises(InvalidTemplate, match=r"a line break|NUL"):
         a_layout(subject=subject).fill(JANE, {"name": f"a{line_break}Bcc: victim@example.com"})
 
 
 @pytest.mark.promise("content-injection")
 def test_a_line_break_in_what_addresses_a_mail_is_refused() -> None:
-    with pytest.raises(HeaderRefused):
-        a_layout().fill(Addressed(Mailbox("a@example.com", "x\r\nBcc: y"), "<1@example.com>", NOON, "1"), {})
-    with pytest.raises(HeaderRefused):
-        Layout.compile(Frame(FRAME.sender, headers={"Bcc": "x@example.com"}), subject="x", html="<p>x</p>")
+    with pytest.raises(InvalidHeader):
+        a_layout().fill(RecipientHeaders(Mailbox("a@example.com", "x\r\nBcc: y"), "<1@example.com>", NOON, "1"), {})
+    with pytest.raises(InvalidHeader):
+        Layout.compile(SharedHeaders(FRAME.sender, headers={"Bcc": "x@example.com"}), subject="x", html="<p>x</p>")
 
 
 @pytest.mark.promise("content-sandbox")
@@ -271,7 +271,7 @@ def test_a_line_break_in_what_addresses_a_mail_is_refused() -> None:
     ],
 )
 def test_a_template_that_runs_away_or_reaches_out_ends_with_an_error(source: str) -> None:
-    with pytest.raises(TemplateFailed):
+    with pytest.raises(InvalidTemplate):
         Template(subject="x", html=None, text=source).render({"long": "a" * 1000, "items": []})
 
 
@@ -303,14 +303,14 @@ def test_what_mails_need_of_jinja_works() -> None:
 @pytest.mark.promise("content-sandbox")
 @pytest.mark.parametrize("source", ["{{ a", "{% if a %}", "{{ a b }}", "{% endif %}", "{{ }}", "{% %}", "x\n{{ 1 + }}"])
 def test_a_broken_template_is_refused_when_it_is_compiled_with_its_line(source: str) -> None:
-    with pytest.raises(TemplateFailed) as failed:
+    with pytest.raises(InvalidTemplate) as failed:
         a_layout(html="<p>x</p>" + source)
     assert failed.value.line == source.count("\n") + 1
 
 
 @pytest.mark.promise("content-sandbox")
 def test_a_template_with_active_content_is_refused_when_it_is_compiled() -> None:
-    with pytest.raises(TemplateFailed, match="<script>"):
+    with pytest.raises(InvalidTemplate, match="<script>"):
         a_layout(html="<script>{{ x }}</script>")
 
 
@@ -324,7 +324,7 @@ def test_the_variables_of_a_template_are_those_it_must_be_given() -> None:
 
 
 def test_layouts_are_compiled_once_per_version_and_the_least_used_makes_room() -> None:
-    layouts = Layouts(most_bytes=2 * a_layout().size_bytes)
+    layouts = LayoutCache(most_bytes=2 * a_layout().size_bytes)
     compiled: list[int] = []
 
     def get(version: int) -> None:
@@ -340,7 +340,7 @@ def test_layouts_have_room_by_their_size_and_the_one_in_use_always_has() -> None
     rendered = a_layout(html="<p>{% if name %}{{ name }}{% endif %}</p>")
     assert (small.is_flat, rendered.is_flat) == (True, False)
     assert small.size_bytes < rendered.size_bytes < large.size_bytes
-    layouts = Layouts(most_bytes=10 * small.size_bytes)
+    layouts = LayoutCache(most_bytes=10 * small.size_bytes)
     for version in range(10):
         assert layouts.get(version, lambda: small) is small
     assert layouts.get("large", lambda: large) is large

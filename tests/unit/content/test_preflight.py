@@ -9,18 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.content import presend_checks as checks
-from mailwright.content.presend_checks import CLIPPED_BYTES, LEVELS, Facts, Finding, Level, links_of, preflight
+from mailwright.content.presend_checks import (
+    CLIPPED_BYTES,
+    ISSUE_LEVELS,
+    IssueLevel,
+    PresendContext,
+    PresendIssue,
+    links_of,
+    run_presend_checks,
+)
 
 FOOTER = '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a> The Workshop, Rua do Ouro 1, 1100-060 Lisboa</p>'
 
 
 def found(
     html: str = "", *, subject: str = "Autumn at the workshop", text: str | None = None, **facts: Any
-) -> list[Finding]:
-    return preflight(subject=subject, html=f"<p>Hello</p>{html}{FOOTER}", text=text, facts=Facts(**facts))
+) -> list[PresendIssue]:
+    return run_presend_checks(
+        subject=subject, html=f"<p>Hello</p>{html}{FOOTER}", text=text, facts=PresendContext(**facts)
+    )
 
 
-def codes(findings: list[Finding]) -> list[str]:
+def codes(findings: list[PresendIssue]) -> list[str]:
     return [each.code for each in findings]
 
 
@@ -91,8 +101,8 @@ def test_subjects_are_judged(subject: str, expected: list[str]) -> None:
 
 def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
     def of(html: str | None, text: str | None = None, *, is_bulk: bool = True) -> list[tuple[str, str]]:
-        facts = Facts(is_bulk=is_bulk, postal_address="Street 1")
-        return [(each.level, each.code) for each in preflight(subject="a", html=html, text=text, facts=facts)]
+        facts = PresendContext(is_bulk=is_bulk, postal_address="Street 1")
+        return [(each.level, each.code) for each in run_presend_checks(subject="a", html=html, text=text, facts=facts)]
 
     assert of("<p>Hello, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
     assert of("<p>unsubscribe_url, Street 1</p>") == [("warns", "NO_UNSUBSCRIBE_LINK")]
@@ -117,13 +127,13 @@ def test_bulk_mail_without_a_link_to_leave_is_told_of() -> None:
 )
 def test_a_postal_address_is_looked_for(footer: str, setting: str | None, is_told: bool) -> None:
     html = f'<p>Hello <a href="{{{{ unsubscribe_url }}}}">Leave</a></p><p>{footer}</p>'
-    findings = preflight(subject="a", html=html, text=None, facts=Facts(postal_address=setting))
+    findings = run_presend_checks(subject="a", html=html, text=None, facts=PresendContext(postal_address=setting))
     assert codes(findings) == (["NO_POSTAL_ADDRESS"] if is_told else [])
 
 
 def test_a_mail_of_pictures_has_nothing_to_read() -> None:
     html = '<img src="https://example.com/a.png" alt="">{% if a %}{% endif %}'
-    findings = preflight(subject="a", html=html, text=None, facts=Facts(is_bulk=False))
+    findings = run_presend_checks(subject="a", html=html, text=None, facts=PresendContext(is_bulk=False))
     assert codes(findings) == ["EMPTY_TEXT"]
     assert codes(found(text=" \n")) == ["NO_UNSUBSCRIBE_LINK_IN_TEXT", "EMPTY_TEXT"]
 
@@ -153,14 +163,14 @@ def test_what_blocks_comes_first() -> None:
         each.level for each in found('<img src="https://example.com/a.png"><a href="/x">x</a>', subject="Hello!!")
     ]
     assert levels == sorted(levels)
-    assert set(levels) == set(Level)
+    assert set(levels) == set(IssueLevel)
 
 
 def test_every_code_has_a_level_and_is_used() -> None:
     source = Path(checks.__file__).read_text(encoding="utf-8")
     used = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', source.partition("def preflight")[2]))
-    assert used <= LEVELS.keys()
-    assert LEVELS.keys() - used == {"DEAD_LINK"}  # found by asking, elsewhere
+    assert used <= ISSUE_LEVELS.keys()
+    assert ISSUE_LEVELS.keys() - used == {"DEAD_LINK"}  # found by asking, elsewhere
 
 
 def test_only_links_that_are_the_same_for_all_are_asked() -> None:
@@ -177,5 +187,7 @@ def test_only_links_that_are_the_same_for_all_are_asked() -> None:
     subject=st.text(max_size=20),
 )
 def test_no_content_makes_it_fail(html: str, subject: str) -> None:
-    for finding in preflight(subject=subject, html=html, text=None, facts=Facts(variables=frozenset())):
-        assert finding.level is LEVELS[finding.code]
+    for finding in run_presend_checks(
+        subject=subject, html=html, text=None, facts=PresendContext(variables=frozenset())
+    ):
+        assert finding.level is ISSUE_LEVELS[finding.code]

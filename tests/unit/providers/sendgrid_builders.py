@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mailwright.content.mime import Letter, compose
+from mailwright.content.mime import EmailParts, build_email
 from mailwright.domain.clock import Clock, Instant, ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.http import HttpClient
@@ -15,11 +15,11 @@ from tests.unit.content.letters import a_letter
 OUTBOX_ID = "01990000-0000-7000-8000-000000000001"
 
 
-def outgoing(letter: Letter, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
+def outgoing(letter: EmailParts, *blind: str, send_before: Instant | None = None) -> OutgoingMessage:
     """In the envelope: the recipient, those in copy, and those who stand nowhere else."""
     recipients = (letter.to.address, *[box.address for box in letter.cc], *blind)
     return OutgoingMessage(
-        OUTBOX_ID, "bounces@example.com", recipients, compose(letter), send_before, is_canonical=True
+        OUTBOX_ID, "bounces@example.com", recipients, build_email(letter), send_before, is_canonical=True
     )
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.dkim_key import DkimKey
-from mailwright.content.headers import HeaderRefused
-from mailwright.content.layout import Addressed, Frame, Layout
-from mailwright.content.mime import Attachment, Letter, Mailbox, Unsubscribe, compose
+from mailwright.content.headers import InvalidHeader
+from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
+from mailwright.content.mime import Attachment, EmailParts, Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.sendgrid import parse_mime, parse_own_mime
@@ -25,7 +25,7 @@ from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.letters import NOON, a_letter, normal
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail, outgoing, sendgrid_to
 
-UNSUBSCRIBE = Unsubscribe("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
+UNSUBSCRIBE = UnsubscribeTargets("https://mail.example.com/u?token=" + "abc123" * 40, "mailto:leave@example.com")
 
 
 async def told(mail: OutgoingMessage, **options: Any) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
         "Blind@example.com",
     )
     (personalization,) = (
-        await told(OutgoingMessage(OUTBOX_ID, "b@example.com", recipients, compose(letter), is_canonical=True))
+        await told(OutgoingMessage(OUTBOX_ID, "b@example.com", recipients, build_email(letter), is_canonical=True))
     )["personalizations"]
     assert personalization["to"] == [{"email": "jane@example.org", "name": "Jane Doe"}]
     assert personalization["cc"] == [{"email": "ce@xn--bcher-kva.example", "name": "Cé"}, {"email": "d@example.com"}]
@@ -115,7 +115,7 @@ async def test_copies_keep_their_roles_and_nobody_is_told_of_twice() -> None:
 
 async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
     letter = a_letter(cc=(Mailbox("left@example.com"), Mailbox("c@example.com")))
-    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), compose(letter), is_canonical=True)
+    mail = OutgoingMessage(OUTBOX_ID, "b@example.com", ("c@example.com",), build_email(letter), is_canonical=True)
     (personalization,) = (await told(mail))["personalizations"]
     assert personalization["to"] == [{"email": "c@example.com"}]
     assert personalization.keys() == {"to", "custom_args"}
@@ -123,7 +123,7 @@ async def test_whoever_stands_in_the_headers_only_gets_nothing() -> None:
 
 async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
     mail = OutgoingMessage(
-        OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), compose(a_letter()), is_canonical=True
+        OUTBOX_ID, "b@example.com", ("a@example.net", "b@example.net"), build_email(a_letter()), is_canonical=True
     )
     result = await refused(mail)
     assert (result.kind, result.code, result.category) == (
@@ -131,7 +131,7 @@ async def test_of_several_in_blind_copy_none_is_shown_to_the_others() -> None:
         "INVALID_CONTENT",
         ErrorCategory.VALIDATION,
     )
-    alone = OutgoingMessage(OUTBOX_ID, "b@example.com", ("a@example.net",), compose(a_letter()), is_canonical=True)
+    alone = OutgoingMessage(OUTBOX_ID, "b@example.com", ("a@example.net",), build_email(a_letter()), is_canonical=True)
     assert (await told(alone))["personalizations"][0]["to"] == [{"email": "a@example.net"}]
 
 
@@ -193,13 +193,13 @@ async def test_our_own_signature_stays_behind() -> None:
 
 
 async def test_a_filled_layout_is_read_like_a_composed_letter() -> None:
-    frame = Frame(
+    frame = SharedHeaders(
         Mailbox("news@example.com", "Nachrichten für alle"), Mailbox("r@example.com"), {"X-A": "b"}, "a:b:c:d"
     )
     layout = Layout.compile(
         frame, subject="Hallo {{ name }}", html="<p>Hallo {{ name }}.</p>", text="Hallo {{ name }}."
     )
-    addressed = Addressed(
+    addressed = RecipientHeaders(
         Mailbox("jane@example.org", "Jäne"), "<1@example.com>", NOON, OUTBOX_ID, "https://x.example/u"
     )
     content = layout.fill(addressed, {"name": "Jäne = " * 20})
@@ -227,7 +227,7 @@ FILE = st.builds(
     st.none() | st.from_regex(r"[a-z0-9.@-]{1,20}", fullmatch=True),
 )
 LETTER = st.builds(
-    Letter,
+    EmailParts,
     message_id=st.just("<1@example.com>"),
     date=st.just(NOON),
     sender=BOX,
@@ -247,17 +247,17 @@ LETTER = st.builds(
 @pytest.mark.promise("sendgrid-faithful")
 @settings(max_examples=150, deadline=None)
 @given(LETTER)
-def test_our_own_reading_gives_back_what_was_written(letter: Letter) -> None:
+def test_our_own_reading_gives_back_what_was_written(letter: EmailParts) -> None:
     try:
-        content = compose(letter)
-    except HeaderRefused:
+        content = build_email(letter)
+    except InvalidHeader:
         return
     mail = parse_own_mime.read(content)
     assert mail is not None
     assert_says(mail, letter)
 
 
-def assert_says(mail: ParsedMail, letter: Letter) -> None:
+def assert_says(mail: ParsedMail, letter: EmailParts) -> None:
     def boxes(*written: Mailbox | None) -> list[tuple[str, str]]:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
@@ -292,7 +292,7 @@ def test_a_parser_reads_the_same(subject: str, name: str, html: str | None, text
     letter = a_letter(
         sender=boxes[0], to=boxes[1], cc=boxes, subject=subject, html=html, text=text, attachments=tuple(files)
     )
-    content = compose(letter)
+    content = build_email(letter)
     assert parse_own_mime.read(content) == parse_mime.read(content)
 
 

@@ -76,7 +76,7 @@ def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
 def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
     subject, _ = notion_golden.PAGES[page]
     html = framed(subject, notion_golden.rendered(page).html, notion_golden.FOOTER)
-    assert html_rules.objection(html) is None
+    assert html_rules.html_problem(html) is None
     assert not re.search(r"<(?:details|input|video|audio|iframe|object|form|script)\b", html)
 
 
@@ -384,7 +384,7 @@ def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[Bl
     found = render(blocks, {})
     tags = {node.tag for node in LexborHTMLParser(found.html).css("*")}
     assert tags <= _TAGS
-    assert found.is_empty or html_rules.objection(framed("x", found.html, "<p>x</p>")) is None
+    assert found.is_empty or html_rules.html_problem(framed("x", found.html, "<p>x</p>")) is None
     assert (found.html + found.text).encode().decode() == found.html + found.text  # no half of a character
 
 

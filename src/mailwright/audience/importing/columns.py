@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mailwright.audience.contact_fields import MOST_ATTRIBUTES, InvalidPerson, attribute_name, attribute_name_of
+from mailwright.audience.contact_fields import MAX_ATTRIBUTES, InvalidContact, attribute_name, attribute_name_from_title
 from mailwright.domain.errors import InvalidInput
 
 # What a column may be beside an attribute. First and last names are attributes, and make the name where none is given.
 FIELDS: Final = ("email", "name", "locale", "timezone", "tags")
-LEFT_OUT: Final = "-"
-MOST_COLUMNS: Final = 200
+SKIPPED: Final = "-"
+MAX_COLUMNS: Final = 200
 
 # Titles as people write them, in small letters and without what stands between the letters.
 TITLES: Final[Mapping[str, str]] = {
@@ -28,72 +28,74 @@ TITLES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("timezone", "tz", "часовойпояс", "fusohorario"), "timezone"),
     **dict.fromkeys(("tags", "tag", "labels", "теги", "метки", "etiquetas"), "tags"),
     # What exports tell and imports never change.
-    **dict.fromkeys(("status", "lists", "createdat", "contactid"), LEFT_OUT),
+    **dict.fromkeys(("status", "lists", "createdat", "contactid"), SKIPPED),
 }  # fmt: skip
 
 _BETWEEN: Final = re.compile(r"[\W_]+")
 
 
-class ColumnsInvalid(InvalidInput):
+class InvalidColumns(InvalidInput):
     """The columns of the file cannot be told apart."""
 
     code = "COLUMNS_INVALID"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ImportColumn:
     title: str
     target: str  # one of FIELDS, LEFT_OUT, or the name of an attribute
 
 
-def columns_of(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[Column, ...]:
+def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[ImportColumn, ...]:
     """By what a person has chosen for a title, else by what the title says."""
-    if len(titles) > MOST_COLUMNS:
-        raise ColumnsInvalid(f"the file has {len(titles)} columns; at most {MOST_COLUMNS} are taken", field="file")
+    if len(titles) > MAX_COLUMNS:
+        raise InvalidColumns(f"the file has {len(titles)} columns; at most {MAX_COLUMNS} are taken", field="file")
     wanted = {_plain(title): _target(target) for title, target in chosen.items()}
     if unknown := [title for title in chosen if _plain(title) not in {_plain(each) for each in titles}]:
         known = ", ".join(title.strip() for title in titles[:20])
-        raise ColumnsInvalid(f"there is no column {unknown[0]!r}; there are: {known}", field="map")
-    found = tuple(Column(title.strip(), wanted.get(_plain(title)) or guessed(title)) for title in titles)
+        raise InvalidColumns(f"there is no column {unknown[0]!r}; there are: {known}", field="map")
+    found = tuple(ImportColumn(title.strip(), wanted.get(_plain(title)) or suggest_target(title)) for title in titles)
     _check(found)
     return found
 
 
-def untitled(first: Sequence[str], email_at: int) -> tuple[Column, ...]:
+def columns_without_header(first: Sequence[str], email_at: int) -> tuple[ImportColumn, ...]:
     """Of a file without a header: the column with the address is used, the others have no name to be kept under."""
-    return tuple(Column(f"column {n}", "email" if n == email_at + 1 else LEFT_OUT) for n in range(1, len(first) + 1))
+    return tuple(
+        ImportColumn(f"column {n}", "email" if n == email_at + 1 else SKIPPED) for n in range(1, len(first) + 1)
+    )
 
 
-def guessed(title: str) -> str:
+def suggest_target(title: str) -> str:
     """What a title says that its column is."""
-    return TITLES.get(_plain(title)) or attribute_name_of(title) or LEFT_OUT
+    return TITLES.get(_plain(title)) or attribute_name_from_title(title) or SKIPPED
 
 
 def _target(text: str) -> str:
     plain = text.strip()
-    if plain in FIELDS or plain == LEFT_OUT:
+    if plain in FIELDS or plain == SKIPPED:
         return plain
     try:
         return attribute_name(plain)
-    except InvalidPerson as error:
-        raise ColumnsInvalid(f"{plain!r}: {error}", field="map") from error
+    except InvalidContact as error:
+        raise InvalidColumns(f"{plain!r}: {error}", field="map") from error
 
 
-def _check(columns: Sequence[Column]) -> None:
-    targets = [column.target for column in columns if column.target != LEFT_OUT]
+def _check(columns: Sequence[ImportColumn]) -> None:
+    targets = [column.target for column in columns if column.target != SKIPPED]
     if "email" not in targets:
         titles = ", ".join(column.title for column in columns[:20])
-        raise ColumnsInvalid(
+        raise InvalidColumns(
             f"no column looks like the address; name it, as in E-Mail=email. Columns: {titles}", field="map"
         )
     for target in targets:
         if targets.count(target) > 1:
             both = " and ".join(column.title for column in columns if column.target == target)
-            raise ColumnsInvalid(
+            raise InvalidColumns(
                 f"{both} are both {target}; leave one of them out, as in {both.split(' and ')[-1]}=-", field="map"
             )
-    if len(targets) > MOST_ATTRIBUTES + len(FIELDS):
-        raise ColumnsInvalid(f"more than {MOST_ATTRIBUTES} columns would become attributes", field="file")
+    if len(targets) > MAX_ATTRIBUTES + len(FIELDS):
+        raise InvalidColumns(f"more than {MAX_ATTRIBUTES} columns would become attributes", field="file")
 
 
 def _plain(title: str) -> str:

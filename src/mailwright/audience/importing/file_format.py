@@ -21,7 +21,7 @@ _HIGH_RUN: Final = re.compile(rb"[\x80-\xff]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileFormat:
     encoding: str
     delimiter: str
     quote: str
@@ -29,7 +29,7 @@ class Form:
     warnings: tuple[str, ...] = ()
 
 
-def form_of(sample: bytes) -> Form:
+def detect_format(sample: bytes) -> FileFormat:
     """From the first `SAMPLE_BYTES` of a file."""
     encoding, warning = _encoding(sample)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
@@ -43,7 +43,7 @@ def form_of(sample: bytes) -> Form:
     warnings = [warning] if warning else []
     if not has_header:
         warnings.append("The first line holds an address, so it is taken for a row: there are no names of columns.")
-    return Form(encoding, delimiter, quote, has_header, tuple(warnings))
+    return FileFormat(encoding, delimiter, quote, has_header, tuple(warnings))
 
 
 def _encoding(sample: bytes) -> tuple[str, str | None]:

@@ -19,21 +19,29 @@ import orjson
 from sqlalchemy import ColumnElement, Row, insert, select, update
 
 from mailwright.audience import lists
-from mailwright.audience.contact_fields import InvalidPerson
-from mailwright.audience.importing.plans import (
-    LARGEST_FILE,
-    Plan,
-    Preview,
-    Purpose,
+from mailwright.audience.contact_fields import InvalidContact
+from mailwright.audience.importing.plan import (
+    MAX_FILE_BYTES,
+    ImportOptions,
+    ImportPlan,
+    ImportPreview,
+    data_records,
     fingerprint,
-    plan_of,
-    preview_of,
-    rows_of,
+    make_plan,
+    make_preview,
 )
-from mailwright.audience.importing.records import Record, Records
-from mailwright.audience.importing.reports import Line, Report, told_of
-from mailwright.audience.importing.rows import Person, RowReader
-from mailwright.audience.importing.store import REPEATED, Aim, Outcome, Result, Stored, store, stored_of
+from mailwright.audience.importing.records import Record, RecordReader
+from mailwright.audience.importing.report import ImportReport, ReportLine, format_report_lines
+from mailwright.audience.importing.rows import ContactRow, RowReader
+from mailwright.audience.importing.store import (
+    REPEATED,
+    ContactValues,
+    ImportTarget,
+    RowOutcome,
+    RowResult,
+    contact_values,
+    store_batch,
+)
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
@@ -44,14 +52,14 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import imports
 from mailwright.storage.tables import lists as lists_table
 
-HOLD_IMPORT = statement("mailwright.audience", "hold_import")
-MOVE_IMPORT = statement("mailwright.audience", "move_import")
+LOCK_IMPORT = statement("mailwright.audience", "lock_import")
+RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 
 # Large enough that the commit is not what costs, small enough that other writers do not wait for long.
-PORTION: Final = 10_000
+BATCH_SIZE: Final = 10_000
 
 
-class ImportElsewhere(NotPossibleNow):
+class ImportRunsElsewhere(NotPossibleNow):
     """Another process is at work on this import."""
 
     code = "IMPORT_ELSEWHERE"
@@ -67,7 +75,7 @@ class Import:
     file_name: str
     fingerprint: str
     size_bytes: int
-    plan: Plan
+    plan: ImportPlan
     records: int
     read_bytes: int
     report_bytes: int
@@ -81,34 +89,34 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class _Portion:
+class _ImportBatch:
     """All that can be done before the database is asked: then nobody else who writes waits for it."""
 
-    people: dict[str, Person]
-    stored: list[Stored]
-    lines: list[Line]  # as they are if everyone is new
+    people: dict[str, ContactRow]
+    stored: list[ContactValues]
+    lines: list[ReportLine]  # as they are if everyone is new
     told: bytes  # of them in the report
     records: int
     read_bytes: int
 
 
 class Imports:
-    def __init__(self, database: Database, clock: Clock, *, largest: int = LARGEST_FILE) -> None:
+    def __init__(self, database: Database, clock: Clock, *, largest: int = MAX_FILE_BYTES) -> None:
         self._database = database
         self._clock = clock
         self._largest = largest
 
-    async def preview(self, tenant_id: int, path: Path, purpose: Purpose) -> Preview:
+    async def preview(self, tenant_id: int, path: Path, purpose: ImportOptions) -> ImportPreview:
         """What an import would do with the first rows; nothing is stored."""
         await self._check(tenant_id, purpose)
-        plan = await asyncio.to_thread(plan_of, path, purpose, largest=self._largest)
-        return await asyncio.to_thread(preview_of, path, plan)
+        plan = await asyncio.to_thread(make_plan, path, purpose, largest=self._largest)
+        return await asyncio.to_thread(make_preview, path, plan)
 
     async def begin(
         self,
         tenant_id: int,
         path: Path,
-        purpose: Purpose,
+        purpose: ImportOptions,
         *,
         file_name: str | None = None,
         continues: bool = True,
@@ -119,7 +127,7 @@ class Imports:
         Whoever acts under a name of their own, as `actor`, is noted in the journal.
         """
         await self._check(tenant_id, purpose)
-        plan = await asyncio.to_thread(plan_of, path, purpose, largest=self._largest)
+        plan = await asyncio.to_thread(make_plan, path, purpose, largest=self._largest)
         print_, size = await asyncio.to_thread(fingerprint, path)
         stored = orjson.dumps(plan.as_json()).decode()
         if continues and (found := await self._unfinished(tenant_id, print_, stored)):
@@ -132,7 +140,7 @@ class Imports:
             "fingerprint": print_,
             "size_bytes": size,
             "plan": stored,
-            **dict.fromkeys(("records", "read_bytes", "report_bytes", *Outcome), 0),
+            **dict.fromkeys(("records", "read_bytes", "report_bytes", *RowOutcome), 0),
             "created_at": now,
             "updated_at": now,
         }
@@ -150,19 +158,19 @@ class Imports:
         """To the end, telling after each portion how far it has come. Stopping in between loses nothing."""
         if begun.finished_at is not None:
             return
-        with path.open("rb") as file, Records(file, begun.plan.form) as records, _few_looks_for_cycles():
+        with path.open("rb") as file, RecordReader(file, begun.plan.file_format) as records, _few_looks_for_cycles():
             portions = _portions(records, begun)
             done, portion = begun, await asyncio.to_thread(next, portions, None)
             while portion is not None:
                 # While the database stores one portion, the next is read.
-                storing = asyncio.ensure_future(self._store(done, portion, Report(report)))
+                storing = asyncio.ensure_future(self._store(done, portion, ImportReport(report)))
                 try:
                     following = await asyncio.to_thread(next, portions, None)
                 finally:
                     done = await storing
                 portion = following
                 yield done
-        yield await self._finish(done, Report(report))
+        yield await self._finish(done, ImportReport(report))
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
         rows = await self._select(imports.c.tenant_id == tenant_id, imports.c.import_id == import_id)
@@ -188,7 +196,7 @@ class Imports:
             rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
         return [_import(row) for row in rows]
 
-    async def _check(self, tenant_id: int, purpose: Purpose) -> None:
+    async def _check(self, tenant_id: int, purpose: ImportOptions) -> None:
         if purpose.list_key is None:
             return
         async with self._database.read() as tx:
@@ -202,11 +210,11 @@ class Imports:
                 field="confirmed",
             )
 
-    async def _store(self, done: Import, portion: _Portion, report: Report) -> Import:
+    async def _store(self, done: Import, portion: _ImportBatch, report: ImportReport) -> Import:
         now = self._clock.now()
         return await self._database.transact(lambda tx: _store(tx, done, portion, report, now))
 
-    async def _finish(self, done: Import, report: Report) -> Import:
+    async def _finish(self, done: Import, report: ImportReport) -> Import:
         now = self._clock.now()
         length = report.write(0, b"") if done.records == 0 else done.report_bytes
         ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": done.size_bytes}
@@ -227,44 +235,44 @@ def _few_looks_for_cycles() -> Iterator[None]:
         gc.set_threshold(often, *rest)
 
 
-def _portions(records: Records, begun: Import) -> Iterator[_Portion]:
+def _portions(records: RecordReader, begun: Import) -> Iterator[_ImportBatch]:
     """Those that are done are read over: that is fast, and needs no way back into the middle of a file."""
-    rows = islice(rows_of(records, begun.plan), begun.records, None)
+    rows = islice(data_records(records, begun.plan), begun.records, None)
     reader, number = RowReader(begun.plan.columns, begun.plan.tags), begun.records
-    while taken := list(islice(rows, PORTION)):
+    while taken := list(islice(rows, BATCH_SIZE)):
         number += len(taken)
         yield _portion(taken, reader, number, records.read_bytes)
 
 
-def _portion(taken: list[Record], reader: RowReader, records: int, read_bytes: int) -> _Portion:
-    people: dict[str, Person] = {}
-    lines: list[Line] = []
+def _portion(taken: list[Record], reader: RowReader, records: int, read_bytes: int) -> _ImportBatch:
+    people: dict[str, ContactRow] = {}
+    lines: list[ReportLine] = []
     for line, cells, problem in taken:
         if problem is not None:
-            lines.append((line, "", Outcome.REFUSED, problem))
+            lines.append((line, "", RowOutcome.REFUSED, problem))
             continue
         try:
             person = reader.person(cells)
-        except InvalidPerson as error:
-            lines.append((line, reader.address(cells), Outcome.REFUSED, str(error)))
+        except InvalidContact as error:
+            lines.append((line, reader.address(cells), RowOutcome.REFUSED, str(error)))
             continue
         email = person.email
         if email in people:
             is_new = people[email].take_over(person)
-            lines.append((line, email, Outcome.CHANGED if is_new else Outcome.UNCHANGED, REPEATED))
+            lines.append((line, email, RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, REPEATED))
         else:
             people[email] = person
-            lines.append((line, email, Outcome.ADDED, ""))
-    return _Portion(people, stored_of(people.values()), lines, told_of(lines), records, read_bytes)
+            lines.append((line, email, RowOutcome.ADDED, ""))
+    return _ImportBatch(people, contact_values(people.values()), lines, format_report_lines(lines), records, read_bytes)
 
 
-async def _store(tx: Runner, done: Import, portion: _Portion, report: Report, now: Instant) -> Import:
-    if [row.records for row in await tx.run(HOLD_IMPORT, id=done.id)] != [done.records]:
-        raise ImportElsewhere
-    aim = Aim(done.tenant_id, done.plan.list_key, f"import:{done.import_id}", now)
-    results = await store(tx, portion.people, portion.stored, aim)
+async def _store(tx: Runner, done: Import, portion: _ImportBatch, report: ImportReport, now: Instant) -> Import:
+    if [row.records for row in await tx.run(LOCK_IMPORT, id=done.id)] != [done.records]:
+        raise ImportRunsElsewhere
+    aim = ImportTarget(done.tenant_id, done.plan.list_key, f"import:{done.import_id}", now)
+    results = await store_batch(tx, portion.people, portion.stored, aim)
     lines = [_told(line, results) for line in portion.lines] if results else portion.lines
-    told = told_of(lines) if results else portion.told
+    told = format_report_lines(lines) if results else portion.told
     counts = Counter(map(itemgetter(2), lines))
     moved = replace(
         done,
@@ -272,23 +280,23 @@ async def _store(tx: Runner, done: Import, portion: _Portion, report: Report, no
         read_bytes=portion.read_bytes,
         report_bytes=report.write(done.report_bytes, told),
         updated_at=now,
-        **{outcome.value: getattr(done, outcome.value) + counts[outcome] for outcome in Outcome},
+        **{outcome.value: getattr(done, outcome.value) + counts[outcome] for outcome in RowOutcome},
     )
-    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in Outcome))
+    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in RowOutcome))
     values = {name: getattr(moved, name) for name in names}
-    await tx.count(MOVE_IMPORT, **values, id=done.id, now=now)
+    await tx.count(RECORD_PROGRESS, **values, id=done.id, now=now)
     return moved
 
 
-def _told(line: Line, results: dict[str, Result]) -> Line:
+def _told(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
     """What the database knew of someone is told on their first line; a refusal, on all of them."""
     number, email, read, _ = line
     result = results.get(email)
-    if result is None or read is Outcome.REFUSED:
+    if result is None or read is RowOutcome.REFUSED:
         return line
     outcome, why = result
-    return (number, email, outcome, why) if read is Outcome.ADDED or outcome is Outcome.REFUSED else line
+    return (number, email, outcome, why) if read is RowOutcome.ADDED or outcome is RowOutcome.REFUSED else line
 
 
 def _import(row: Row[Any]) -> Import:
-    return Import(**{**row._mapping, "plan": Plan.of_json(orjson.loads(row.plan))})
+    return Import(**{**row._mapping, "plan": ImportPlan.of_json(orjson.loads(row.plan))})

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import islice, repeat
 from typing import BinaryIO, Final
 
-from mailwright.audience.importing.file_format import Form
+from mailwright.audience.importing.file_format import FileFormat
 from mailwright.domain.errors import InvalidInput
 
-LONGEST_RECORD: Final = 64 * 1024
+MAX_RECORD_LENGTH: Final = 64 * 1024
 # A quote that is not closed swallows what follows. Once or twice is a mistake in a row; more is a file of another form.
-MOST_OPEN_QUOTES: Final = 100
+MAX_OPEN_QUOTES: Final = 100
 # So many lines are looked at together: where each is a row, as nearly always, they are read at the speed of C.
 _AT_ONCE: Final = 1_000
 
@@ -31,10 +31,10 @@ class _Endless(Exception):
     """The record that is being read does not end within the limit, or not at all."""
 
 
-class Records:
+class RecordReader:
     """Iterate once, inside `with`. `read_bytes` tells how far the file has been read; closing it is not done here."""
 
-    def __init__(self, file: BinaryIO, form: Form) -> None:
+    def __init__(self, file: BinaryIO, form: FileFormat) -> None:
         self._file = file
         self._form = form
         # What is no text in this encoding comes as halves of surrogates, and only its own row is refused.
@@ -46,7 +46,7 @@ class Records:
     def read_bytes(self) -> int:
         return self._file.tell()
 
-    def __enter__(self) -> "Records":
+    def __enter__(self) -> "RecordReader":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class Records:
 
     def _rows_of(self, some: list[str]) -> list[list[str]] | None:
         """None unless each of the lines is a row of its own. As many rows as lines can only be that."""
-        if max(map(len, some)) > LONGEST_RECORD:
+        if max(map(len, some)) > MAX_RECORD_LENGTH:
             return None
         try:
             rows = list(self._reader(iter(some)))
@@ -90,7 +90,7 @@ class Records:
             except (_Endless, csv.Error):
                 reader = self._reader(lines)
                 self._count_open_quote(lines.take_back_all_but_first(), line)
-                yield line, [], f"longer than {LONGEST_RECORD // 1024} KB, or a quote is not closed"
+                yield line, [], f"longer than {MAX_RECORD_LENGTH // 1024} KB, or a quote is not closed"
                 continue
             lines.forget()
             if cells:
@@ -98,9 +98,9 @@ class Records:
 
     def _count_open_quote(self, is_open: bool, line: int) -> None:
         self._open_quotes += is_open
-        if self._open_quotes > MOST_OPEN_QUOTES:
+        if self._open_quotes > MAX_OPEN_QUOTES:
             raise FileUnreadable(
-                f"quotes stay open in more than {MOST_OPEN_QUOTES} rows, the last of them on line {line}; "
+                f"quotes stay open in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}; "
                 "is this the right quote character?",
                 field="file",
             )
@@ -114,7 +114,7 @@ class _Lines:
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         # A line that is too long comes in pieces, so that none costs more memory than the limit.
-        self._unread = iter(partial(text.readline, LONGEST_RECORD + 1), "")
+        self._unread = iter(partial(text.readline, MAX_RECORD_LENGTH + 1), "")
         self._again: deque[str] = deque()
         self._kept: list[str] = []
         self._size = 0
@@ -133,7 +133,7 @@ class _Lines:
         self.number += 1
         self._kept.append(line)
         self._size += len(line)
-        if self._size > LONGEST_RECORD:
+        if self._size > MAX_RECORD_LENGTH:
             raise _Endless
         return line
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mailwright.audience import contact_fields
-from mailwright.audience.contact_fields import InvalidPerson
-from mailwright.audience.csv_cells import undone
-from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, Column
+from mailwright.audience.contact_fields import InvalidContact
+from mailwright.audience.csv_cells import unescape_formula
+from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
 
 
 @dataclass(slots=True)
-class Person:
+class ContactRow:
     """What a file says of someone. What it says nothing of stays as it is known."""
 
     email: str
@@ -21,7 +21,7 @@ class Person:
     tags: tuple[str, ...]
     attributes: dict[str, Any]
 
-    def take_over(self, later: "Person") -> bool:
+    def take_over(self, later: "ContactRow") -> bool:
         """Another row of the same person: what it says counts. Whether it says anything new."""
         before = (self.name, self.locale, self.timezone, self.tags, self.attributes)
         self.name = later.name or self.name
@@ -35,7 +35,7 @@ class Person:
 class RowReader:
     """Knows where in a row everything stands."""
 
-    def __init__(self, columns: Sequence[Column], tags: Sequence[str] = ()) -> None:
+    def __init__(self, columns: Sequence[ImportColumn], tags: Sequence[str] = ()) -> None:
         self._width = len(columns)
         at = {column.target: number for number, column in enumerate(columns) if column.target in FIELDS}
         self._email, self._name_at, self._locale = at["email"], at.get("name"), at.get("locale")
@@ -43,11 +43,11 @@ class RowReader:
         self._attributes = [
             (column.target, number)
             for number, column in enumerate(columns)
-            if column.target not in FIELDS and column.target != LEFT_OUT
+            if column.target not in FIELDS and column.target != SKIPPED
         ]
         self._tags = tuple(tags)
 
-    def person(self, cells: list[str]) -> Person:
+    def person(self, cells: list[str]) -> ContactRow:
         if len(cells) != self._width:
             self._fit(cells)
         whole = "".join(cells)
@@ -55,14 +55,14 @@ class RowReader:
         if "'" in whole:
             for key, number in self._attributes:
                 if text := cells[number].strip():
-                    attributes[key] = undone(text)
+                    attributes[key] = unescape_formula(text)
         else:  # nothing to be undone, in nearly every row
             for key, number in self._attributes:
                 if text := cells[number].strip():
                     attributes[key] = text
-        if len(whole) > contact_fields.LONGEST_ATTRIBUTE or not whole.isprintable():
+        if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
-        return Person(
+        return ContactRow(
             contact_fields.email(cells[self._email].strip()),
             self._name(cells, attributes),
             contact_fields.locale(cells[self._locale]) if self._locale is not None else None,
@@ -78,13 +78,13 @@ class RowReader:
     def _fit(self, cells: list[str]) -> None:
         """Spreadsheets leave out empty cells at the end of a row, and add some."""
         if any(cell.strip() for cell in cells[self._width :]):
-            raise InvalidPerson(f"has {len(cells)} cells, and there are {self._width} columns")
+            raise InvalidContact(f"has {len(cells)} cells, and there are {self._width} columns")
         del cells[self._width :]
         cells.extend("" for _ in range(self._width - len(cells)))
 
     def _name(self, cells: list[str], attributes: dict[str, Any]) -> str | None:
         if self._name_at is not None:
-            return contact_fields.name(undone(cells[self._name_at].strip()))
+            return contact_fields.name(unescape_formula(cells[self._name_at].strip()))
         if "first_name" in attributes or "last_name" in attributes:
             return contact_fields.name(f"{attributes.get('first_name', '')} {attributes.get('last_name', '')}")
         return None
@@ -92,10 +92,12 @@ class RowReader:
     def _tags_of(self, text: str) -> tuple[str, ...]:
         if not text:
             return self._tags
-        return contact_fields.tags([*self._tags, *(undone(tag.strip()) for tag in text.replace(";", ",").split(","))])
+        return contact_fields.tags(
+            [*self._tags, *(unescape_formula(tag.strip()) for tag in text.replace(";", ",").split(","))]
+        )
 
 
-def person_of(cells: Sequence[str], columns: Sequence[Column]) -> Person:
+def parse_row(cells: Sequence[str], columns: Sequence[ImportColumn]) -> ContactRow:
     """For a single row; whoever reads many keeps a `RowReader`."""
     return RowReader(columns).person(list(cells))
 
@@ -103,10 +105,10 @@ def person_of(cells: Sequence[str], columns: Sequence[Column]) -> Person:
 def _check(cells: Sequence[str], attributes: dict[str, Any]) -> None:
     for cell in cells:
         if "\0" in cell:
-            raise InvalidPerson("holds a character that cannot be stored")
+            raise InvalidContact("holds a character that cannot be stored")
         try:
             cell.encode()
         except UnicodeEncodeError as error:
-            raise InvalidPerson("holds bytes that are no text in the encoding of the file") from error
+            raise InvalidContact("holds bytes that are no text in the encoding of the file") from error
     for text in attributes.values():
         contact_fields.attribute_text(text)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from mailwright.audience.contact_fields import merged
-from mailwright.audience.importing.rows import Person
+from mailwright.audience.contact_fields import merge_attributes
+from mailwright.audience.importing.rows import ContactRow
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.storage.hot import Runner
@@ -34,7 +34,7 @@ ERASURE = "erasure"
 ON_IT, LEFT = "on", "left"
 
 
-class Outcome(StrEnum):
+class RowOutcome(StrEnum):
     ADDED = "added"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class ImportTarget:
     """Whose contacts they become, and on which list."""
 
     tenant_id: int
@@ -52,12 +52,12 @@ class Aim:
 
 
 REPEATED: Final = "the same address as on an earlier line"
-Result = tuple[Outcome, str]
+RowResult = tuple[RowOutcome, str]
 # What is stored of someone: address, name, locale, time zone, attributes as JSON.
-Stored = tuple[str, str | None, str | None, str | None, str]
+ContactValues = tuple[str, str | None, str | None, str | None, str]
 
 
-def stored_of(people: Iterable[Person]) -> list[Stored]:
+def contact_values(people: Iterable[ContactRow]) -> list[ContactValues]:
     return [
         (
             person.email,
@@ -70,21 +70,23 @@ def stored_of(people: Iterable[Person]) -> list[Stored]:
     ]
 
 
-async def store(tx: Runner, people: Mapping[str, Person], stored: Sequence[Stored], aim: Aim) -> dict[str, Result]:
+async def store_batch(
+    tx: Runner, people: Mapping[str, ContactRow], stored: Sequence[ContactValues], aim: ImportTarget
+) -> dict[str, RowResult]:
     """By address; whoever is not in the answer was added."""
     if not people:
         return {}
     ids = uuid7s(aim.now, len(stored))
     rows = [(contact_id, *each) for contact_id, each in zip(ids, stored, strict=True)]
     added = await tx.count(ADD_IMPORTED, people=rows, tenant_id=aim.tenant_id, erasure=ERASURE, now=aim.now)
-    results: dict[str, Result] = {}
+    results: dict[str, RowResult] = {}
     settled: set[str] = set()
     if added < len(people):
         results, settled = await _meet_known(tx, people, rows, added, aim)
     tagged = [
         (email, tag)
         for email, person in people.items()
-        if person.tags and (email not in results or results[email][0] is not Outcome.REFUSED)
+        if person.tags and (email not in results or results[email][0] is not RowOutcome.REFUSED)
         for tag in person.tags
     ]
     if tagged:
@@ -103,17 +105,17 @@ async def store(tx: Runner, people: Mapping[str, Person], stored: Sequence[Store
 
 
 async def _meet_known(
-    tx: Runner, people: Mapping[str, Person], rows: Sequence[tuple[str | None, ...]], added: int, aim: Aim
-) -> tuple[dict[str, Result], set[str]]:
+    tx: Runner, people: Mapping[str, ContactRow], rows: Sequence[tuple[str | None, ...]], added: int, aim: ImportTarget
+) -> tuple[dict[str, RowResult], set[str]]:
     """What became of each, and those of whom the list is to be told nothing."""
     looked_for = [row[:2] for row in rows]
     known = await tx.run(KNOWN_AMONG, people=looked_for, tenant_id=aim.tenant_id, list_key=aim.list_key)
-    results: dict[str, Result] = {}
+    results: dict[str, RowResult] = {}
     if added + len(known) < len(people):
         erased = await tx.run(
             ERASED_AMONG, people=[row[1:] for row in looked_for], tenant_id=aim.tenant_id, erasure=ERASURE
         )
-        refused = (Outcome.REFUSED, "asked to be erased; only the person can come back")
+        refused = (RowOutcome.REFUSED, "asked to be erased; only the person can come back")
         results.update((row.email, refused) for row in erased)
     settled = set(results)
     tags = await _known_tags(tx, [row for row in known if people[row.email].tags])
@@ -121,7 +123,7 @@ async def _meet_known(
     for row in known:
         person = people[row.email]
         if row.deleted_at is not None:
-            results[row.email] = (Outcome.REFUSED, "was deleted here, and stays so")
+            results[row.email] = (RowOutcome.REFUSED, "was deleted here, and stays so")
             settled.add(row.email)
             continue
         change = _change(row, person)
@@ -133,7 +135,7 @@ async def _meet_known(
         if standing in (ON_IT, LEFT):
             settled.add(row.email)
         why = _remark(row.status, standing, is_again=joined_by == aim.source)
-        results[row.email] = (Outcome.CHANGED if is_new else Outcome.UNCHANGED, why)
+        results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, why)
     if changes:
         await tx.count(CHANGE_IMPORTED, people=changes)
     return results, settled
@@ -147,10 +149,10 @@ async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:
     return found
 
 
-def _change(row: Any, person: Person) -> tuple[Any, ...] | None:
+def _change(row: Any, person: ContactRow) -> tuple[Any, ...] | None:
     """The row's key and what is to be known then, where that is something new."""
     before = orjson.loads(row.attributes)
-    attributes = merged(before, person.attributes)
+    attributes = merge_attributes(before, person.attributes)
     after = (person.name or row.name, person.locale or row.locale, person.timezone or row.timezone)
     if attributes == before and after == (row.name, row.locale, row.timezone):
         return None

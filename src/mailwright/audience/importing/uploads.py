@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from mailwright.audience.importing.imports import Import, ImportElsewhere, Imports
-from mailwright.audience.importing.plans import Preview, Purpose, titles_of
+from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
+from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
 from mailwright.audience.importing.records import FileUnreadable
-from mailwright.audience.importing.reports import report_in
+from mailwright.audience.importing.report import report_path
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.ops.logs import logger
 
 # Whoever works on an import tells so with every portion. One of which nothing is heard for so long was cut off.
-SILENT_AFTER: Final[Instant] = MINUTE
+STALE_AFTER: Final[Instant] = MINUTE
 # A file that somebody handed in to look at first is kept for so long; then nobody comes back for it.
 CACHE_SECONDS: Final = 6 * 3600
 
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 log = logger(__name__)
 
 
-class ImportDesk:
+class ImportUploads:
     def __init__(self, imports: Imports, clock: Clock, folder: Path, *, largest: int) -> None:
         self._imports = imports
         self._clock = clock
@@ -41,7 +41,7 @@ class ImportDesk:
         self,
         tenant_id: int,
         content: AsyncIterator[bytes],
-        purpose: Purpose,
+        purpose: ImportOptions,
         *,
         file_name: str,
         actor: str | None = None,
@@ -55,11 +55,11 @@ class ImportDesk:
         self._work_on(begun)
         return begun
 
-    async def preview(self, tenant_id: int, content: AsyncIterator[bytes], purpose: Purpose) -> Preview:
+    async def preview(self, tenant_id: int, content: AsyncIterator[bytes], purpose: ImportOptions) -> ImportPreview:
         async with self._handed_in(content) as path:
             return await self._imports.preview(tenant_id, path, purpose)
 
-    async def keep(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
+    async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> str:
         """Keeps a file to be looked at before anything is done with it; answers what it is asked for by."""
         await asyncio.to_thread(self._forget_kept)
         token = secrets.token_hex(16)
@@ -67,14 +67,14 @@ class ImportDesk:
             await asyncio.to_thread(path.rename, self._kept(tenant_id, token))
         return token
 
-    async def preview_kept(self, tenant_id: int, token: str, purpose: Purpose) -> Preview:
+    async def preview_staged(self, tenant_id: int, token: str, purpose: ImportOptions) -> ImportPreview:
         return await self._imports.preview(tenant_id, await self._known(tenant_id, token), purpose)
 
-    async def titles_kept(self, tenant_id: int, token: str) -> tuple[str, ...]:
-        return await asyncio.to_thread(titles_of, await self._known(tenant_id, token))
+    async def staged_titles(self, tenant_id: int, token: str) -> tuple[str, ...]:
+        return await asyncio.to_thread(read_column_titles, await self._known(tenant_id, token))
 
-    async def receive_kept(
-        self, tenant_id: int, token: str, purpose: Purpose, *, file_name: str, actor: str | None = None
+    async def receive_staged(
+        self, tenant_id: int, token: str, purpose: ImportOptions, *, file_name: str, actor: str | None = None
     ) -> Import:
         """As if it were handed in now."""
         path = await self._known(tenant_id, token)
@@ -84,11 +84,11 @@ class ImportDesk:
         return begun
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
-        await self.take_up_again()
+        await self.resume_interrupted()
         return await self._imports.find(tenant_id, import_id)
 
     async def latest(self, tenant_id: int, *, limit: int) -> list[Import]:
-        await self.take_up_again()
+        await self.resume_interrupted()
         return await self._imports.latest(tenant_id, limit=limit)
 
     async def report(self, tenant_id: int, import_id: str) -> tuple[Path, int]:
@@ -99,10 +99,10 @@ class ImportDesk:
             raise NotFound
         return path, found.report_bytes
 
-    async def take_up_again(self) -> None:
+    async def resume_interrupted(self) -> None:
         """What another process was cut off from, if its file is here."""
         for begun in await self._imports.unfinished():
-            is_silent = self._clock.now() - begun.updated_at >= SILENT_AFTER
+            is_silent = self._clock.now() - begun.updated_at >= STALE_AFTER
             if is_silent and begun.import_id not in self._tasks and await asyncio.to_thread(self._file(begun).exists):
                 self._work_on(begun)
 
@@ -125,7 +125,7 @@ class ImportDesk:
             if is_done:
                 # The file is a copy of people's data that nobody needs any more.
                 await asyncio.to_thread(self._file(begun).unlink, missing_ok=True)
-        except (NotDurable, ImportElsewhere, FileUnreadable) as error:
+        except (NotDurable, ImportRunsElsewhere, FileUnreadable) as error:
             log.warning("import_stopped", import_id=begun.import_id, reason=str(error))
         finally:
             del self._tasks[begun.import_id]
@@ -181,4 +181,4 @@ class ImportDesk:
         return self._folder / f"{begun.import_id}.csv"
 
     def _report(self, begun: Import) -> Path:
-        return report_in(self._folder, begun.import_id)
+        return report_path(self._folder, begun.import_id)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select, true, update
 
-from mailwright.audience.subscription_events import CONTACT, NO_MESSAGE
+from mailwright.audience.subscription_events import CONTACT_KEY, NO_MESSAGE
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
@@ -350,7 +350,7 @@ def _told(condition: ColumnElement[bool]) -> Select[Any]:
 
 async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, Any]]:
     """Those that events without a message are about; whoever was erased is not among them."""
-    keys = {orjson.loads(row.metadata)[CONTACT] for row in told if row.message_key == NO_MESSAGE and row.metadata}
+    keys = {orjson.loads(row.metadata)[CONTACT_KEY] for row in told if row.message_key == NO_MESSAGE and row.metadata}
     if not keys:
         return {}
     c = contacts.c
@@ -360,7 +360,7 @@ async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, A
 
 def _body(row: Any, endpoint: Endpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
     message, metadata = None, orjson.loads(row.metadata or "{}")
-    person = metadata.pop(CONTACT, None)
+    person = metadata.pop(CONTACT_KEY, None)
     if row.outbox_id is not None:
         message = {
             "outboxId": row.outbox_id,

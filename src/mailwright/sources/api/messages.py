@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.audience import lists
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
@@ -126,7 +126,7 @@ class ApiMessages:
         async with self._database.read() as tx:
             return Named(
                 await latest_templates(tx, caller.tenant_id, templates, readers) if templates else NO_TEMPLATES,
-                await lists.known(tx, caller.tenant_id, list_keys),
+                await lists.existing_keys(tx, caller.tenant_id, list_keys),
             )
 
 

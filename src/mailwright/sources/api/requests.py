@@ -24,8 +24,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from mailwright.audience import lists
-from mailwright.audience.suppressions import ALL_MAIL
-from mailwright.content.headers import HeaderRefused, custom, unwritable
+from mailwright.audience.suppressions import ALL_MESSAGES
+from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
@@ -105,7 +105,7 @@ def _mailbox(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    if what := unwritable(text):
+    if what := find_unwritable(text):
         raise _objection("unsafe_text", f"contains {what}")
     return text
 
@@ -120,8 +120,8 @@ def _locale(text: str) -> str:
 def _headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         try:
-            custom(name, value)
-        except HeaderRefused as error:
+            custom_header(name, value)
+        except InvalidHeader as error:
             raise _objection("invalid_header", str(error)) from error
     if len({name.lower() for name in headers}) < len(headers):
         raise _objection("invalid_header", "the same header is given twice")
@@ -291,7 +291,7 @@ class SuppressionRequest(RequestModel):
 
     email: Address
     reason: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)] = "manual"
-    list_key: Scope = ALL_MAIL
+    list_key: Scope = ALL_MESSAGES
 
 
 class ListRequest(RequestModel):

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mailwright.content.formats import Format
-from mailwright.content.template_store import Draft
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.template_store import TemplateDraft
 from mailwright.content.variables import Variable
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.api.requests import (
@@ -48,9 +48,9 @@ class TemplateRequest(RequestModel):
     locale: Locale | None = None
     variables: Annotated[list[TemplateVariableRequest], Field(max_length=200)] | None = None
 
-    def draft(self) -> Draft:
+    def draft(self) -> TemplateDraft:
         [(format_, body)] = self.bodies()
-        return Draft(
+        return TemplateDraft(
             subject=self.subject,
             body=body,
             format=format_,
@@ -59,8 +59,8 @@ class TemplateRequest(RequestModel):
             variables=tuple(Variable(each.name, each.required, each.sample) for each in self.variables or ()),
         )
 
-    def bodies(self) -> list[tuple[Format, str]]:
-        return [(format_, body) for format_ in Format if (body := getattr(self, format_.value)) is not None]
+    def bodies(self) -> list[tuple[TemplateFormat, str]]:
+        return [(format_, body) for format_ in TemplateFormat if (body := getattr(self, format_.value)) is not None]
 
 
 class TemplatePreviewRequest(RequestModel):

@@ -6,7 +6,7 @@ from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
-from mailwright.content.formats import Format
+from mailwright.content.formats import TemplateFormat
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.articles.assembly import Article
@@ -47,7 +47,7 @@ async def compose(store: TemplateStore, tenant_id: int, article: Article) -> Com
     """Raises `TemplateFailed` where the mail could not be sent as it is."""
     source = markdown(article)
     subject = as_template(article.title)
-    html = await store.compiled(tenant_id, as_template(source), Format.MARKDOWN, title=subject)
+    html = await store.compiled(tenant_id, as_template(source), TemplateFormat.MARKDOWN, title=subject)
     found = placeholders(f"{article.title}\n{source}")
     own = sorted((each for each in found if each.name not in GIVEN), key=lambda each: each.variable)
     return ComposedArticle(subject, html, tuple(own))

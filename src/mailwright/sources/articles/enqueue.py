@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from sqlalchemy import update
 
-from mailwright.content.template import TemplateFailed
+from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
@@ -75,7 +75,7 @@ class ArticleScheduler:
                 has_done |= await self._portion(run)
             except NotDurable:
                 raise
-            except TemplateFailed as error:
+            except InvalidTemplate as error:
                 log.warning("article_run_failed", run_id=run.run_id, reason=str(error))
                 await self._give_up(run, str(error))
             except Exception:  # one run that cannot go on must not hold up the others

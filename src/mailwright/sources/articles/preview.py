@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mailwright.audience import contacts
-from mailwright.content.template import Rendered, Template
+from mailwright.content.template import RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -56,7 +56,7 @@ class ArticlePreview:
 
     recipient: PreviewRecipient
     article: Article | None
-    rendered: Rendered | None
+    rendered: RenderedEmail | None
     slices: tuple[SliceInclusion, ...]
 
 
@@ -90,7 +90,7 @@ class ArticlePreviews:
         if email is None:
             return PreviewRecipient(named)
         try:
-            found = await contacts.by_email(self._database, tenant_id, email)
+            found = await contacts.find_by_email(self._database, tenant_id, email)
         except NotFound as error:
             raise InvalidInput("there is no contact with this address", field="email") from error
         return PreviewRecipient(

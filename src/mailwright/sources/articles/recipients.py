@@ -112,7 +112,7 @@ async def resolve_audience(
             divisions.parse(value, field=field)
         elif name != LIST and not _is_name(name):
             raise InvalidInput("is neither an attribute nor a kind of division, as state or county", field=field)
-    known = await lists.known(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
+    known = await lists.existing_keys(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
     if LIST in given and given[LIST] not in known:
         raise InvalidInput(f"there is no list {given[LIST]}", field=f"audience_filter.{LIST}")
     list_key = given.get(LIST) or (article_key if article_key in known else GENERAL)
@@ -179,7 +179,7 @@ def conditions_of(given: Mapping[str, str]) -> tuple[AudienceCondition, ...]:
 def _is_name(name: str) -> bool:
     try:
         contact_fields.attribute_name(name)
-    except contact_fields.InvalidPerson:
+    except contact_fields.InvalidContact:
         return False
     return True
 

@@ -9,7 +9,7 @@ import orjson
 from sqlalchemy import ColumnElement, and_, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
@@ -184,7 +184,7 @@ class ArticleRuns:
         try:
             composed = await compose(self._templates, tenant_id, assemble(frozen))
             Template(subject=composed.subject, html=composed.html, text=None)
-        except TemplateFailed as error:
+        except InvalidTemplate as error:
             raise InvalidInput(f"its slices do not make a letter: {error}", field="article_key") from error
 
     async def _begun(self, tx: Transaction, begin: "_Begin") -> ArticleRun:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
 from mailwright.content import html as html_rules
-from mailwright.content.headers import unwritable
+from mailwright.content.headers import find_unwritable
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles import divisions
@@ -118,7 +118,7 @@ def _text(value: Any) -> str:
 def _line(longest: int) -> Any:
     def read(value: Any, _: str) -> str:
         text = _without_code(_text(value))
-        if what := unwritable(text):
+        if what := find_unwritable(text):
             raise InvalidInput(f"contains {what}")
         if len(text) > longest:
             raise InvalidInput(f"is longer than {longest} characters")

@@ -8,8 +8,8 @@ import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.content.formats import Format
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -125,10 +125,10 @@ class SliceStore:
         """What could not be sent is refused when it is written, and not when the first mail is built."""
         try:
             # By itself first, so that lines are counted as its author does.
-            await self._templates.compiled(tenant_id, as_template(each.body_md), Format.MARKDOWN)
+            await self._templates.compiled(tenant_id, as_template(each.body_md), TemplateFormat.MARKDOWN)
             composed = await compose(self._templates, tenant_id, assemble([each]))
             Template(subject=composed.subject, html=composed.html, text=None)
-        except TemplateFailed as error:
+        except InvalidTemplate as error:
             words = str(error).replace("{{ ", "[[").replace(" }}", "]]")
             raise SliceRefused([SliceProblem("body_md", error.code, words)]) from error
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import and_, select, update
 
 from mailwright.audience.lists import list_all
-from mailwright.content.template import Rendered, Template, TemplateFailed
+from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
@@ -68,7 +68,7 @@ class Archive:
         found = await self.find(campaign_id, tenant_id=acting.tenant_id)
         try:
             await self.rendered(found, None, ArchiveLinks("", ""))
-        except TemplateFailed as error:
+        except InvalidTemplate as error:
             raise NotPublishable(
                 f"The campaign cannot be shown without a reader: {error}. Give its variables defaults."
             ) from error
@@ -127,7 +127,7 @@ class Archive:
                 before = rows[-1].id
         return found[:limit]
 
-    async def rendered(self, issue: ArchivedCampaign, locale: str | None, around: ArchiveLinks) -> Rendered:
+    async def rendered(self, issue: ArchivedCampaign, locale: str | None, around: ArchiveLinks) -> RenderedEmail:
         """As someone of this locale would get it, without a name, an address or anything else of theirs."""
         stored = await self._template(issue, locale)
         template = Template(subject=stored.subject, html=stored.html, text=stored.text)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import insert, select, update
 
-from mailwright.content.presend_checks import Facts, Finding
+from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
     ALLOWED_STATUSES,
@@ -127,8 +127,8 @@ class Campaigns:
         return (await self.start_and_warn(acting, campaign_id, NO_FACTS))[0]
 
     async def start_and_warn(
-        self, acting: Actor, campaign_id: str, facts: Facts
-    ) -> tuple[Campaign, tuple[Finding, ...]]:
+        self, acting: Actor, campaign_id: str, facts: PresendContext
+    ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
         """The same, with what readers would mind all the same."""
         read = await self.find(campaign_id, tenant_id=acting.tenant_id)
         _check(read, CampaignAction.START)

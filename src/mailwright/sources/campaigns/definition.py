@@ -5,15 +5,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from mailwright.content.formats import Format
-from mailwright.content.headers import unwritable
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.policies.hours import is_zone
 
 
 def _line(text: str) -> str:
-    if what := unwritable(text):
+    if what := find_unwritable(text):
         raise ValueError(f"contains {what}")
     return text
 
@@ -62,7 +62,7 @@ class ContentDefinition(DefinitionPart):
     """Written here, or a template by its id."""
 
     subject: Subject | None = None
-    format: Format = Format.HTML
+    format: TemplateFormat = TemplateFormat.HTML
     body: Annotated[str, Field(max_length=512 * 1024)] | None = None
     text: Annotated[str, Field(max_length=512 * 1024)] | None = None
     template_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None

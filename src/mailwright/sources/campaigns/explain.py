@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.content.presend_checks import Facts as Known
+from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
 from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULED, CampaignStatus

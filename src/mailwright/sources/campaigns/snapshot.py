@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
 
-from mailwright.audience.segments import audience, lacks, whole_audience
+from mailwright.audience.segments import audience, audience_query, lacks_attribute
 from mailwright.content.preheader import with_preheader
-from mailwright.content.presend_checks import Facts, Finding, Level, preflight
-from mailwright.content.template import Template, TemplateFailed
+from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
+from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore, latest_by_locale
-from mailwright.content.unsubscribe_footer import has_way_out, with_way_out
-from mailwright.content.variables import STANDARD
+from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
+from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.locales import DEFAULT_LOCALE
@@ -24,7 +24,7 @@ from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVaria
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
-NO_FACTS = Facts()
+NO_FACTS = PresendContext()
 # Databases bound how many columns one question may have.
 _ASKED_AT_ONCE = 100
 
@@ -50,7 +50,7 @@ class CampaignNotStartable(MailwrightError):
 class FrozenCampaign:
     content: CampaignSnapshot
     planned: int
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[PresendIssue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class CampaignCheck:
     """All that can be said of a campaign before it starts, and what it would send to how many."""
 
     problems: tuple[CampaignProblem, ...]
-    warnings: tuple[Finding, ...]
+    warnings: tuple[PresendIssue, ...]
     drafts: tuple[VariantDraft, ...]
     filter: dict[str, Any] | None
     planned: int
@@ -99,7 +99,7 @@ async def freeze(
     tenant_id: int,
     campaign_id: str,
     now: Instant,
-    facts: Facts = NO_FACTS,
+    facts: PresendContext = NO_FACTS,
 ) -> FrozenCampaign:
     """Everything that is wrong is told at once; nothing is stored before all of it is right."""
     examined = await check_campaign(database, store, definition, tenant_id=tenant_id, now=now, facts=facts)
@@ -119,11 +119,11 @@ async def check_campaign(
     *,
     tenant_id: int,
     now: Instant,
-    facts: Facts = NO_FACTS,
+    facts: PresendContext = NO_FACTS,
 ) -> CampaignCheck:
     """What starting would say, without starting."""
     problems: list[CampaignProblem] = []
-    warnings: dict[Finding, None] = {}
+    warnings: dict[PresendIssue, None] = {}
     bodies = await _bodies(store, tenant_id, definition, problems)
     async with database.read() as tx:
         unasked: list[CampaignProblem] = []  # what keeps the audience from being asked for as it was meant
@@ -143,9 +143,9 @@ async def check_campaign(
         if not unasked:
             problems += _too_few(definition, planned)
         for text in texts:
-            found = preflight(subject=text.subject, html=text.html, text=text.text, facts=facts)
-            problems += [_problem(each) for each in found if each.level is Level.BLOCKS]
-            warnings.update(dict.fromkeys(each for each in found if each.level is Level.WARNS))
+            found = run_presend_checks(subject=text.subject, html=text.html, text=text.text, facts=facts)
+            problems += [_problem(each) for each in found if each.level is IssueLevel.ERROR]
+            warnings.update(dict.fromkeys(each for each in found if each.level is IssueLevel.WARNING))
         if planned:
             problems += [_lacked(need, missing, planned) for need, missing in lacking.items() if missing]
         else:
@@ -227,10 +227,10 @@ def _people(
     problems: list[CampaignProblem],
 ) -> Select[Any]:
     try:
-        return whole_audience(tenant_id, definition.lists, filter_, now)
+        return audience_query(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
         problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
-        return whole_audience(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
+        return audience_query(tenant_id, definition.lists, None, now)  # so that the rest can be told, too
 
 
 def _too_few(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
@@ -273,7 +273,7 @@ async def _bodies(
             continue
         try:
             compiled[field] = await store.compiled(tenant_id, body, definition.content.format, title=definition.name)
-        except TemplateFailed as error:
+        except InvalidTemplate as error:
             problems.append(CampaignProblem(field, error.code, str(error)))
             compiled[field] = None
     return compiled
@@ -346,7 +346,7 @@ def _variant_body(number: int) -> str:
     return f"experiment.variants[{number}].body"
 
 
-def _problem(found: Finding) -> CampaignProblem:
+def _problem(found: PresendIssue) -> CampaignProblem:
     return CampaignProblem(_FIELDS[found.where], found.code, found.sentence)
 
 
@@ -363,9 +363,9 @@ def _needed(text: LocalizedContent, given: Mapping[str, Any]) -> list[str]:
     """Variables that nobody gives: each must be an attribute that everyone in the audience has."""
     try:
         template = Template(subject=text.subject, html=text.html, text=text.text)
-    except TemplateFailed:
+    except InvalidTemplate:
         return []  # told already
-    return sorted(template.required_variables - STANDARD.keys() - given.keys())
+    return sorted(template.required_variables - STANDARD_VARIABLES.keys() - given.keys())
 
 
 async def _count(
@@ -376,7 +376,7 @@ async def _count(
     lacking: dict[RequiredVariable, int] = {}
     for start in range(0, max(len(needs), 1), _ASKED_AT_ONCE):
         asked = needs[start : start + _ASKED_AT_ONCE]
-        lacks_it = [func.count(case((_readers(need) & lacks(need.variable), 1))) for need in asked]
+        lacks_it = [func.count(case((_readers(need) & lacks_attribute(need.variable), 1))) for need in asked]
         [row] = await tx.execute(people.add_columns(func.count(), *lacks_it))
         planned, *missing = map(int, row)
         lacking |= zip(asked, missing, strict=True)
@@ -384,7 +384,7 @@ async def _count(
 
 
 async def _somebody_has(tx: Transaction, people: ColumnElement[bool], need: RequiredVariable) -> bool:
-    has_it = select(contacts.c.id).where(people, _readers(need), ~lacks(need.variable)).limit(1)
+    has_it = select(contacts.c.id).where(people, _readers(need), ~lacks_attribute(need.variable)).limit(1)
     return bool(await tx.execute(has_it))
 
 
@@ -411,11 +411,11 @@ async def _stored(store: TemplateStore, tenant_id: int, campaign_id: str, draft:
     name = f"campaign:{campaign_id}:{draft.name}" if draft.name else f"campaign:{campaign_id}"
     keys: dict[str, int] = {}
     for locale, text in sorted(draft.texts.items()):  # the one for everyone first
-        can_leave = has_way_out(text.html)
+        can_leave = has_unsubscribe_link(text.html)
         if text.key is not None and can_leave:
             keys[locale] = text.key
             continue
-        html = text.html if can_leave else with_way_out(text.html, locale)
+        html = text.html if can_leave else with_unsubscribe_link(text.html, locale)
         stored = await store.put(tenant_id, name[:100], subject=text.subject, html=html, text=text.text, locale=locale)
         keys[locale] = stored.key
     # The narrowest first: whoever reads `pt-BR` is met by it before `pt`.

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.content.template import Rendered, Template
+from mailwright.content.template import RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
-from mailwright.content.unsubscribe_footer import has_way_out, with_way_out
+from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
@@ -48,7 +48,9 @@ async def build_test_messages(
     return [_mail(trial, each, to, now) for each in shown.values() for to in addresses]
 
 
-async def render_variants(database: Database, store: TemplateStore, trial: CampaignTestSend) -> dict[str, Rendered]:
+async def render_variants(
+    database: Database, store: TemplateStore, trial: CampaignTestSend
+) -> dict[str, RenderedEmail]:
     """Each version by its name, `""` where there is but one, as the reader would see it. Nothing is sent."""
     drafts, problems = await draft_variants(database, store, trial.definition, tenant_id=trial.tenant_id)
     if not drafts:
@@ -82,16 +84,16 @@ async def _reader(database: Database, trial: CampaignTestSend) -> SampleRecipien
 
 def _rendered(
     draft: VariantDraft, definition: CampaignDefinition, reader: SampleRecipient, standard: Mapping[str, str]
-) -> Rendered:
+) -> RenderedEmail:
     text = locales.best(draft.texts, reader.locale)
-    html = text.html if has_way_out(text.html) else with_way_out(text.html, reader.locale or "")
+    html = text.html if has_unsubscribe_link(text.html) else with_unsubscribe_link(text.html, reader.locale or "")
     template = Template(subject=text.subject, html=html, text=text.text)
     given = {**standard, **definition.variables, **reader.values}
     samples = {name: f"[{name}]" for name in template.required_variables - given.keys()}
     return template.render({**samples, **given})
 
 
-def _mail(trial: CampaignTestSend, rendered: Rendered, to: str, now: Instant) -> NewMessage:
+def _mail(trial: CampaignTestSend, rendered: RenderedEmail, to: str, now: Instant) -> NewMessage:
     subject = SUBJECT_PREFIX + rendered.subject
     payload: dict[str, Any] = {"campaign": trial.campaign_id, "to": to, "subject": subject}
     payload |= {"html": rendered.html, "text": rendered.text}

@@ -7,8 +7,8 @@ from typing import Final
 
 import orjson
 
-from mailwright.content.template import Rendered, Template
-from mailwright.content.variables import STANDARD
+from mailwright.content.template import RenderedEmail, Template
+from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
@@ -74,10 +74,10 @@ class Mailouts:
         """What readers would get, whoever they are."""
         return (await self._preparing.read(page))[1]
 
-    def preview(self, written: Written) -> Rendered:
+    def preview(self, written: Written) -> RenderedEmail:
         """As readers see it. The link to leave leads where theirs do, and is nobody's."""
         template = Template(subject=written.subject, html=written.html, text=written.text)
-        return template.render({**STANDARD, "unsubscribe_url": self._setup.unsubscribe_url})
+        return template.render({**STANDARD_VARIABLES, "unsubscribe_url": self._setup.unsubscribe_url})
 
     async def rehearse(self, page: str) -> Rehearsal:
         return await self._preparing.rehearse(page)

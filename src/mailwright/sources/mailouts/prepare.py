@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 
-from mailwright.content.template import TemplateFailed
+from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.ops.logs import logger
@@ -219,7 +219,7 @@ class Preparing:
                 html=written.html,
                 text=written.text,
             )
-        except TemplateFailed as error:
+        except InvalidTemplate as error:
             raise MailoutRefused(CONTENT_INVALID, f"No mail can be made from the page: {error}.") from error
         async with self._database.write() as tx:
             now = self._clock.now()

@@ -6,10 +6,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from mailwright.content.formats import Format
-from mailwright.content.template import TemplateFailed
-from mailwright.content.template_store import Draft, StoredTemplate, TemplateStore, latest_by_locale
-from mailwright.content.variables import STANDARD
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.template import InvalidTemplate
+from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, latest_by_locale
+from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain import locales
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
@@ -74,13 +74,13 @@ class Letters:
 
     def _lacking(self, stored: StoredTemplate, given: Mapping[str, Any]) -> Invalid | None:
         if stored.key not in self._needs:
-            expected = stored.expects()
+            expected = stored.expected_variables()
             self._needs[stored.key] = frozenset(each.name for each in expected if each.is_required)
             self._uses[stored.key] = frozenset(each.name for each in expected)
         if lost := sorted(set(LINKS) - self._uses[stored.key]):
             message = f"/template/id: {stored.template_id} has no {', '.join(lost)}: nobody could leave"
             return Invalid("TEMPLATE_WITHOUT_LINKS", message, "/template/id")
-        if lacking := sorted(self._needs[stored.key] - given.keys() - STANDARD.keys()):
+        if lacking := sorted(self._needs[stored.key] - given.keys() - STANDARD_VARIABLES.keys()):
             path = f"/template/variables/{lacking[0]}"
             return Invalid("MISSING_VARIABLE", f"{path}: the template needs it, and the event gives no value", path)
         return None
@@ -101,7 +101,7 @@ class Letters:
                 continue
             try:
                 await self._store.write(self._tenant_id, kind.template_id, _draft(*texts[name], locale))
-            except (InvalidInput, TemplateFailed) as error:
+            except (InvalidInput, InvalidTemplate) as error:
                 yield f"{kind.name}: {folder}/{name}.html: {error}"
 
 
@@ -127,9 +127,11 @@ def _files(folder: Traversable) -> Iterable[Traversable]:
     return sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else ()
 
 
-def _draft(html: str, text: str | None, locale: str) -> Draft:
+def _draft(html: str, text: str | None, locale: str) -> TemplateDraft:
     """The page's title is the mail's subject."""
     title = _TITLE.search(html)
     if title is None:
         raise InvalidInput("needs a <title>: it is the subject of the mail")
-    return Draft(subject=" ".join(title[1].split()), body=html, format=Format.HTML, text=text, locale=locale)
+    return TemplateDraft(
+        subject=" ".join(title[1].split()), body=html, format=TemplateFormat.HTML, text=text, locale=locale
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.domain.actions import Action, ActionKind
 from mailwright.web.api.caller import scope_of
 

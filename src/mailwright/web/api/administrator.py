@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from mailwright.access import guesses
+from mailwright.access import failed_sign_ins
 from mailwright.access.roles import Role
 from mailwright.domain.errors import Unauthorized
 from mailwright.web.parts import ApiParts, parts_of
@@ -55,7 +55,9 @@ async def _by_password(request: Request, parts: ApiParts, shown: str) -> Adminis
         return Administrator("ADMIN_PASSWORD") if is_right else None
 
     host = request.client.host if request.client else None
-    found = await parts.guesses.judge([guesses.account(_ACCOUNT), guesses.address(host)], verify)
+    found = await parts.failed_sign_ins.check(
+        [failed_sign_ins.account_key(_ACCOUNT), failed_sign_ins.address_key(host)], verify
+    )
     if found is None:
         raise _unknown()
     return found

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.messages import RequestContext

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.access.keys import Caller
-from mailwright.content.presend_checks import Facts
+from mailwright.access.api_keys import Caller
+from mailwright.content.presend_checks import PresendContext
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.campaign_requests import (
     CampaignDuplicateRequest,
@@ -271,8 +271,8 @@ async def _examined(parts: ApiParts, campaign: Campaign) -> CampaignCheck:
     )
 
 
-def _facts(parts: ApiParts) -> Facts:
-    return Facts(postal_address=parts.postal_address)
+def _facts(parts: ApiParts) -> PresendContext:
+    return PresendContext(postal_address=parts.postal_address)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
-from mailwright.audience.export import Wanted
-from mailwright.audience.status import ContactStatus, Standing
+from mailwright.audience.export import ExportSelection
+from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.domain.clock import isoformat
 from mailwright.schemas import answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
@@ -57,7 +57,7 @@ _BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, H
 async def list_contacts(parts: Parts, caller: CallerDep, page: ContactQuery) -> Response:
     """The latest first."""
     before = decode_cursor("contact", page.cursor)[0] if page.cursor is not None else contacts.NEWEST
-    found = await contacts.list_some(
+    found = await contacts.list_page(
         parts.database, caller.tenant_id, limit=page.limit, status=page.status, before=before
     )
     following = encode_cursor("contact", found[-1].id) if len(found) == page.limit else None
@@ -73,7 +73,7 @@ async def export(parts: Parts, caller: CallerDep, wanted: Annotated[ExportQuery,
     asked = None
     if wanted.segment_key is not None:
         asked = (await segments.find(parts.database, caller.tenant_id, wanted.segment_key)).filter
-    people = Wanted(caller.tenant_id, wanted.list_key, asked)
+    people = ExportSelection(caller.tenant_id, wanted.list_key, asked)
     make, kind = _EXPORTS[wanted.format]
     return StreamingResponse(make(parts.database, people, parts.clock.now()), media_type=kind)
 
@@ -85,7 +85,7 @@ async def export(parts: Parts, caller: CallerDep, wanted: Annotated[ExportQuery,
 )
 async def data(email: str, parts: Parts, caller: CallerDep) -> Response:
     """Everything that is known of a person, mails and all, to be handed to them."""
-    return json_response(await personal_data.everything(parts.database, caller.tenant_id, email))
+    return json_response(await personal_data.export_personal_data(parts.database, caller.tenant_id, email))
 
 
 @router.get(
@@ -106,8 +106,8 @@ async def history(email: str, parts: Parts, caller: CallerDep) -> Response:
 )
 async def activate(email: str, parts: Parts, caller: CallerDep) -> Response:
     """Writes to a person again who bounced, complained or left all bulk mail. Lists that they left stay left."""
-    await Standing(parts.database, parts.clock).activate(caller.tenant_id, email, source="api", actor="api")
-    return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
+    await ContactStatusService(parts.database, parts.clock).activate(caller.tenant_id, email, source="api", actor="api")
+    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
 
 
 @router.put(
@@ -119,9 +119,9 @@ async def put(request: Request, email: str, parts: Parts, caller: CallerDep) -> 
     """Tells of a person, who becomes a contact if not known yet. What is not named stays; an attribute that is null is
     taken away. Whether they may be written to is not changed by this."""
     wanted = parse(ContactRequest, await read_json(request))
-    change = contacts.Change(wanted.name, wanted.locale, wanted.timezone, wanted.attributes, wanted.tags)
+    change = contacts.ContactChange(wanted.name, wanted.locale, wanted.timezone, wanted.attributes, wanted.tags)
     await contacts.put(parts.database, parts.clock, caller.tenant_id, email, change)
-    return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
+    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))
 
 
 @router.delete(
@@ -143,4 +143,4 @@ async def erase(email: str, parts: Parts, caller: CallerDep) -> Response:
 )
 async def show(email: str, parts: Parts, caller: CallerDep) -> Response:
     """A person's status, lists, suppressions and latest mails, by any spelling of the address."""
-    return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
+    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))

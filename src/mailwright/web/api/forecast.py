@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from mailwright.content.presend_checks import Facts
+from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.clock import DAY
 from mailwright.schemas.answers import ActionResponse, ResponseModel, Time
 from mailwright.sources.campaigns.explain import explain_campaign
@@ -92,6 +92,6 @@ async def why(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # 
         campaignId,
         tenant_id=caller.tenant_id,
         store=parts.templates,
-        known=Facts(postal_address=parts.postal_address),
+        known=PresendContext(postal_address=parts.postal_address),
     )
     return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})

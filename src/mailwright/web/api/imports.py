@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.audience.importing.plans import Purpose
+from mailwright.audience.importing.plan import ImportOptions
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
 from mailwright.sources.api.requests import FieldError, RequestInvalid, RequestModel
@@ -38,12 +38,12 @@ class ImportQuery(RequestModel):
     confirmed: Annotated[bool, Field(description="They have confirmed elsewhere.")] = False
     file_name: Annotated[str, Field(max_length=255, description="What people know the file by.")] = "contacts.csv"
 
-    def purpose(self) -> Purpose:
+    def purpose(self) -> ImportOptions:
         pairs = [text.rpartition("=") for text in self.map]
         if any(not title or not sign or not target for title, sign, target in pairs):
             raise RequestInvalid([FieldError("map", "INVALID", "must look like E-Mail=email")])
         chosen = {title: target for title, _, target in pairs}
-        return Purpose(self.list_key, tuple(self.tag), chosen, self.confirmed, self.encoding)
+        return ImportOptions(self.list_key, tuple(self.tag), chosen, self.confirmed, self.encoding)
 
 
 Wanted = Annotated[ImportQuery, Query()]
@@ -57,7 +57,7 @@ Wanted = Annotated[ImportQuery, Query()]
 )
 async def begin(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
     """The body is the file. It is stored whole and its columns are understood before the answer; the rows follow."""
-    begun = await parts.import_desk.receive(
+    begun = await parts.import_uploads.receive(
         caller.tenant_id, request.stream(), wanted.purpose(), file_name=wanted.file_name, actor=API
     )
     return json_response(answers.importing(begun), HTTPStatus.ACCEPTED)
@@ -68,27 +68,27 @@ async def begin(request: Request, parts: Parts, caller: CallerDep, wanted: Wante
 )
 async def preview(request: Request, parts: Parts, caller: CallerDep, wanted: Wanted) -> Response:
     """How the first rows would be read. Nothing is stored."""
-    seen = await parts.import_desk.preview(caller.tenant_id, request.stream(), wanted.purpose())
+    seen = await parts.import_uploads.preview(caller.tenant_id, request.stream(), wanted.purpose())
     return json_response(answers.previewing(seen))
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: answers.ImportListResponse}))
 async def list_imports(parts: Parts, caller: CallerDep) -> Response:
     """The latest first."""
-    found = await parts.import_desk.latest(caller.tenant_id, limit=100)
+    found = await parts.import_uploads.latest(caller.tenant_id, limit=100)
     return json_response({"imports": [answers.importing(each) for each in found]})
 
 
 @router.get("/{importId}", responses=describe_responses({HTTPStatus.OK: answers.ImportResponse}, HTTPStatus.NOT_FOUND))
 async def show(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """How far it has come."""
-    return json_response(answers.importing(await parts.import_desk.find(caller.tenant_id, importId)))
+    return json_response(answers.importing(await parts.import_uploads.find(caller.tenant_id, importId)))
 
 
 @router.get("/{importId}/report", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
 async def report(importId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """A line of CSV for every row that is done: line, email, outcome, why."""
-    path, length = await parts.import_desk.report(caller.tenant_id, importId)
+    path, length = await parts.import_uploads.report(caller.tenant_id, importId)
     return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8")
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
-from mailwright.audience.status import Standing
+from mailwright.audience.status import ContactStatusService
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
 from mailwright.sources.api.requests import ListRequest, ListUpdateRequest, SubscribeRequest, UnsubscribeRequest, parse
@@ -90,11 +90,11 @@ async def subscribe(request: Request, listKey: str, parts: Parts, caller: Caller
     wanted = parse(SubscribeRequest, await read_json(request))
     await lists.find(parts.database, caller.tenant_id, listKey)
     if wanted.confirmed:
-        standing = Standing(parts.database, parts.clock)
+        standing = ContactStatusService(parts.database, parts.clock)
         await standing.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
     else:
-        opting_in = await parts.opting_in()
-        await opting_in.join(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
+        double_opt_in = await parts.double_opt_in()
+        await double_opt_in.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
     return await _shown(parts, caller, wanted.email)
 
 
@@ -107,10 +107,10 @@ async def unsubscribe(request: Request, listKey: str, parts: Parts, caller: Call
     """The person leaves the list; `general` leaves all bulk mail. Doing it again changes nothing."""
     email = parse(UnsubscribeRequest, await read_json(request)).email
     await lists.find(parts.database, caller.tenant_id, listKey)
-    standing = Standing(parts.database, parts.clock)
+    standing = ContactStatusService(parts.database, parts.clock)
     await standing.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=API)
     return await _shown(parts, caller, email)
 
 
 async def _shown(parts: Parts, caller: CallerDep, email: str) -> Response:
-    return json_response(answers.portrait(await contacts.portrait(parts.database, caller.tenant_id, email)))
+    return json_response(answers.portrait(await contacts.load_details(parts.database, caller.tenant_id, email)))

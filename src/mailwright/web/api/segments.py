@@ -8,10 +8,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.audience import segments
-from mailwright.audience.filter_text import describe
 from mailwright.audience.segments import Segment
 from mailwright.outbox.audit_log import API
 from mailwright.schemas import answers
+from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.requests import RequestModel, parse
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_body, describe_responses
@@ -145,7 +145,7 @@ async def change(request: Request, segmentKey: str, parts: Parts, caller: Caller
 )
 async def forget(segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """The people stay."""
-    await segments.forget(parts.database, caller.tenant_id, segmentKey, actor=API, clock=parts.clock)
+    await segments.delete_segment(parts.database, caller.tenant_id, segmentKey, actor=API, clock=parts.clock)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

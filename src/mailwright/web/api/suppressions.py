@@ -61,7 +61,7 @@ async def add(request: Request, parts: Parts, caller: CallerDep) -> Response:
 async def list_suppressions(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("suppression", page.cursor)[0] if page.cursor is not None else suppressions.NEWEST
-    found = await suppressions.list_some(parts.database, caller.tenant_id, limit=page.limit, before=before)
+    found = await suppressions.list_page(parts.database, caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("suppression", found[-1].id) if len(found) == page.limit else None
     return json_response({"suppressions": [answers.suppression(entry) for entry in found], "nextCursor": following})
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from mailwright.content.presend_checks import Facts, preflight
-from mailwright.content.template import TemplateFailed
-from mailwright.content.template_store import StoredTemplate, difference
+from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.template import InvalidTemplate
+from mailwright.content.template_store import StoredTemplate, diff_versions
 from mailwright.schemas import templates as answers
 from mailwright.sources.api.requests import FieldError, Locale, RequestInvalid, RequestModel, parse
 from mailwright.sources.api.template_requests import (
@@ -103,8 +103,8 @@ async def versions(templateId: str, parts: Parts, caller: CallerDep) -> Response
 )
 async def diff(templateId: str, parts: Parts, caller: CallerDep, query: Annotated[DiffQuery, Query()]) -> Response:  # noqa: N803
     """What changed from one version to another, as its author wrote it."""
-    before, after = await parts.templates.pair(caller.tenant_id, templateId, query.before, query.after)
-    return json_response({"difference": difference(before, after)})
+    before, after = await parts.templates.versions_to_compare(caller.tenant_id, templateId, query.before, query.after)
+    return json_response({"difference": diff_versions(before, after)})
 
 
 @router.post(
@@ -135,8 +135,8 @@ async def check(
 ) -> Response:
     """What readers and mailbox providers would mind. Nothing is fetched."""
     stored = await _which(parts, caller.tenant_id, templateId, query)
-    facts = Facts(is_bulk=query.bulk, postal_address=parts.postal_address)
-    found = preflight(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
+    facts = PresendContext(is_bulk=query.bulk, postal_address=parts.postal_address)
+    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
     return json_response(answers.preflight(found))
 
 
@@ -145,7 +145,7 @@ def _told(field: str) -> Iterator[None]:
     """What is wrong with a template is wrong with the field that it came in."""
     try:
         yield
-    except TemplateFailed as error:
+    except InvalidTemplate as error:
         raise RequestInvalid([FieldError(field, error.code, str(error))]) from error
 
 

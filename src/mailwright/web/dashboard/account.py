@@ -8,7 +8,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from mailwright.access import second_factor
-from mailwright.access.guesses import TooManyGuesses
+from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, page
@@ -37,7 +37,7 @@ async def change_password(request: Request, parts: Parts, visitor: Viewing) -> R
         await _require_password(request, parts, visitor, form["current"])
         digest = visitor.session.digest
         await parts.users.change_password(visitor.user.login, form["password"], actor=visitor.actor, keeps=digest)
-    except (InvalidInput, TooManyGuesses) as error:
+    except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error)
     return done(request, "/account", "Your password is changed, and every other session of yours is over.")
 
@@ -60,13 +60,13 @@ async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing
 
 
 @router.post("/second-factor/drop")
-async def drop_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def remove_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
     form = await fields_of(request)
     try:
         await _require_password(request, parts, visitor, form["current"])
-    except (InvalidInput, TooManyGuesses) as error:
+    except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error, place="drop")
-    await parts.users.drop_second_factor(visitor.user.login, actor=visitor.actor)
+    await parts.users.remove_second_factor(visitor.user.login, actor=visitor.actor)
     return done(request, "/account", "Signing in asks for the password alone again.")
 
 
@@ -87,9 +87,9 @@ async def _page(
 ) -> Response:
     secret = None if visitor.user.has_second_factor else await parts.users.pending_secret(visitor.user)
     values: dict[str, Any] = {
-        "sessions": await parts.sessions.list_of(visitor.session),
+        "sessions": await parts.sessions.list_for_user(visitor.session),
         "secret": secret,
-        "picture": Markup(second_factor.enrolment_picture(secret, visitor.user.login)) if secret else None,  # noqa: S704
+        "picture": Markup(second_factor.qr_code_svg(secret, visitor.user.login)) if secret else None,  # noqa: S704
         "errors": errors_of(error) if error is not None else Errors(),
         "place": place,
     }

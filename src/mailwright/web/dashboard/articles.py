@@ -130,7 +130,7 @@ async def preview(
         seen = await _seen(parts, visitor, article_key, email, divisions)
     except InvalidInput as error:
         errors = errors_of(error, {"email": "as", "ocd_ids": "in"})
-    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
     html = seen.rendered.html if seen is not None and seen.rendered is not None else None
     return await page(
         request,

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts
-from mailwright.content.presend_checks import Facts, preflight
-from mailwright.content.template import Rendered, Template, TemplateFailed
+from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.articles import slice_input
@@ -104,15 +104,15 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         values["problem"] = _sentence(error)
         values["is_awaited"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
-        facts = Facts(postal_address=parts.postal_address)
-        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        facts = PresendContext(postal_address=parts.postal_address)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
         minded = [each for each in found if each.code not in _OF_THE_FRAME]
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": minded, "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
 
 
-async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
     person = await parts.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
     article = assemble([_slice(shown, viewer_zone(request))])
@@ -158,7 +158,7 @@ async def _page(
     found: Slice | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
     articles = await parts.slices.list_articles(visitor.tenant_id)
     return await page(
         request,
@@ -190,6 +190,6 @@ def _told(error: MailwrightError) -> Errors:
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, SliceRefused):
         return "; ".join(f"{each.field.removesuffix('_md')} {each.message}" for each in error.problems)
-    if isinstance(error, TemplateFailed):
+    if isinstance(error, InvalidTemplate):
         return str(error).replace("{{ ", "[[").replace(" }}", "]]")
     return str(error)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import segments
-from mailwright.content.presend_checks import Facts
+from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.campaign import ALLOWED_STATUSES, AWAITING_WINNER, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
@@ -190,7 +190,7 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
             campaign.definition,
             tenant_id=visitor.tenant_id,
             now=parts.clock.now(),
-            facts=Facts(postal_address=parts.postal_address),
+            facts=PresendContext(postal_address=parts.postal_address),
         )
 
     examined = await parts.kept.get(("preflight", campaign.key), ask)

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts, lists, segments
-from mailwright.content.formats import Format
-from mailwright.content.presend_checks import Facts, Finding, preflight
-from mailwright.content.template import Rendered
-from mailwright.content.variables import STANDARD
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
+from mailwright.content.template import RenderedEmail
+from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.api.requests import RequestInvalid
@@ -32,7 +32,7 @@ from mailwright.web.session import Editing, Visitor
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
-FORMATS: Final = ((Format.MARKDOWN, "Markdown"), (Format.MJML, "MJML"), (Format.HTML, "HTML"))
+FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "MJML"), (TemplateFormat.HTML, "HTML"))
 # Readers to look through the eyes of, and whose attributes are offered as variables.
 _SOME_READERS: Final = 20
 _MOST_TEMPLATES: Final = 200
@@ -51,7 +51,7 @@ Write here what you have to say.
 
 @router.get("/new")
 async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = Fields({"content.format": Format.MARKDOWN, "content.body": _FIRST_WORDS})
+    form = Fields({"content.format": TemplateFormat.MARKDOWN, "content.body": _FIRST_WORDS})
     form["content.templateId"] = request.query_params.get("template", "")
     form["segment"] = request.query_params.get("segment", "")
     return await _page(request, parts, visitor, form, request.query_params.getlist("list"))
@@ -113,8 +113,8 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         line = _LINE.search(problem)
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
-        facts = Facts(postal_address=parts.postal_address)
-        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        facts = PresendContext(postal_address=parts.postal_address)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": _authors(found), "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
@@ -124,7 +124,7 @@ def viewer_zone(request: Request) -> tzinfo:
     return zone_of(unquote(request.cookies.get(ZONE_COOKIE, "")))
 
 
-async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
     definition = _shown_definition(form, await chosen(request, "lists"), viewer_zone(request))
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(parts.database, parts.templates, trial)
@@ -151,7 +151,7 @@ async def _page(
     error: MailwrightError | None = None,
 ) -> Response:
     tenant_id = visitor.tenant_id
-    readers = await contacts.list_some(parts.database, tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, tenant_id, limit=_SOME_READERS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
@@ -164,7 +164,7 @@ async def _page(
         "segments": await segments.list_all(parts.database, tenant_id),
         "templates": await parts.templates.some(tenant_id, limit=_MOST_TEMPLATES),
         "readers": readers,
-        "offered": [*STANDARD, *(name for name in attributes if name not in STANDARD)],
+        "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "zone_name": str(viewer_zone(request)),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
@@ -181,6 +181,6 @@ def _sentence(error: MailwrightError) -> str:
             return str(error)
 
 
-def _authors(findings: list[Finding]) -> list[Finding]:
+def _authors(findings: list[PresendIssue]) -> list[PresendIssue]:
     """The link to leave is put in by itself and the samples stand for values: what remains is the author's."""
     return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

@@ -12,10 +12,10 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
-from mailwright.audience.contacts import Change
-from mailwright.audience.export import Wanted
-from mailwright.audience.search import STRETCH, Asked, look_for, tags_of
-from mailwright.audience.status import ContactStatus, Standing
+from mailwright.audience.contacts import ContactChange
+from mailwright.audience.export import ExportSelection
+from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
+from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -47,17 +47,17 @@ async def list_contacts(
     cursor: str = "",
 ) -> Response:
     known = status if status in {each.value for each in ContactStatus} else ""
-    asked = Asked(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
+    asked = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
     before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
-    found = await look_for(parts.database, visitor.tenant_id, asked, limit=PAGE, before=before)
+    found = await search_contacts(parts.database, visitor.tenant_id, asked, limit=PAGE, before=before)
     values: dict[str, Any] = {
         "asked": asked,
-        "found": found.people,
+        "found": found.contacts,
         "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
-        "stretch": STRETCH,
+        "stretch": SCAN_LIMIT,
         "lists": await lists.list_all(parts.database, visitor.tenant_id),
-        "tags": await tags_of(parts.database, visitor.tenant_id),
+        "tags": await list_tags(parts.database, visitor.tenant_id),
         "statuses": [each.value for each in ContactStatus],
     }
     return await page(request, visitor, "audience/contacts.html", **values)
@@ -75,7 +75,9 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
     try:
         await _put(parts, visitor, form["email"], form)
         if form["list"]:
-            await (await parts.opting_in()).join(visitor.tenant_id, form["email"], form["list"], source=visitor.actor)
+            await (await parts.double_opt_in()).subscribe(
+                visitor.tenant_id, form["email"], form["list"], source=visitor.actor
+            )
     except InvalidInput as error:
         return await _form(request, parts, visitor, form, errors_of(error))
     return done(request, to_contact(form["email"]), "Added.")
@@ -93,7 +95,9 @@ async def export(
         async with parts.database.read() as tx:
             await lists.require(tx, visitor.tenant_id, list)
     filter_ = (await segments.find(parts.database, visitor.tenant_id, segment)).filter if segment else None
-    rows = exporting.as_csv(parts.database, Wanted(visitor.tenant_id, list or None, filter_), parts.clock.now())
+    rows = exporting.as_csv(
+        parts.database, ExportSelection(visitor.tenant_id, list or None, filter_), parts.clock.now()
+    )
     headers = {"Content-Disposition": f'attachment; filename="{list or segment or "contacts"}.csv"'}
     return StreamingResponse(rows, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -102,13 +106,13 @@ async def export(
 @router.get("/{email:path}/data.json")
 async def hand_out_data(parts: Parts, visitor: Viewing, email: str) -> Response:
     """Everything that is known of a person, mails and all, to be handed to them."""
-    known = await personal_data.everything(parts.database, visitor.tenant_id, email)
+    known = await personal_data.export_personal_data(parts.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
 
 
 @router.post("/{email:path}/edit")
 async def edit(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    await contacts.by_email(parts.database, visitor.tenant_id, email)
+    await contacts.find_by_email(parts.database, visitor.tenant_id, email)
     form = await fields_of(request)
     try:
         await _put(parts, visitor, email, form)
@@ -122,25 +126,25 @@ async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> 
     form = await fields_of(request)
     await lists.find(parts.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
-        standing = Standing(parts.database, parts.clock)
+        standing = ContactStatusService(parts.database, parts.clock)
         await standing.subscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     else:
-        opting_in, actor = await parts.opting_in(), visitor.actor
-        await opting_in.join(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
+        double_opt_in, actor = await parts.double_opt_in(), visitor.actor
+        await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
     return done(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
 
 
 @router.post("/{email:path}/leave")
 async def leave(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     form = await fields_of(request)
-    standing = Standing(parts.database, parts.clock)
+    standing = ContactStatusService(parts.database, parts.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
     return done(request, to_contact(email), "They get no more mail of this list.")
 
 
 @router.post("/{email:path}/activate")
 async def activate(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    standing = Standing(parts.database, parts.clock)
+    standing = ContactStatusService(parts.database, parts.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
     return done(request, to_contact(email), "They may be written to again. Lists that they left stay left.")
 
@@ -183,7 +187,7 @@ async def _page(
     errors: Errors | None = None,
 ) -> Response:
     try:
-        known = await contacts.portrait(parts.database, visitor.tenant_id, email)
+        known = await contacts.load_details(parts.database, visitor.tenant_id, email)
     except NotFound as error:
         raise NotFound("Nobody of this address is known here. They may have been erased.") from error
     happened = await personal_data.history(parts.database, visitor.tenant_id, email, mails=_HISTORY_MAILS)
@@ -221,11 +225,11 @@ async def _put(parts: ApiParts, visitor: Visitor, email: str, form: Fields) -> N
     known: Mapping[str, Any] = {}
     # Whoever is not known becomes a contact now.
     with contextlib.suppress(NotFound):
-        known = (await contacts.by_email(parts.database, visitor.tenant_id, email)).attributes
+        known = (await contacts.find_by_email(parts.database, visitor.tenant_id, email)).attributes
     taken_away = dict.fromkeys(known.keys() - given.keys())
     # What was not touched stays of its own kind: a number of a program's stays a number.
     same = {name: known[name] for name, text in given.items() if name in known and _text(known[name]) == text}
-    change = Change(
+    change = ContactChange(
         form["name"],
         form["locale"],
         form["timezone"],
@@ -249,7 +253,7 @@ def attributes_of(text: str) -> dict[str, str]:
     return found
 
 
-def _fields_of(known: contacts.Portrait) -> Fields:
+def _fields_of(known: contacts.ContactDetails) -> Fields:
     person = known.contact
     lines = [f"{name}: {_text(value)}" for name, value in person.attributes.items()]
     return Fields(

@@ -11,9 +11,9 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.audience import lists
-from mailwright.audience.contact_fields import attribute_name_of
-from mailwright.audience.importing.columns import FIELDS, LEFT_OUT, guessed
-from mailwright.audience.importing.plans import Preview, Purpose
+from mailwright.audience.contact_fields import attribute_name_from_title
+from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
+from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.web.api.imports import beginning
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
@@ -54,8 +54,8 @@ async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
         error = InvalidInput("choose a CSV file", field="file")
         return await _page(request, parts, visitor, form, errors_of(error))
     try:
-        token = await parts.import_desk.keep(visitor.tenant_id, _chunks(file))
-        await parts.import_desk.titles_kept(visitor.tenant_id, token)
+        token = await parts.import_uploads.stage(visitor.tenant_id, _chunks(file))
+        await parts.import_uploads.staged_titles(visitor.tenant_id, token)
     except InvalidInput as error:
         return await _page(request, parts, visitor, form, errors_of(error))
     finally:
@@ -80,8 +80,8 @@ async def preview_again(request: Request, parts: Parts, visitor: Editing) -> Res
 async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = await fields_of(request)
     try:
-        titles = await parts.import_desk.titles_kept(visitor.tenant_id, form["file"])
-        begun = await parts.import_desk.receive_kept(
+        titles = await parts.import_uploads.staged_titles(visitor.tenant_id, form["file"])
+        begun = await parts.import_uploads.receive_staged(
             visitor.tenant_id,
             form["file"],
             _purpose(form, titles),
@@ -95,16 +95,16 @@ async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.get("/{import_id}")
 async def show(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
-    found = await parts.import_desk.find(visitor.tenant_id, import_id)
+    found = await parts.import_uploads.find(visitor.tenant_id, import_id)
     return await page(request, visitor, "audience/import.html", each=found)
 
 
 @router.get("/{import_id}/stream")
 async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
-    await parts.import_desk.find(visitor.tenant_id, import_id)
+    await parts.import_uploads.find(visitor.tenant_id, import_id)
 
     async def look() -> dict[str, str]:
-        found = await parts.import_desk.find(visitor.tenant_id, import_id)
+        found = await parts.import_uploads.find(visitor.tenant_id, import_id)
         return {"import": rendered(request, visitor, "audience/import_progress.html", each=found)}
 
     return stream(request, visitor, f"import {import_id}", look)
@@ -113,7 +113,7 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: st
 @router.get("/{import_id}/report.csv")
 async def hand_out_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
     """The same file as the API's: a line for every row that is done."""
-    path, length = await parts.import_desk.report(visitor.tenant_id, import_id)
+    path, length = await parts.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
     return StreamingResponse(beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -121,7 +121,7 @@ async def hand_out_report(parts: Parts, visitor: Viewing, import_id: str) -> Res
 async def _page(request: Request, parts: ApiParts, visitor: Visitor, form: Fields, errors: Errors) -> Response:
     every = await lists.list_all(parts.database, visitor.tenant_id)
     values: dict[str, Any] = {
-        "imports": await parts.import_desk.latest(visitor.tenant_id, limit=_SHOWN),
+        "imports": await parts.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
         "lists": [("", "None: contacts only"), *((each.list_key, each.name) for each in every)],
         "form": form,
         "errors": errors,
@@ -134,14 +134,14 @@ async def _preview(
     request: Request, parts: ApiParts, visitor: Visitor, form: Fields, error: InvalidInput | None = None
 ) -> Response:
     try:
-        titles = await parts.import_desk.titles_kept(visitor.tenant_id, form["file"])
+        titles = await parts.import_uploads.staged_titles(visitor.tenant_id, form["file"])
     except NotFound as gone:
         return await _page(request, parts, visitor, form, Errors({"file": str(gone)}))
-    seen: Preview | None = None
+    seen: ImportPreview | None = None
     # Whether they have agreed is asked on the page: until they import it, that keeps nobody from looking.
     purpose = _purpose(form, titles)
     try:
-        seen = await parts.import_desk.preview_kept(
+        seen = await parts.import_uploads.preview_staged(
             visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True)
         )
     except InvalidInput as problem:
@@ -149,7 +149,7 @@ async def _preview(
     values: dict[str, Any] = {
         "form": form,
         "columns": [
-            (number, title, form[f"column-{number}"] or guessed(title), _options(title))
+            (number, title, form[f"column-{number}"] or suggest_target(title), _options(title))
             for number, title in enumerate(titles)
         ],
         "seen": seen,
@@ -165,18 +165,18 @@ async def _asks_agreement(parts: ApiParts, visitor: Visitor, list_key: str | Non
     return any(each.requires_confirmation for each in every if each.list_key == list_key)
 
 
-def _purpose(form: Fields, titles: tuple[str, ...]) -> Purpose:
+def _purpose(form: Fields, titles: tuple[str, ...]) -> ImportOptions:
     tags = tuple(tag.strip() for tag in form["tags"].split(",") if tag.strip())
     chosen = {title: form[f"column-{number}"] for number, title in enumerate(titles) if form[f"column-{number}"]}
-    return Purpose(form["list"] or None, tags, chosen, bool(form["confirmed"]))
+    return ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]))
 
 
 def _options(title: str) -> list[tuple[str, str]]:
     """What a column can be: a field, an attribute under the name that its title makes, or nothing."""
     found = [(name, _FIELD_WORDS[name]) for name in FIELDS]
-    names = {name for name in (attribute_name_of(title), guessed(title)) if name} - {*FIELDS, LEFT_OUT}
+    names = {name for name in (attribute_name_from_title(title), suggest_target(title)) if name} - {*FIELDS, SKIPPED}
     found += [(name, f"Attribute “{name}”") for name in sorted(names)]
-    return [*found, (LEFT_OUT, "Leave it out")]
+    return [*found, (SKIPPED, "Leave it out")]
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
 from mailwright.audience.lists import List
-from mailwright.audience.search import Asked, count_on, look_for
-from mailwright.audience.status import Standing
+from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import ListRequest, parse
@@ -58,7 +58,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, list_key: str, 
 async def count(request: Request, parts: Parts, visitor: Viewing, list_key: str) -> Response:
     """Asked for once the page is there: a long list takes a moment to count."""
     await _found(parts, visitor, list_key)
-    number = await count_on(parts.database, visitor.tenant_id, list_key)
+    number = await count_subscribers(parts.database, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
@@ -97,12 +97,12 @@ async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -
     found, form = await _found(parts, visitor, list_key), await fields_of(request)
     try:
         if form["confirmed"]:
-            standing = Standing(parts.database, parts.clock)
+            standing = ContactStatusService(parts.database, parts.clock)
             actor = visitor.actor
             await standing.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
         else:
-            opting_in, actor = await parts.opting_in(), visitor.actor
-            await opting_in.join(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+            double_opt_in, actor = await parts.double_opt_in(), visitor.actor
+            await double_opt_in.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     except MailwrightError as error:
         return await _show(request, parts, visitor, found, form, errors_of(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
@@ -113,7 +113,7 @@ async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -
 @router.post("/{list_key}/remove")
 async def remove(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
     form = await fields_of(request)
-    standing = Standing(parts.database, parts.clock)
+    standing = ContactStatusService(parts.database, parts.clock)
     actor = visitor.actor
     await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     return done(request, f"/lists/{list_key}", f"{form['email']} gets no more mail of this list.")
@@ -160,12 +160,12 @@ async def _show(
     cursor: str = "",
 ) -> Response:
     before = decode_cursor("member", cursor)[0] if cursor else contacts.NEWEST
-    members = await look_for(
-        parts.database, visitor.tenant_id, Asked(list_key=found.list_key), limit=PAGE, before=before
+    members = await search_contacts(
+        parts.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, before=before
     )
     values: dict[str, Any] = {
         "list": found,
-        "members": members.people,
+        "members": members.contacts,
         "following": encode_cursor("member", members.next_key) if members.next_key is not None else None,
         "form": form,
         "errors": errors,

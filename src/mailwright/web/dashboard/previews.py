@@ -4,7 +4,7 @@ import re
 from html import escape
 from typing import Final
 
-from mailwright.content.template import Rendered
+from mailwright.content.template import RenderedEmail
 
 _SCHEME = re.compile(r"\(\s*prefers-color-scheme\s*:\s*(dark|light)\s*\)", re.IGNORECASE)
 _HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
@@ -36,7 +36,7 @@ def has_dark_style(html: str) -> bool:
     return any(found[1].lower() == "dark" for found in _SCHEME.finditer(html))
 
 
-def shown(rendered: Rendered, *, is_dark: bool) -> str:
+def shown(rendered: RenderedEmail, *, is_dark: bool) -> str:
     html = rendered.html if rendered.html is not None else _plain(rendered.text or "")
     return in_dark(html) if is_dark else in_light(html)
 

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import lists, segments
-from mailwright.audience.filter_text import describe
-from mailwright.audience.search import tags_of
+from mailwright.audience.search import list_tags
 from mailwright.audience.segments import Segment
 from mailwright.audience.status import ContactStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.schemas.filter_text import describe
 from mailwright.web.api.segments import people_in
 from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
 from mailwright.web.dashboard.segments_forms import JOINS, KINDS, Built, act, built_from, built_of, filter_of, missing
@@ -142,7 +142,9 @@ async def change(request: Request, parts: Parts, visitor: Editing, segment_key: 
 
 @router.post("/{segment_key}/forget")
 async def forget(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
-    await segments.forget(parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock)
+    await segments.delete_segment(
+        parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock
+    )
     return done(request, "/segments", "Forgotten. The people stay.")
 
 
@@ -161,7 +163,7 @@ async def _choices(parts: ApiParts, visitor: Visitor) -> dict[str, Any]:
         "kinds": KINDS,
         "joins": JOINS,
         "lists": await lists.list_all(parts.database, visitor.tenant_id),
-        "tags": await tags_of(parts.database, visitor.tenant_id),
+        "tags": await list_tags(parts.database, visitor.tenant_id),
         "statuses": [each.value for each in ContactStatus],
     }
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from mailwright.access.roles import Forbidden, Role, Scope, role_named, scopes_named
+from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
@@ -66,7 +66,7 @@ async def create_user(request: Request, parts: Parts, visitor: Administering) ->
     form = await fields_of(request)
     try:
         tenant_id = await _tenant_for(parts, visitor, form["home"])
-        role = role_named(form["role"])
+        role = parse_role(form["role"])
         made = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
     except InvalidInput as error:
         return await _users_page(request, parts, visitor, form, error)
@@ -81,7 +81,7 @@ async def show_user(request: Request, parts: Parts, visitor: Administering, logi
 @router.post("/users/{login}/role")
 async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
-    role = role_named((await fields_of(request))["role"])
+    role = parse_role((await fields_of(request))["role"])
     await parts.users.change_role(user.login, role, actor=visitor.actor)
     return done(request, "/settings/users", f"{user.login} is {role} now.")
 
@@ -99,9 +99,9 @@ async def set_password(request: Request, parts: Parts, visitor: Administering, l
 
 
 @router.post("/users/{login}/second-factor/drop")
-async def drop_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
+async def remove_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
-    await parts.users.drop_second_factor(user.login, actor=visitor.actor)
+    await parts.users.remove_second_factor(user.login, actor=visitor.actor)
     return done(request, "/settings/users", f"{user.login} signs in with the password alone.")
 
 
@@ -173,7 +173,7 @@ async def create_key(request: Request, parts: Parts, visitor: Administering) -> 
     """The key is shown in the answer itself, this once."""
     form = await fields_of(request)
     try:
-        scopes = scopes_named(await chosen(request, "scope"))
+        scopes = parse_scopes(await chosen(request, "scope"))
         key = await parts.keys.create(visitor.tenant_id, form["name"], scopes)
     except InvalidInput as error:
         return await _keys_page(request, parts, visitor, error=error)

@@ -17,7 +17,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from mailwright.access.guesses import TooManyGuesses
+from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
@@ -164,7 +164,7 @@ async def _told(request: Request, error: MailwrightError) -> Response:
         return await page(request, None, "problem.html", status=status, title="Not now", detail=not_now(request))
     title = {Forbidden: "Not for you", NotFound: "Not here", InvalidInput: "That does not work"}
     words_for = next((text for kind, text in title.items() if isinstance(error, kind)), "Not possible now")
-    headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyGuesses) else {}
+    headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
     if _is_htmx(request):
         # Shown where messages are shown; the page itself stays as it is.
         headers["HX-Trigger"] = orjson.dumps({"complain": detail}).decode()

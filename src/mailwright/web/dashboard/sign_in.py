@@ -7,8 +7,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from mailwright.access.guesses import TooManyGuesses
-from mailwright.access.set_up import SetUpOver
+from mailwright.access.failed_sign_ins import TooManyFailedSignIns
+from mailwright.access.initial_setup import SetupLinkInvalid
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox.explain import duration
@@ -42,7 +42,7 @@ async def ask(request: Request, parts: Parts) -> Response:
     visitor = await found_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(own_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
-    can_anybody = parts.admin_password is not None or await parts.users.is_anybody_there()
+    can_anybody = parts.admin_password is not None or await parts.users.has_any()
     values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
     return await page(request, None, "sign_in.html", can_anybody=can_anybody, **values)
 
@@ -54,7 +54,7 @@ async def sign_in(request: Request, parts: Parts) -> Response:
     form = await fields_of(request)
     try:
         user = await parts.users.sign_in(form["login"], form["password"], host_of(request))
-    except TooManyGuesses as error:
+    except TooManyFailedSignIns as error:
         return await _refused(request, form, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
         return await _refused(request, form, "The name or the password is wrong.", HTTPStatus.UNAUTHORIZED)
@@ -86,14 +86,14 @@ async def ask_code(request: Request) -> Response:
 
 
 @router.post("/sign-in/code")
-async def pass_code(request: Request, parts: Parts) -> Response:
+async def verify_code(request: Request, parts: Parts) -> Response:
     visitor = await _half_in(request)
     await require_own_page(request, visitor.token)
     form = await fields_of(request)
     try:
-        is_right = await parts.users.pass_code(visitor.user, form["code"], host_of(request))
+        is_right = await parts.users.verify_code(visitor.user, form["code"], host_of(request))
         wrong, status = "This code is wrong, or was used before.", HTTPStatus.UNAUTHORIZED
-    except TooManyGuesses as error:
+    except TooManyFailedSignIns as error:
         is_right, wrong, status = False, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS
     if not is_right:
         errors = Errors(code=wrong)
@@ -114,10 +114,10 @@ async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response
 
 
 @router.post("/tenant")
-async def look_at(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Another tenant's data from now on; the page of one thing of the last tenant's would not be found there."""
     form = await fields_of(request)
-    await parts.sessions.look_at(visitor.session, form["tenant"])
+    await parts.sessions.switch_tenant(visitor.session, form["tenant"])
     section = "/" + own_path(form["next"]).split("/")[1]
     return done(request, section)
 
@@ -127,7 +127,7 @@ async def look_at(request: Request, parts: Parts, visitor: Viewing) -> Response:
 
 @router.get("/set-up")
 async def ask_first(request: Request, parts: Parts) -> Response:
-    if await parts.users.is_anybody_there():
+    if await parts.users.has_any():
         return RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER)
     token = request.query_params.get("token", "")
     return await page(request, None, "set_up.html", errors=Errors(), login="admin", token=token)
@@ -138,8 +138,8 @@ async def set_up(request: Request, parts: Parts) -> Response:
     require_own_origin(request)
     form = await fields_of(request)
     try:
-        user = await parts.set_up.accept(form["token"], form["login"], form["password"])
-    except (InvalidInput, SetUpOver) as error:
+        user = await parts.initial_setup.create_admin(form["token"], form["login"], form["password"])
+    except (InvalidInput, SetupLinkInvalid) as error:
         values: dict[str, Any] = {"errors": errors_of(error), "login": form["login"], "token": form["token"]}
         return await page(request, None, "set_up.html", status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
     return await _enter(request, parts, user, "/")
@@ -174,7 +174,7 @@ async def _refused(request: Request, form: Fields, sentence: str, status: HTTPSt
     )
 
 
-def _too_many(error: TooManyGuesses) -> str:
+def _too_many(error: TooManyFailedSignIns) -> str:
     return f"Too many wrong attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
 
 

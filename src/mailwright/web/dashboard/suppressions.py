@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience import lists, suppressions
-from mailwright.audience.suppressions import ALL_MAIL
+from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import GENERAL
@@ -46,7 +46,7 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
             form["email"],
             reason=(form["reason"] or "asked for")[:200],
             source=visitor.actor,
-            list_key=form["scope"] or ALL_MAIL,
+            list_key=form["scope"] or ALL_MESSAGES,
             actor=visitor.actor,
         )
     except InvalidInput as error:
@@ -83,12 +83,12 @@ async def _page(
     following = None
     if q:
         async with parts.database.read() as tx:
-            found = await suppressions.of_address(tx, visitor.tenant_id, _normal(q))
+            found = await suppressions.list_for_address(tx, visitor.tenant_id, _normal(q))
     else:
-        found = await suppressions.list_some(parts.database, visitor.tenant_id, limit=PAGE, before=before)
+        found = await suppressions.list_page(parts.database, visitor.tenant_id, limit=PAGE, before=before)
         following = encode_cursor("suppression", found[-1].id) if len(found) == PAGE else None
     every = await lists.list_all(parts.database, visitor.tenant_id)
-    scopes = [(ALL_MAIL, "No mail at all"), (GENERAL, "No bulk mail")]
+    scopes = [(ALL_MESSAGES, "No mail at all"), (GENERAL, "No bulk mail")]
     scopes += [(each.list_key, f"No mail of {each.name}") for each in every]
     values: dict[str, Any] = {
         "found": found,

@@ -8,13 +8,13 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.access.keys import Caller
+from mailwright.access.api_keys import Caller
 from mailwright.audience import contacts
-from mailwright.content.formats import Format
-from mailwright.content.presend_checks import Facts, preflight
-from mailwright.content.template import Rendered, TemplateFailed
-from mailwright.content.template_store import RESERVED, StoredTemplate, difference
-from mailwright.content.variables import STANDARD, Variable, check_declared
+from mailwright.content.formats import TemplateFormat
+from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.template import InvalidTemplate, RenderedEmail
+from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
+from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.requests import RequestInvalid
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema
 
 PAGE: Final = 50
 _VERBATIM: Final = ("body", "text")
-_BODIES: Final = {each.value: "body" for each in Format}
+_BODIES: Final = {each.value: "body" for each in TemplateFormat}
 _SOME_READERS: Final = 20
 _LINE: Final = re.compile(r"\(line (\d+)\)")
 _LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
@@ -63,7 +63,7 @@ async def list_templates(request: Request, parts: Parts, visitor: Viewing, curso
 # No template can be called so: a tilde is no letter of an id.
 @router.get("/~new")
 async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = Fields({"format": Format.MARKDOWN, "body": _FIRST_WORDS})
+    form = Fields({"format": TemplateFormat.MARKDOWN, "body": _FIRST_WORDS})
     return await _editor(request, parts, visitor, form)
 
 
@@ -75,7 +75,7 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         if await _exists(parts, visitor, form["templateId"]):
             raise InvalidInput("there is a template with this id; open it and write a new version", field="templateId")
         stored = await _write(parts, visitor, form["templateId"], form)
-    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+    except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, parts, visitor, form, error=error)
     return done(request, f"/templates/{stored.template_id}", "Saved as version 1.")
 
@@ -103,8 +103,8 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         values |= {"problem": problem, "line": line[1] if line else None}
     else:
         # Whether it is for many or for one is not known of a template.
-        facts = Facts(is_bulk=False, postal_address=parts.postal_address)
-        found = preflight(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
+        facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
+        found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": found, "has_dark": has_dark}
     return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
@@ -155,7 +155,7 @@ async def write(request: Request, parts: Parts, visitor: Editing, template_id: s
     newest = await _which(parts, visitor, template_id, None)
     try:
         stored = await _write(parts, visitor, template_id, form)
-    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+    except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, parts, visitor, form, template=newest, error=error)
     return done(request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}.")
 
@@ -172,11 +172,11 @@ async def compare(
 ) -> Response:
     """What an author changed, line by line; without numbers the newest and the one before it."""
     _require_own(template_id)
-    older, newer = await parts.templates.pair(visitor.tenant_id, template_id, before, after)
+    older, newer = await parts.templates.versions_to_compare(visitor.tenant_id, template_id, before, after)
     values: dict[str, Any] = {
         "older": older,
         "newer": newer,
-        "lines": list(_shown(difference(older, newer))),
+        "lines": list(_shown(diff_versions(older, newer))),
         "versions": await parts.templates.versions(visitor.tenant_id, template_id),
     }
     return await page(request, visitor, "templates/diff.html", **values)
@@ -194,7 +194,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, template_id:
         mail = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in mail.items() if value}}
         await parts.mail.send(RequestContext(caller, request_id_of(request)), body)
-    except (InvalidInput, RequestInvalid, TemplateFailed) as error:
+    except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, parts, visitor, template_id, version, error=error, form=form)
     return done(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")
 
@@ -237,14 +237,14 @@ def _request(form: Fields) -> dict[str, Any]:
     return body
 
 
-def _format(form: Fields) -> Format:
+def _format(form: Fields) -> TemplateFormat:
     try:
-        return Format(form["format"] or Format.HTML)
+        return TemplateFormat(form["format"] or TemplateFormat.HTML)
     except ValueError as error:
         raise InvalidInput("is one of html, mjml and markdown", field="format") from error
 
 
-async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered:
+async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
     tenant_id = visitor.tenant_id
@@ -269,7 +269,7 @@ async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, A
     if not email:
         return {}
     try:
-        found = await contacts.by_email(parts.database, tenant_id, email)
+        found = await contacts.find_by_email(parts.database, tenant_id, email)
     except NotFound as error:
         raise InvalidInput("there is no contact with this address", field="as_contact") from error
     return {**found.attributes, "email": found.email, "name": found.name or ""}
@@ -277,8 +277,10 @@ async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, A
 
 def _samples(stored: StoredTemplate) -> dict[str, Any]:
     """What is needed and has no sample is shown by its name."""
-    named = {each.name: f"[{each.name}]" for each in stored.expects() if each.is_required and each.sample is None}
-    return named | _rows(stored, {each.name for each in stored.expects() if each.sample is None})
+    named = {
+        each.name: f"[{each.name}]" for each in stored.expected_variables() if each.is_required and each.sample is None
+    }
+    return named | _rows(stored, {each.name for each in stored.expected_variables() if each.sample is None})
 
 
 def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
@@ -305,13 +307,13 @@ async def _page(
     newest: dict[str, StoredTemplate] = {}
     for each in versions:
         newest.setdefault(each.locale, each)
-    facts = Facts(is_bulk=False, postal_address=parts.postal_address)
+    facts = PresendContext(is_bulk=False, postal_address=parts.postal_address)
     values: dict[str, Any] = {
         "stored": stored,
         "versions": versions,
         "newest": dict(sorted(newest.items())),
-        "variables": stored.expects(),
-        "findings": preflight(subject=stored.subject, html=stored.html, text=stored.text, facts=facts),
+        "variables": stored.expected_variables(),
+        "findings": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts),
         "advice": ADVICE.get,
         "mail": None,
         "problem": None,
@@ -336,14 +338,14 @@ async def _editor(
     template: StoredTemplate | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_some(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
         "stored": template,
         "formats": FORMATS,
         "readers": readers,
-        "offered": [*STANDARD, *(name for name in attributes if name not in STANDARD)],
+        "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
         "errors": _told(error) if error is not None else Errors(),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
@@ -372,7 +374,7 @@ async def _which(parts: ApiParts, visitor: Visitor, template_id: str, version: i
 
 def _require_own(template_id: str) -> None:
     """What campaigns keep under names of ours is no template of anybody's."""
-    if RESERVED in template_id:
+    if RESERVED_CHARACTER in template_id:
         raise NotFound
 
 

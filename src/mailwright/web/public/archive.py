@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.content.template import TemplateFailed
+from mailwright.content.template import InvalidTemplate
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
@@ -102,7 +102,7 @@ async def content(request: Request, list_key: str, campaign_id: str, parts: Part
     issue = await archive.issue(place.tenant_id, list_key, campaign_id)
     try:
         html = (await archive.rendered(issue, language_of(request), _around(parts, place, issue))).html
-    except TemplateFailed as error:
+    except InvalidTemplate as error:
         raise NotFound from error
     return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
 
@@ -111,7 +111,7 @@ async def _line(parts: ApiParts, place: Visited, issue: ArchivedCampaign, langua
     """None for one that cannot be shown any more."""
     try:
         shown = await archive_of(parts).rendered(issue, language, _around(parts, place, issue))
-    except (TemplateFailed, NotFound):
+    except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
     link = place.link(f"{place.list.list_key}/{issue.campaign_id}")
@@ -141,7 +141,7 @@ async def _atom(parts: ApiParts, place: Visited, found: list[ArchivedCampaign]) 
         around = _around(parts, place, issue)
         try:
             shown = await archive_of(parts).rendered(issue, None, around)
-        except (TemplateFailed, NotFound):
+        except (InvalidTemplate, NotFound):
             continue
         entry = SubElement(root, "entry")
         _add(entry, "id", f"urn:uuid:{issue.campaign_id}")

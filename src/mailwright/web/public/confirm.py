@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience.lists import list_all
-from mailwright.audience.preferences import has_left_everything, is_blocked
-from mailwright.audience.status import Preferences, Standing
+from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
+from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.parts import ApiParts, Parts
@@ -19,7 +19,7 @@ router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
 @router.api_route("/confirm", methods=["GET", "HEAD"])
 async def ask(request: Request, parts: Parts) -> Response:
     reader = await reader_of(request, parts, confirms=True)
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     is_on = reader.list_key in about.place.on
     template = "already" if is_on and _may_be_written_to(about) else "confirm"
     return await _show(request, parts, reader, template, here=reader.links.confirm)
@@ -29,8 +29,8 @@ async def ask(request: Request, parts: Parts) -> Response:
 async def confirm(request: Request, parts: Parts) -> Response:
     """Tells the truth: whoever bounced, complained or left everything gets no mail yet, confirmed or not."""
     reader = await reader_of(request, parts, confirms=True)
-    is_on = await (await parts.opting_in()).confirm(reader.tenant_id, reader.email, reader.list_key)
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    is_on = await (await parts.double_opt_in()).confirm(reader.tenant_id, reader.email, reader.list_key)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     gets_it = is_on and _may_be_written_to(about)
     if wants_json(request):
         if gets_it:
@@ -39,12 +39,12 @@ async def confirm(request: Request, parts: Parts) -> Response:
     return await _show(request, parts, reader, "confirmed" if gets_it else "blocked", here=None)
 
 
-def _may_be_written_to(about: Preferences) -> bool:
-    return not is_blocked(about) and not has_left_everything(about)
+def _may_be_written_to(about: ContactPreferences) -> bool:
+    return not is_blocked(about) and not has_unsubscribed_from_all(about)
 
 
 async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     known = await list_all(parts.database, reader.tenant_id)
     name = next((each.name for each in known if each.list_key == reader.list_key), reader.list_key)
     return reader_page(request, parts, reader, template, locale=about.locale, here=here, list=name)

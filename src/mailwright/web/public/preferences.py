@@ -6,8 +6,15 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
-from mailwright.audience.preferences import Choice, Outcome, choose, has_left_everything, is_blocked, lists_on
-from mailwright.audience.status import Preferences, Standing
+from mailwright.audience.preferences import (
+    PreferenceChoice,
+    PreferenceUpdate,
+    has_unsubscribed_from_all,
+    is_blocked,
+    subscribed_lists,
+    update_preferences,
+)
+from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, spoken, usual_language
@@ -21,7 +28,7 @@ router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
 @router.api_route("/preferences", methods=["GET", "HEAD"])
 async def show(request: Request, parts: Parts) -> Response:
     reader = await reader_of(request, parts)
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     return preferences_page(request, parts, reader, about)
 
 
@@ -30,16 +37,18 @@ async def save(request: Request, parts: Parts) -> Response:
     """The answer says what changed, and shows the form again as things are now."""
     reader = await reader_of(request, parts)
     form = await read_form(request)
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     language = spoken(form.get("language", [""])[0])
-    choice = Choice(
+    choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
         ticked=frozenset(form.get("list", ())),
         # Whoever keeps what the page was shown in has not chosen anything.
         locale=language if language != usual_language(request, about.locale) else None,
-        leaves_everything="everything" in form,
+        unsubscribe_all="everything" in form,
     )
-    outcome = await choose(parts.database, parts.clock, reader.tenant_id, reader.email, choice, source=SOURCE)
+    outcome = await update_preferences(
+        parts.database, parts.clock, reader.tenant_id, reader.email, choice, source=SOURCE
+    )
     language = language or language_of(request, about.locale)
     changes = _told(outcome, language)
     return preferences_page(request, parts, reader, outcome.after, language=language, changes=changes)
@@ -49,7 +58,7 @@ def preferences_page(
     request: Request,
     parts: ApiParts,
     reader: Reader,
-    about: Preferences,
+    about: ContactPreferences,
     *,
     language: str | None = None,
     changes: Sequence[Markup] | None = None,
@@ -63,19 +72,19 @@ def preferences_page(
         language=language,
         here=reader.links.preferences,
         lists=about.lists,
-        on=lists_on(about),
+        on=subscribed_lists(about),
         is_blocked=is_blocked(about),
-        has_left_everything=has_left_everything(about),
+        has_left_everything=has_unsubscribed_from_all(about),
         changes=changes,
     )
 
 
-def _told(outcome: Outcome, language: str) -> list[Markup]:
+def _told(outcome: PreferenceUpdate, language: str) -> list[Markup]:
     texts = LANGUAGES[language]
-    if outcome.left_everything:
+    if outcome.unsubscribed_from_all:
         return [filled(texts.everything_left)]
-    changes = [filled(texts.joined, list=name) for name in outcome.joined]
-    changes += [filled(texts.left, list=name) for name in outcome.left]
+    changes = [filled(texts.joined, list=name) for name in outcome.subscribed]
+    changes += [filled(texts.left, list=name) for name in outcome.unsubscribed]
     if outcome.after.locale != outcome.before.locale:
         changes.append(filled(texts.language_changed, language=texts.name))
     return changes

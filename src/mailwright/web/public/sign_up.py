@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.audience.sign_up import SigningUp, Taken, Wish
+from mailwright.audience.sign_up import SignUpRequest, SignUpResult, SignUpService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.parts import Parts
@@ -36,38 +36,38 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
     place = await visited(request, parts, list_key)
     form = await read_form(request)
     language = spoken(form.get("lang", [""])[0]) or language_of(request)
-    wish = Wish(
+    wish = SignUpRequest(
         email=form.get("email", [""])[0],
         origin=request.client.host if request.client else "",
         locale=language,
         trap=form.get("website", [""])[0],
     )
     secret, *_ = await link_secrets(parts)
-    desk = SigningUp(parts.database, parts.clock, await parts.opting_in(), secret)
+    desk = SignUpService(parts.database, parts.clock, await parts.double_opt_in(), secret)
     match await desk.take(place.tenant_id, list_key, wish):
-        case Taken.THANKS if wants_json(request):
+        case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
-        case Taken.THANKS:
+        case SignUpResult.ACCEPTED:
             return _page("signed_up", parts, place, language, here=None)
-        case Taken.NO_ADDRESS if wants_json(request):
+        case SignUpResult.INVALID_ADDRESS if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "This is not an email address.")
-        case Taken.NO_ADDRESS:
+        case SignUpResult.INVALID_ADDRESS:
             return _form(parts, place, language, wish)
-        case Taken.TOO_MANY if wants_json(request):
+        case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "TOO_MANY_SIGN_UPS",
                 "Too many subscriptions from this network.",
                 headers={"Retry-After": RETRY_SECONDS},
             )
-        case Taken.TOO_MANY:
+        case SignUpResult.RATE_LIMITED:
             wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
             return _page("too_many", parts, place, language, status=status, headers=wait, here=None)
         case other:
             assert_never(other)
 
 
-def _form(parts: Parts, place: Visited, language: str, wrong: Wish | None = None) -> Response:
+def _form(parts: Parts, place: Visited, language: str, wrong: SignUpRequest | None = None) -> Response:
     status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return _page(
         "sign_up",

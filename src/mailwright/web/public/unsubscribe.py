@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.audience.lists import GENERAL, list_all
-from mailwright.audience.preferences import has_left_everything, is_blocked
-from mailwright.audience.status import Standing
+from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
+from mailwright.audience.status import ContactStatusService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.parts import ApiParts, Parts
@@ -31,7 +31,7 @@ async def follow(request: Request, parts: Parts) -> Response:
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Nobody has left: send the same request as POST.")
     # Whoever has left is not asked again: the links to other languages lead here.
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     template = "left" if reader.list_key in about.scopes else "leave"
     return await _show(request, parts, reader, template, here=reader.links.leave)
 
@@ -53,9 +53,9 @@ async def ask_to_return(request: Request, parts: Parts) -> Response:
 async def come_back(request: Request, parts: Parts) -> Response:
     """Undoes the leaving, and tells the truth: whoever bounced, complained or left everything gets no mail yet."""
     reader = await reader_of(request, parts, returns=True)
-    standing = Standing(parts.database, parts.clock)
-    await standing.come_back(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
-    now = await standing.preferences(reader.tenant_id, reader.email)
+    standing = ContactStatusService(parts.database, parts.clock)
+    await standing.resubscribe_by_link(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
+    now = await standing.load_preferences(reader.tenant_id, reader.email)
     if is_blocked(now):
         if wants_json(request):
             return problem(
@@ -64,14 +64,14 @@ async def come_back(request: Request, parts: Parts) -> Response:
         return reader_page(request, parts, reader, "blocked", locale=now.locale, here=None)
     if wants_json(request):
         return _done(reader)
-    if has_left_everything(now):
+    if has_unsubscribed_from_all(now):
         return preferences_page(request, parts, reader, now)
     return await _show(request, parts, reader, "returned", here=None)
 
 
 async def _leave(request: Request, parts: ApiParts, reader: Reader) -> Response:
-    standing = Standing(parts.database, parts.clock)
-    await standing.leave(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
+    standing = ContactStatusService(parts.database, parts.clock)
+    await standing.unsubscribe_by_link(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
     if wants_json(request):
         return _done(reader)
     return await _show(request, parts, reader, "left", here=reader.links.leave)
@@ -82,7 +82,7 @@ def _done(reader: Reader) -> Response:
 
 
 async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:
-    about = await Standing(parts.database, parts.clock).preferences(reader.tenant_id, reader.email)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
     name = await _list_name(parts, reader)
     return reader_page(request, parts, reader, template, locale=about.locale, here=here, list=name)
 

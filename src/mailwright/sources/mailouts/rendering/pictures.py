@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from mailwright.content.images import MAX_BYTES, ImageStore, NotAnImage, extension_of
+from mailwright.content.images import MAX_BYTES, ImageStore, UnsupportedImage, extension_of
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.notion.pages import Block, every
@@ -87,7 +87,7 @@ def _image(url: str, body: bytes) -> bytes | None:
         return None
     try:
         extension_of(body)
-    except NotAnImage:
+    except UnsupportedImage:
         _warn(url, "it is no PNG, JPEG, GIF or WebP image")
         return None
     return body

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mailwright.audience import filters
 from mailwright.audience.contact_fields import as_text
-from mailwright.audience.filters import Attribute, Deeds, Question
+from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
 from mailwright.domain.clock import isoformat
 
 # What the same comparison is called for numbers and for days, and when it does not hold.
@@ -17,31 +17,31 @@ _ORDER: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 
 
-def describe(asked: Mapping[str, Any] | Question) -> str:
+def describe(asked: Mapping[str, Any] | FilterCondition) -> str:
     """`People who are on the list news and whose plan is “pro”.`"""
-    question = asked if isinstance(asked, Question) else filters.parse(asked)
+    question = asked if isinstance(asked, FilterCondition) else filters.parse(asked)
     return f"People {_words(question, yes=True, inner=False)}."
 
 
-def _words(question: Question, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
+def _words(question: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
     match question:
-        case filters.All(all=parts):
+        case filters.AllOf(all=parts):
             return _joined(parts, "and" if yes else "or", yes=yes, inner=inner)
         case filters.AnyOf(any=parts):
             return _joined(parts, "or" if yes else "and", yes=yes, inner=inner)
         case filters.Not(not_=part):
             return _words(part, yes=not yes, inner=inner)
-        case Attribute():
+        case AttributeCondition():
             return _attribute(question, yes=yes)
-        case filters.Tagged(tag=tag):
+        case filters.HasTag(tag=tag):
             return f"who {_are(yes)} tagged {tag}"
         case filters.OnList(list=list_key):
             return f"who {_are(yes)} on the list {list_key}"
-        case filters.Stands(status=status):
+        case filters.HasStatus(status=status):
             return f"who {_are(yes)} {status}"
-        case filters.Reads(locale=locale):
+        case filters.HasLocale(locale=locale):
             return f"whose language is {locale}" if yes else f"whose language is not {locale}"
-        case filters.Lives(timezone=timezone):
+        case filters.InTimezone(timezone=timezone):
             return f"whose time zone is {timezone}" if yes else f"whose time zone is not {timezone}"
         case filters.AtDomain(domain=domain):
             return f"whose address {'is' if yes else 'is not'} at {domain}"
@@ -49,18 +49,18 @@ def _words(question: Question, *, yes: bool, inner: bool) -> str:  # noqa: PLR09
             return f"who were added {'since' if yes else 'before'} {(isoformat(moment) or '')[:16]} UTC"
         case filters.CreatedBefore(created_before=moment):
             return f"who were added {'before' if yes else 'since'} {(isoformat(moment) or '')[:16]} UTC"
-        case filters.Sent(sent=deeds):
+        case filters.WasSent(sent=deeds):
             return _deeds("were sent", "were not sent", deeds, yes=yes)
-        case filters.Opened(opened=deeds):
+        case filters.HasOpened(opened=deeds):
             return _deeds("opened", "did not open", deeds, yes=yes)
-        case filters.Clicked(clicked=deeds):
+        case filters.HasClicked(clicked=deeds):
             return _deeds("clicked in", "did not click in", deeds, yes=yes)
-        case filters.Bounced(bounced=deeds):
+        case filters.HasBounced(bounced=deeds):
             return _deeds("bounced", "did not bounce", deeds, yes=yes)
     raise AssertionError(question)
 
 
-def _joined(parts: tuple[Question, ...], word: str, *, yes: bool, inner: bool) -> str:
+def _joined(parts: tuple[FilterCondition, ...], word: str, *, yes: bool, inner: bool) -> str:
     if len(parts) == 1:
         return _words(parts[0], yes=yes, inner=inner)
     text = f" {word} ".join(_words(part, yes=yes, inner=True) for part in parts)
@@ -71,7 +71,7 @@ def _are(yes: bool) -> str:
     return "are" if yes else "are not"
 
 
-def _attribute(question: Attribute, *, yes: bool) -> str:
+def _attribute(question: AttributeCondition, *, yes: bool) -> str:
     whose = f"whose {question.attribute}"
     match question.comparison:
         case "exists", wanted:
@@ -98,7 +98,7 @@ def _quoted(value: Any) -> str:
     return f"“{value}”" if isinstance(value, str) else as_text(value)
 
 
-def _deeds(done: str, not_done: str, deeds: Deeds, *, yes: bool) -> str:
+def _deeds(done: str, not_done: str, deeds: MessageActivity, *, yes: bool) -> str:
     match yes, deeds.at_least:
         case True, 1:
             what = f"who {done} a mail"

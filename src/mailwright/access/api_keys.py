@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select, update
 
-from mailwright.access.roles import EVERYTHING, Forbidden, Scope
+from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, Unauthorized
 from mailwright.storage.database import Database
@@ -17,7 +17,7 @@ PREFIX = "mw_"
 _RANDOM_BYTES = 32
 
 # A revoked key still opens the door for so long, in each process; looking it up every time costs more than the rest.
-REMEMBERED: Instant = 5 * SECOND
+CACHE_TIME: Instant = 5 * SECOND
 # Far more than the keys of one installation: whoever sends made-up keys is never remembered at all.
 _MOST_REMEMBERED = 10_000
 
@@ -30,7 +30,7 @@ class Caller:
 
     tenant_id: int
     tenant: str
-    scopes: frozenset[Scope] = EVERYTHING
+    scopes: frozenset[Scope] = ALL_SCOPES
     actor: str | None = None  # of a person who is signed in; a key is known by its tenant alone
 
     def require(self, scope: Scope) -> None:
@@ -39,7 +39,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key as it may be shown: the last four characters tell it from others."""
 
     id: int
@@ -51,13 +51,13 @@ class Key:
     revoked_at: Instant | None
 
 
-class Keys:
+class ApiKeys:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._remembered: dict[str, tuple[Caller, Instant]] = {}
 
-    async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = EVERYTHING) -> str:
+    async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> str:
         """The key itself: it is shown now and can never be read again."""
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("a key's name has at most 100 printable characters", field="name")
@@ -74,7 +74,7 @@ class Keys:
             await tx.execute(insert(api_keys).values(**values))
         return key
 
-    async def list_all(self, tenant_id: int) -> list[Key]:
+    async def list_all(self, tenant_id: int) -> list[ApiKey]:
         k = api_keys.c
         query = (
             select(k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.scopes, k.created_at, k.revoked_at)
@@ -84,7 +84,7 @@ class Keys:
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query)
-        return [Key(**{**row._mapping, "scopes": _scopes(row.scopes)}) for row in rows]
+        return [ApiKey(**{**row._mapping, "scopes": _scopes(row.scopes)}) for row in rows]
 
     async def revoke(self, tenant_id: int, key_id: int) -> None:
         """Revoking again is no error and keeps the first moment."""
@@ -105,7 +105,7 @@ class Keys:
         caller, until = self._remembered.get(digest, (None, 0))
         if caller is None or now >= until:
             caller = await self._look_up(digest)
-            self._remember(digest, caller, now + REMEMBERED)
+            self._remember(digest, caller, now + CACHE_TIME)
         return caller
 
     async def _look_up(self, digest: str) -> Caller:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, FromClause, Select, and_, false, func, not_, or_, select, true
 
 from mailwright.audience import filters
-from mailwright.audience.filters import Attribute, Deeds, Question
+from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
@@ -22,20 +22,20 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def condition(asked: Mapping[str, Any] | Question, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+def filter_clause(asked: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
     """For any filter that `filters.parse` takes; what is not parsed yet is parsed here."""
-    question = asked if isinstance(asked, Question) else filters.parse(asked)
+    question = asked if isinstance(asked, FilterCondition) else filters.parse(asked)
     return _condition(question, tenant_id, now)
 
 
-def is_on(list_key: str) -> ColumnElement[bool]:
+def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
     """Subscribed now, and confirmed where that is needed. Everybody is on `general` who has not left it."""
     if list_key == GENERAL:
         return true()
-    return select(subscriptions.c.id).where(is_membership(subscriptions, list_key)).exists()
+    return select(subscriptions.c.id).where(is_active_subscription(subscriptions, list_key)).exists()
 
 
-def is_membership(joined: FromClause, list_key: str) -> ColumnElement[bool]:
+def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:
     """That of a row of `contacts`."""
     return and_(
         joined.c.contact_key == contacts.c.id,
@@ -45,28 +45,28 @@ def is_membership(joined: FromClause, list_key: str) -> ColumnElement[bool]:
     )
 
 
-def _condition(question: Question, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
+def _condition(question: FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
     match question:
-        case filters.All(all=parts):
+        case filters.AllOf(all=parts):
             return and_(*(_condition(part, tenant_id, now) for part in parts))
         case filters.AnyOf(any=parts):
             return or_(*(_condition(part, tenant_id, now) for part in parts))
         case filters.Not(not_=part):
             return not_(_condition(part, tenant_id, now))
-        case Attribute():
+        case AttributeCondition():
             return _attribute(question)
-        case filters.Tagged(tag=tag):
+        case filters.HasTag(tag=tag):
             mine = (contact_tags.c.contact_key == contacts.c.id, contact_tags.c.tag == tag)
             return select(contact_tags.c.tag).where(*mine).exists()
         case filters.OnList(list=list_key):
-            return is_on(list_key)
-        case filters.Stands(status=status):
+            return is_subscribed_to(list_key)
+        case filters.HasStatus(status=status):
             return contacts.c.status == status
-        case filters.Reads(locale=locale):
+        case filters.HasLocale(locale=locale):
             theirs = func.coalesce(folded(contacts.c.locale), "")
             wanted = locale.lower()
             return or_(theirs == wanted, func.substr(theirs, 1, len(wanted) + 1) == f"{wanted}-")
-        case filters.Lives(timezone=timezone):
+        case filters.InTimezone(timezone=timezone):
             return func.coalesce(contacts.c.timezone, "") == timezone
         case filters.AtDomain(domain=domain):
             return contacts.c.email.endswith(f"@{domain}")
@@ -74,18 +74,18 @@ def _condition(question: Question, tenant_id: int, now: Instant) -> ColumnElemen
             return contacts.c.created_at >= moment
         case filters.CreatedBefore(created_before=moment):
             return contacts.c.created_at < moment
-        case filters.Sent(sent=deeds):
+        case filters.WasSent(sent=deeds):
             return _often_enough(_mails_sent(deeds, now), deeds, tenant_id)
-        case filters.Opened(opened=deeds):
+        case filters.HasOpened(opened=deeds):
             return _often_enough(_mails_with(EventType.OPENED, deeds, now), deeds, tenant_id)
-        case filters.Clicked(clicked=deeds):
+        case filters.HasClicked(clicked=deeds):
             return _often_enough(_mails_with(EventType.CLICKED, deeds, now), deeds, tenant_id)
-        case filters.Bounced(bounced=deeds):
+        case filters.HasBounced(bounced=deeds):
             return _often_enough(_mails_with(EventType.BOUNCED, deeds, now), deeds, tenant_id)
     raise AssertionError(question)
 
 
-def _attribute(question: Attribute) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
+def _attribute(question: AttributeCondition) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
     column, key = contacts.c.attributes, question.attribute
     match question.comparison:
         case "exists", wanted:
@@ -114,7 +114,7 @@ def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> C
     return or_(*(func.coalesce(read(column, key).in_(wanted), false()) for read, wanted in kinds if wanted))
 
 
-def _mails_sent(deeds: Deeds, now: Instant) -> Select[Any]:
+def _mails_sent(deeds: MessageActivity, now: Instant) -> Select[Any]:
     sent = deliveries.c.status == Status.SENT.value
     return (
         select(messages.c.id)
@@ -123,7 +123,7 @@ def _mails_sent(deeds: Deeds, now: Instant) -> Select[Any]:
     )
 
 
-def _mails_with(type_: EventType, deeds: Deeds, now: Instant) -> Select[Any]:
+def _mails_with(type_: EventType, deeds: MessageActivity, now: Instant) -> Select[Any]:
     told = events.c.type == type_.value
     return (
         select(messages.c.id)
@@ -132,11 +132,11 @@ def _mails_with(type_: EventType, deeds: Deeds, now: Instant) -> Select[Any]:
     )
 
 
-def _since(moment: ColumnElement[int], deeds: Deeds, now: Instant) -> list[ColumnElement[bool]]:
+def _since(moment: ColumnElement[int], deeds: MessageActivity, now: Instant) -> list[ColumnElement[bool]]:
     return [] if deeds.within_days is None else [moment >= now - deeds.within_days * DAY]
 
 
-def _often_enough(mails: Select[Any], deeds: Deeds, tenant_id: int) -> ColumnElement[bool]:
+def _often_enough(mails: Select[Any], deeds: MessageActivity, tenant_id: int) -> ColumnElement[bool]:
     """Asked person by person, along the index of a person's messages: a page of people costs what a page costs."""
     mine = mails.where(messages.c.tenant_id == tenant_id, messages.c.to_email == contacts.c.email)
     if deeds.campaign is not None:

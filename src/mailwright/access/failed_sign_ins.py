@@ -20,12 +20,12 @@ from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import guesses
 
-COUNT_GUESS = statement(__package__, "count_guess")
+COUNT_FAILED_SIGN_IN = statement(__package__, "count_failed_sign_in")
 
 T = TypeVar("T")
 
 
-class TooManyGuesses(MailwrightError):
+class TooManyFailedSignIns(MailwrightError):
     """Too many wrong passwords or codes came from here, or were meant for this account. Wait, then try again."""
 
     code = "TOO_MANY_GUESSES"
@@ -36,7 +36,7 @@ class TooManyGuesses(MailwrightError):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class LockoutPolicy:
     """So many wrong ones are free. Each further one closes the door, at first briefly, then twice as long each time."""
 
     free: int
@@ -52,41 +52,41 @@ class Patience:
 
 
 # An address that guesses is shut out for long: nobody else suffers from that.
-ADDRESS: Final = Patience(free=10, first=30 * SECOND, longest=HOUR, forgotten_after=HOUR)
+ADDRESS_POLICY: Final = LockoutPolicy(free=10, first=30 * SECOND, longest=HOUR, forgotten_after=HOUR)
 # An account that is guessed at is shut for a short while only, or anybody could keep its owner out.
-ACCOUNT: Final = Patience(free=20, first=5 * SECOND, longest=MINUTE, forgotten_after=DAY)
+ACCOUNT_POLICY: Final = LockoutPolicy(free=20, first=5 * SECOND, longest=MINUTE, forgotten_after=DAY)
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class LockoutKey:
     name: str
-    patience: Patience
+    patience: LockoutPolicy
 
 
-def account(name: str) -> Whom:
-    return Whom(f"account:{name}", ACCOUNT)
+def account_key(name: str) -> LockoutKey:
+    return LockoutKey(f"account:{name}", ACCOUNT_POLICY)
 
 
-def address(host: str | None) -> Whom:
+def address_key(host: str | None) -> LockoutKey:
     """One household has a whole /64 of IPv6: counting each of its addresses alone would count nothing."""
     try:
         found = ip_address(host or "")
     except ValueError:
-        return Whom(f"address:{(host or 'unknown')[:100]}", ADDRESS)
+        return LockoutKey(f"address:{(host or 'unknown')[:100]}", ADDRESS_POLICY)
     if isinstance(found, IPv6Address):
         if found.ipv4_mapped is not None:
-            return Whom(f"address:{found.ipv4_mapped}", ADDRESS)
-        return Whom(f"address:{IPv6Address(int(found) >> 64 << 64)}/64", ADDRESS)
-    return Whom(f"address:{found}", ADDRESS)
+            return LockoutKey(f"address:{found.ipv4_mapped}", ADDRESS_POLICY)
+        return LockoutKey(f"address:{IPv6Address(int(found) >> 64 << 64)}/64", ADDRESS_POLICY)
+    return LockoutKey(f"address:{found}", ADDRESS_POLICY)
 
 
-class Guesses:
+class FailedSignIns:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def judge(self, whom: Sequence[Whom], verify: Callable[[], Awaitable[T | None]]) -> T | None:
+    async def check(self, whom: Sequence[LockoutKey], verify: Callable[[], Awaitable[T | None]]) -> T | None:
         """What `verify` finds, or None, which counts as a wrong guess. While the door is closed nothing is verified.
 
         A right guess opens the account's door at once. What came from the address before stays counted: whoever has an
@@ -103,12 +103,12 @@ class Guesses:
                 await self._forgive(whom)
             return found
 
-    async def forget_old(self) -> None:
+    async def delete_expired(self) -> None:
         async with self._database.write() as tx:
-            longest = max(ADDRESS.forgotten_after, ACCOUNT.forgotten_after)
+            longest = max(ADDRESS_POLICY.forgotten_after, ACCOUNT_POLICY.forgotten_after)
             await tx.execute(delete(guesses).where(guesses.c.last_at < self._clock.now() - longest))
 
-    async def _require_open(self, whom: Sequence[Whom]) -> bool:
+    async def _require_open(self, whom: Sequence[LockoutKey]) -> bool:
         """Whether anything wrong is counted at all."""
         names = [each.name for each in whom]
         async with self._database.read() as tx:
@@ -116,20 +116,20 @@ class Guesses:
         now = self._clock.now()
         until = max((row.blocked_until for row in rows), default=0)
         if until > now:
-            raise TooManyGuesses(-(-(until - now) // SECOND))
+            raise TooManyFailedSignIns(-(-(until - now) // SECOND))
         return bool(rows)
 
-    async def _count(self, whom: Sequence[Whom]) -> None:
+    async def _count(self, whom: Sequence[LockoutKey]) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
             # In one order everywhere: two processes that count the same names never wait for each other.
             for each in sorted(whom, key=lambda each: each.name):
                 before = now - each.patience.forgotten_after
-                [row] = await tx.run(COUNT_GUESS, whom=each.name, now=now, forgotten_before=before)
+                [row] = await tx.run(COUNT_FAILED_SIGN_IN, whom=each.name, now=now, forgotten_before=before)
                 until = now + each.patience.block(row.wrong)
                 await tx.execute(update(guesses).where(guesses.c.whom == each.name).values(blocked_until=until))
 
-    async def _forgive(self, whom: Sequence[Whom]) -> None:
-        names = [each.name for each in whom if each.patience is ACCOUNT]
+    async def _forgive(self, whom: Sequence[LockoutKey]) -> None:
+        names = [each.name for each in whom if each.patience is ACCOUNT_POLICY]
         async with self._database.write() as tx:
             await tx.execute(delete(guesses).where(guesses.c.whom.in_(names)))

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from mailwright.audience.csv_cells import harmless
+from mailwright.audience.csv_cells import escape_formula
 
 HEADER: Final = ("line", "email", "outcome", "why")
-LONGEST_SHOWN: Final = 254
-Line = tuple[int, str, str, str]
+MAX_EMAIL_SHOWN: Final = 254
+ReportLine = tuple[int, str, str, str]
 
 
-class Report:
+class ImportReport:
     """None for a path writes nowhere, and counts all the same."""
 
     def __init__(self, path: Path | None) -> None:
@@ -37,24 +37,24 @@ class Report:
         return at + len(content)
 
 
-def told_of(lines: Iterable[Line]) -> bytes:
+def format_report_lines(lines: Iterable[ReportLine]) -> bytes:
     """As CSV. Where nothing is remarked, all is well, and a good address needs no quotes."""
     return "".join(
         [
             f"{number},{email},{outcome},\n"
             if not why and email[:1].isalnum()
-            else _written((number, harmless(email[:LONGEST_SHOWN]), outcome, why))
+            else _written((number, escape_formula(email[:MAX_EMAIL_SHOWN]), outcome, why))
             for number, email, outcome, why in lines
         ]
     ).encode("utf-8", "replace")
 
 
-def report_in(folder: Path, import_id: str) -> Path:
+def report_path(folder: Path, import_id: str) -> Path:
     """Where the report of a file that was handed in is kept."""
     return folder / f"{import_id}.report.csv"
 
 
-def forget_in(path: Path, address: str) -> None:
+def redact_address(path: Path, address: str) -> None:
     """Stars in place of an address, in any letters; as many as it was long, as the length of the file is stored."""
     whole = re.compile(rb"(?<![\w.+-])" + re.escape(address.encode()) + rb"(?![\w-]|\.\w)", re.IGNORECASE)
     if not path.exists() or path.stat().st_size == 0:
