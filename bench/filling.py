@@ -23,7 +23,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
 from mailwright.events.outbound.endpoints import Endpoints, Wanted
 from mailwright.ops.settings import Settings, load
-from mailwright.outbox.tallies import Tallying
+from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.partitions import ensure_event_partitions
 from mailwright.storage.tables import campaigns
 
@@ -133,8 +133,8 @@ async def fill(url: str, folder: Path, size: Size) -> None:
             await _run(engine, text)
         if engine.database.dialect == "postgresql":
             await _run(engine, "ANALYZE")  # as its autovacuum does; nobody does it on SQLite
-        tallying = Tallying(engine.database, engine.clock)
-        while await tallying.add_up():
+        tallying = EventTallier(engine.database, engine.clock)
+        while await tallying.add_batch():
             pass
 
 
@@ -354,7 +354,7 @@ _DEAD_LETTERS = (
     " WHERE i % 500 = 7 AND i <= {waits_after}"
 )
 _INTAKE = (
-    "INSERT INTO intake (tenant_id, source, accepted, created_at)"
+    "INSERT INTO acceptor (tenant_id, source, accepted, created_at)"
     " VALUES ({tenant}, '{source}', {last} - {first} + 1, {now})"
 )
 _TOLD = (

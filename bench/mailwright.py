@@ -122,7 +122,7 @@ async def _prepare(database_url: str, count: int) -> None:
         template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
         for start in range(0, count, ACCEPT_BATCH):
             numbers = range(start, min(count, start + ACCEPT_BATCH))
-            await engine.intake.accept([_campaign_message(number, template.key) for number in numbers])
+            await engine.acceptor.accept([_campaign_message(number, template.key) for number in numbers])
 
 
 def _campaign_message(number: int, template_key: int) -> NewMessage:
@@ -152,7 +152,7 @@ def prepare_claims(database_url: str, rows: int) -> None:
 async def _prepare_claims(database_url: str, rows: int) -> None:
     """Written by the database itself from one message: ten million through the API would take an hour."""
     async with open_engine(load(database_url=await migrated(database_url))) as engine:
-        await engine.intake.accept([_campaign_message(0, 1)])
+        await engine.acceptor.accept([_campaign_message(0, 1)])
         for start in range(1, rows, FILL_BATCH):
             last = min(rows, start + FILL_BATCH) - 1
             async with engine.database.write() as tx:

@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, deliveries, intake, messages, suppressions
+from mailwright.storage.tables import accepted_counts, contacts, deliveries, messages, suppressions
 from mailwright.web.app import ApiParts, create_app
-from tests.builders import an_intake
+from tests.builders import an_acceptor
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Api:
         async with self.parts.database.read() as tx:
             counts = [
                 (await tx.execute(select(func.count()).select_from(table)))[0][0]
-                for table in (messages, deliveries, contacts, intake, suppressions)
+                for table in (messages, deliveries, contacts, accepted_counts, suppressions)
             ]
         return sum(counts)
 
@@ -44,7 +44,7 @@ class Api:
 
 @asynccontextmanager
 async def an_api(database: Database, clock: ManualClock, **changes: Any) -> AsyncIterator[Api]:
-    parts = ApiParts(database, clock, an_intake(database, clock), "http://mail.example", **changes)
+    parts = ApiParts(database, clock, an_acceptor(database, clock), "http://mail.example", **changes)
     app = create_app(parts)
     default = await tenants.find(database, tenants.DEFAULT)
     other = await tenants.create(database, clock, "other")

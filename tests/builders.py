@@ -17,11 +17,11 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
 from mailwright.domain.states import EventType, OnDoubt, Priority
 from mailwright.ops.settings import Settings, load
-from mailwright.outbox.accept import Intake
+from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.doubt import Doubts
-from mailwright.outbox.message_records import Record, find
-from mailwright.outbox.settle import Settling
+from mailwright.outbox.in_doubt import InDoubtHandler
+from mailwright.outbox.message_records import MessageRecord, find
+from mailwright.outbox.settle import Settler
 from mailwright.pipeline.conclude import ReadyMessage, conclude
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
@@ -54,31 +54,31 @@ def a_newsletter(**changes: Any) -> NewMessage:
     return a_message(**{**bulk, **changes})
 
 
-def a_message_that_says(**content: Any) -> NewMessage:
+def a_message_with(**content: Any) -> NewMessage:
     """With these fields in its payload; None takes a field away."""
     plain = a_message()
     payload = {name: value for name, value in {**plain.payload, **content}.items() if value is not None}
     return replace(plain, payload=payload)
 
 
-async def nobody_listens() -> None:
+async def ignore_wake() -> None:
     """Nobody waits to be told of new messages."""
 
 
-def an_intake(database: Database, clock: ManualClock) -> Intake:
-    return Intake(database, clock, nobody_listens)
+def an_acceptor(database: Database, clock: ManualClock) -> Acceptor:
+    return Acceptor(database, clock, ignore_wake)
 
 
 def claims_of(database: Database, clock: ManualClock, worker: str = "worker-1") -> Claims:
     return Claims(database, clock, worker, LOCK_TTL)
 
 
-def settling_of(database: Database, clock: ManualClock) -> Settling:
-    return Settling(database, clock)
+def a_settler(database: Database, clock: ManualClock) -> Settler:
+    return Settler(database, clock)
 
 
-def doubts_of(database: Database, clock: ManualClock, grace: Instant = 0) -> Doubts:
-    return Doubts(database, clock, grace)
+def an_in_doubt_handler(database: Database, clock: ManualClock, grace: Instant = 0) -> InDoubtHandler:
+    return InDoubtHandler(database, clock, grace)
 
 
 # What a provider answers.
@@ -172,12 +172,12 @@ async def suppress(
         await tx.execute(insert(suppressions).values(**values))
 
 
-async def story_of(database: Database, outbox_id: str) -> Record:
+async def record_of(database: Database, outbox_id: str) -> MessageRecord:
     return await find(database, outbox_id, tenant_id=None)
 
 
 async def status_of(database: Database, outbox_id: str) -> str:
-    return (await story_of(database, outbox_id)).summary.status
+    return (await record_of(database, outbox_id)).summary.status
 
 
 async def statuses(database: Database) -> dict[str, int]:
@@ -193,11 +193,11 @@ async def deliveries_of(database: Database) -> list[Any]:
         return list(await tx.execute(select(deliveries).order_by(deliveries.c.message_key)))
 
 
-def steps(record: Record) -> list[str]:
+def steps(record: MessageRecord) -> list[str]:
     return [str(event.type) for event in record.events]
 
 
-def the_event(record: Record, event_type: EventType) -> Event:
+def the_event(record: MessageRecord, event_type: EventType) -> Event:
     """The only one of its kind."""
     (found,) = [event for event in record.events if event.type is event_type]
     return found
@@ -224,7 +224,7 @@ class Bench:
         self.database = engine.database
 
     async def accept(self, *messages: NewMessage) -> list[str]:
-        return [accepted.outbox_id for accepted in await self.engine.intake.accept(messages)]
+        return [accepted.outbox_id for accepted in await self.engine.acceptor.accept(messages)]
 
     async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
         """Its housekeeping comes round every few milliseconds, so that no test waits for it."""
@@ -234,8 +234,8 @@ class Bench:
     async def drain(self, provider: Provider | Route | None = None, **pace: Any) -> None:
         await (await self.worker(provider, **pace)).run(drain=True)
 
-    async def story(self, outbox_id: str) -> Record:
-        return await story_of(self.database, outbox_id)
+    async def record(self, outbox_id: str) -> MessageRecord:
+        return await record_of(self.database, outbox_id)
 
     async def statuses(self) -> dict[str, int]:
         return await statuses(self.database)

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -135,5 +135,5 @@ class Desk:
 
     async def journal(self, campaign_id: str) -> list[str]:
         """The oldest first."""
-        found = await deeds(self.database, tenant_id=None, limit=100, subject=campaign_id)
+        found = await list_entries(self.database, tenant_id=None, limit=100, subject=campaign_id)
         return [deed.action.removeprefix("campaign.") for deed in reversed(found)]

@@ -41,7 +41,7 @@ def empty_sqlite() -> bytes:
 
 
 @dataclass(frozen=True)
-class Engine:
+class DatabaseAddress:
     """Where a test's data lives: other processes open the same address."""
 
     name: str
@@ -49,20 +49,20 @@ class Engine:
 
 
 @pytest.fixture(params=ENGINES)
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[DatabaseAddress]:
     if request.param == "sqlite":
         file = tmp_path / "mailwright.db"
         file.write_bytes(request.getfixturevalue("empty_sqlite"))
-        yield Engine("sqlite", f"sqlite:///{file}")
+        yield DatabaseAddress("sqlite", f"sqlite:///{file}")
     else:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = await server.create()
-        yield Engine("postgresql", url)
+        yield DatabaseAddress("postgresql", url)
         await server.drop(url)
 
 
 @pytest.fixture
-async def database(engine: Engine) -> AsyncIterator[Database]:
+async def database(engine: DatabaseAddress) -> AsyncIterator[Database]:
     database = Database(engine.url)
     yield database
     await database.close()
@@ -74,7 +74,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock) -> AsyncIterator[Bench]:
     async with a_bench(engine.url, clock) as bench:
         yield bench
 

@@ -23,8 +23,8 @@ from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.cli.serve import application
 from mailwright.demo.sample import load_sample, settle
-from mailwright.outbox.message_records import Search, search
-from mailwright.outbox.tallies import Tallying
+from mailwright.outbox.message_records import MessageSearch, search
+from mailwright.outbox.tallies import EventTallier
 from mailwright.web.parts import ApiParts
 from tests.builders import DEFAULT_TENANT, settings_for
 
@@ -116,7 +116,9 @@ class Dashboard:
     def _id_of(self, name: str) -> str:
         if name.startswith("mail to "):
             address = name.removeprefix("mail to ")
-            [mail] = self.do(lambda: search(self.parts.database, DEFAULT_TENANT, Search(to_email=address), limit=1))
+            [mail] = self.do(
+                lambda: search(self.parts.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
+            )
             return mail.outbox_id
         some = self.do(lambda: self.parts.campaigns.some(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
@@ -167,7 +169,7 @@ def a_dashboard(
             working = asyncio.create_task(worker.run()) if sample or url else None
             if sample:
                 await settle(engine, sample)
-                await Tallying(engine.database, engine.clock).add_up()
+                await EventTallier(engine.database, engine.clock).add_batch()
             app = application(engine, None)
             parts: ApiParts = app.state.parts
             for login, role in people.items():

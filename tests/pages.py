@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 from fastapi import FastAPI
 
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.web.parts import ApiParts
 
 HOME: Final = "http://mail.example"
@@ -165,5 +165,5 @@ async def a_visit(app: FastAPI, login: str = "ada", password: str = PASSWORD) ->
 
 async def journal_of(parts: ApiParts, subject: str) -> Sequence[str]:
     """What people did to it, the first deed first."""
-    found = await deeds(parts.database, tenant_id=None, limit=50, subject=subject)
+    found = await list_entries(parts.database, tenant_id=None, limit=50, subject=subject)
     return [deed.action for deed in reversed(found)]

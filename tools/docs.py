@@ -142,14 +142,14 @@ def _first_paragraph(text: str | None) -> str:
 def openapi() -> str:
     """Made without a database: nothing connects before the first request."""
     from mailwright.domain.clock import SystemClock  # noqa: PLC0415
-    from mailwright.outbox.accept import Intake  # noqa: PLC0415
+    from mailwright.outbox.accept import Acceptor  # noqa: PLC0415
     from mailwright.storage.database import Database  # noqa: PLC0415
     from mailwright.web.app import ApiParts, create_app  # noqa: PLC0415
 
     async def nobody() -> None: ...
 
     database, clock = Database("sqlite:///never-opened.db"), SystemClock()
-    parts = ApiParts(database, clock, Intake(database, clock, nobody), public_url="http://127.0.0.1:8025")
+    parts = ApiParts(database, clock, Acceptor(database, clock, nobody), public_url="http://127.0.0.1:8025")
     return json.dumps(create_app(parts).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -16,7 +16,7 @@ from mailwright.domain.states import EventType
 from mailwright.outbox.audit import audit
 from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_readers, write_slices
 from tests.builders import Bench, a_bench, deliveries_of
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.sendgrid import KEY as SENDGRID_KEY
 from tests.standins.sendgrid import SEND as SENDGRID_SEND
 from tests.standins.sendgrid import SendGridStandIn, refusal
@@ -33,7 +33,7 @@ async def sendgrid() -> AsyncIterator[SendGridStandIn]:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock, sendgrid: SendGridStandIn) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock, sendgrid: SendGridStandIn) -> AsyncIterator[Bench]:
     settings: dict[str, Any] = {
         "provider": "sendgrid",
         "sendgrid_api_key": SENDGRID_KEY,
@@ -217,6 +217,6 @@ async def test_a_retry_after_a_failure_reaches_the_reader_once(
     await bench.drain()
     assert len(sendgrid.mails) == 1
     [row] = await deliveries_of(bench.database)
-    record = await bench.story((await rows_of(bench.database, "delivery_history"))[0]["id"])
+    record = await bench.record((await rows_of(bench.database, "delivery_history"))[0]["id"])
     assert row.attempts == 2
     assert [event.type for event in record.events].count(EventType.SENT_ATTEMPT) == 2

@@ -23,8 +23,8 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.acceptance.commands import STARTED, Commands
 from tests.api import an_api
-from tests.builders import a_message, an_intake, claims_of, settling_of
-from tests.conftest import Engine
+from tests.builders import a_message, a_settler, an_acceptor, claims_of
+from tests.conftest import DatabaseAddress
 
 CLOCK = SystemClock()
 AUDIT = [
@@ -42,7 +42,7 @@ AUDIT = [
 
 
 @pytest.fixture
-def commands(engine: Engine, tmp_path: Path) -> Commands:
+def commands(engine: DatabaseAddress, tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": engine.url})
 
 
@@ -68,7 +68,7 @@ def nowhere(tmp_path: Path) -> Commands:
 
 async def accepted(database: Database, **changes: object) -> str:
     message = a_message(outbox_id=uuid7(CLOCK.now()), **changes)
-    [answer] = await an_intake(database, CLOCK).accept([message])  # type: ignore[arg-type]
+    [answer] = await an_acceptor(database, CLOCK).accept([message])  # type: ignore[arg-type]
     return answer.outbox_id
 
 
@@ -85,7 +85,7 @@ async def a_dead_letter(database: Database) -> str:
         error_reason="Nobody answered.",
         is_dead_letter=True,
     )
-    await settling_of(database, CLOCK).exchange([dead], [])  # type: ignore[arg-type]
+    await a_settler(database, CLOCK).exchange([dead], [])  # type: ignore[arg-type]
     return outbox_id
 
 

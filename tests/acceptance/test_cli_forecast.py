@@ -6,7 +6,7 @@ import pytest
 
 from mailwright.domain.campaign import INDEFINITELY, PAUSED
 from mailwright.domain.clock import ManualClock, SystemClock
-from mailwright.outbox.defer import hold_lane
+from mailwright.outbox.defer import defer_lane
 from tests.acceptance.commands import Commands
 from tests.builders import a_bench, change_tenant
 from tests.contract.campaigns.test_forecast import in_line
@@ -25,7 +25,7 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
         await change_tenant(bench.database, rate_per_hour=100)
         await in_line(bench, 230)
         paused = await in_line(bench, 40)
-        await hold_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
+        await defer_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
     drawn = (await commands.ok("forecast")).out
     for words in (
         "To 230",

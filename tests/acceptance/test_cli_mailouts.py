@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.commands import Commands
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins.notion import TOKEN, NotionStandIn, busy
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
@@ -28,7 +28,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(engine: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Desk]:
     async with NotionStandIn() as notion, SupabaseStandIn() as supabase:
         mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
         errors = notion.add_database("Errors", ERROR_COLUMNS)

@@ -16,8 +16,8 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.ids import uuid7
 from mailwright.storage.database import Database
 from tests.acceptance.commands import STARTED, Commands
-from tests.builders import a_message, an_intake
-from tests.conftest import Engine
+from tests.builders import a_message, an_acceptor
+from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
 from tests.standins.smtp_sink import SmtpSink, Step
 
@@ -25,7 +25,7 @@ CLOCK = SystemClock()
 
 
 @pytest.fixture
-def commands(engine: Engine, tmp_path: Path) -> Commands:
+def commands(engine: DatabaseAddress, tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": engine.url})
 
 
@@ -41,7 +41,7 @@ def through(sink: SmtpSink) -> dict[str, str]:
 
 async def accept(database: Database, count: int = 1) -> list[str]:
     messages = [a_message(outbox_id=uuid7(CLOCK.now())) for _ in range(count)]
-    return [one.outbox_id for one in await an_intake(database, CLOCK).accept(messages)]  # type: ignore[arg-type]
+    return [one.outbox_id for one in await an_acceptor(database, CLOCK).accept(messages)]  # type: ignore[arg-type]
 
 
 async def empty(url: str) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import insert, select, update
 
 from mailwright.audience.status import ContactStatusService
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
@@ -70,7 +70,9 @@ def change(dashboard: Dashboard, *statements: Any) -> None:
 
 
 def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    noted = dashboard.do(
+        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+    )
     return [(each.actor, each.action) for each in reversed(noted)]
 
 

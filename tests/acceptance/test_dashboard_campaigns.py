@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns.campaigns import Actor, Campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from tests.builders import DEFAULT_TENANT
@@ -59,7 +59,9 @@ def created(dashboard: Dashboard, name: str, **changes: Any) -> str:
 
 
 def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    noted = dashboard.do(
+        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+    )
     return [(each.actor, each.action) for each in reversed(noted)]
 
 

@@ -25,9 +25,9 @@ from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.live import Live
 from tests.articles import the_slices, write_slices
-from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, an_intake
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, an_acceptor
 from tests.campaigns import Desk, a_list, address_of, join
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
 from tests.notifications import a_stand, make_tables
 from tests.pages import HOME, PASSWORD, Visit, a_visit, journal_of
@@ -39,8 +39,8 @@ HOOK = "https://shop.example.com/hooks/mail"
 
 @pytest.fixture
 def parts(bench: Bench, clock: ManualClock, tmp_path: Path) -> ApiParts:
-    intake = an_intake(bench.database, clock)
-    return ApiParts(bench.database, clock, intake, HOME, imports_folder=tmp_path / "imports")
+    acceptor = an_acceptor(bench.database, clock)
+    return ApiParts(bench.database, clock, acceptor, HOME, imports_folder=tmp_path / "imports")
 
 
 @pytest.fixture
@@ -416,7 +416,7 @@ async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
 
 
 async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or_all(
-    engine: Engine, clock: ManualClock, tmp_path: Path
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     queue = f"sqlite:///{tmp_path}/queue.db"
     await make_tables(queue)
@@ -429,7 +429,7 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
         assert await stand.seats.statuses() == {"failed": 4}
         opener = desk_opener(stand.bench.engine.settings, stand.bench.database, clock)
         database = stand.bench.database
-        parts = ApiParts(database, clock, an_intake(database, clock), HOME, open_notifications=opener)
+        parts = ApiParts(database, clock, an_acceptor(database, clock), HOME, open_notifications=opener)
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/notifications/1")
@@ -445,12 +445,12 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
                 assert {int(each) for each in re.findall(r">reader(\d)@", ada.text)} == readers, kind
 
 
-async def test_the_report_of_a_mailout_is_handed_out(engine: Engine) -> None:
+async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) -> None:
     async with a_mailout_bench(engine.url) as mailouts:
         mailouts.subscribe("ada@example.com", "grace@example.com")
         run = await mailouts.finish(await mailouts.send(mailouts.page()))
         bench: Any = mailouts.bench
-        parts = ApiParts(bench.database, bench.clock, an_intake(bench.database, bench.clock), HOME)
+        parts = ApiParts(bench.database, bench.clock, an_acceptor(bench.database, bench.clock), HOME)
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/mailouts")

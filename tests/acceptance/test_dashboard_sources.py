@@ -18,7 +18,7 @@ from mailwright.demo.articles import KEY
 from mailwright.domain.clock import HOUR
 from mailwright.events.outbound.deliveries import Answered, Deliveries, Outcome
 from mailwright.events.outbound.endpoints import Endpoint, Wanted
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
 from mailwright.sources.mailouts.runs import Run
 from mailwright.sources.notifications.overview import Standing
@@ -69,7 +69,9 @@ def confirm(page: Page) -> None:
 
 
 def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
-    noted = dashboard.do(lambda: deeds(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject))
+    noted = dashboard.do(
+        lambda: list_entries(dashboard.parts.database, tenant_id=DEFAULT_TENANT, limit=20, subject=subject)
+    )
     return [(each.actor, each.action) for each in reversed(noted)]
 
 

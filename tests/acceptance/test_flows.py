@@ -13,7 +13,7 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.retry import STANDARD
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.message_records import Record, dead_letters
+from mailwright.outbox.message_records import MessageRecord, dead_letters
 from mailwright.storage.tables import messages
 from tests.builders import (
     DEFAULT_TENANT,
@@ -21,7 +21,7 @@ from tests.builders import (
     a_bench,
     a_contact,
     a_message,
-    a_message_that_says,
+    a_message_with,
     a_tenant,
     attempt_steps,
     deliveries_of,
@@ -29,7 +29,7 @@ from tests.builders import (
     suppress,
     the_event,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink, Step
 
 E = EventType
@@ -43,7 +43,7 @@ async def sink() -> AsyncIterator[SmtpSink]:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
     async with a_bench(engine.url, clock, provider="smtp", smtp_url=f"{sink.url}?tls=none") as bench:
         yield bench
         assert (await audit(bench.database)).ok
@@ -59,7 +59,7 @@ async def test_a_mail_that_goes_out_at_once_passes_four_steps(bench: Bench, cloc
     sink.call(Step.DOT, lambda: clock.advance(1_200))
     await bench.drain()
 
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert [(event.type, event.at, event.metadata) for event in record.events] == [
         (E.RECEIVED, start, {"attempt": 1}),
         (E.VALIDATED, start, {"attempt": 1}),
@@ -93,7 +93,7 @@ async def test_a_mail_that_fails_for_now_passes_all_steps_again(
     await bench.drain()
 
     delay = STANDARD.delay(message.outbox_id, 1)
-    waiting = await bench.story(message.outbox_id)
+    waiting = await bench.record(message.outbox_id)
     assert steps(waiting) == attempt_steps(E.RETRY_SCHEDULED)
     assert the_event(waiting, E.RETRY_SCHEDULED).metadata == {
         "attempt": 1,
@@ -116,7 +116,7 @@ async def test_a_mail_that_fails_for_now_passes_all_steps_again(
 
     clock.advance(1)
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) + attempt_steps(E.SENT)
     assert [event.metadata["attempt"] for event in record.events[4:]] == [2, 2, 2, 2]
     assert (record.summary.status, record.summary.attempts, record.summary.error_code) == (Status.SENT, 2, None)
@@ -130,7 +130,7 @@ async def test_a_recipient_that_nobody_knows_ends_the_message_before_the_provide
     await bench.accept(message)
     await bench.drain()
 
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     reason = "There is no such recipient, or it was deleted."
     assert [(event.type, event.metadata) for event in record.events] == [
         (E.RECEIVED, {"attempt": 1}),
@@ -167,7 +167,7 @@ async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
     clock.advance(600 * SECOND)
     await bench.drain()
 
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == [*attempt_steps(E.FAILED), E.BOUNCED]
     assert the_event(record, E.FAILED).metadata == {
         "attempt": 1,
@@ -178,7 +178,7 @@ async def test_a_mail_that_is_refused_for_good_is_not_tried_again(
         "willRetry": False,
     }
     assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 1)
-    assert (await bench.story(other.outbox_id)).summary.status == Status.SENT  # one bad address blocks nobody
+    assert (await bench.record(other.outbox_id)).summary.status == Status.SENT  # one bad address blocks nobody
 
 
 # Attempts.
@@ -194,13 +194,13 @@ async def test_the_fifth_failure_is_the_last_and_leaves_a_dead_letter(
     sink.answer(Step.RCPT, "451 4.3.0 later")
     for attempt in range(1, 6):
         await bench.drain()
-        record = await bench.story(message.outbox_id)
+        record = await bench.record(message.outbox_id)
         assert record.summary.attempts == attempt
         clock.advance(STANDARD.delay(message.outbox_id, attempt))
     clock.advance(3_600 * SECOND)
     await bench.drain()
 
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 4 + attempt_steps(E.FAILED)
     assert (record.summary.status, record.summary.error_code) == (Status.FAILED, "MAX_ATTEMPTS_EXCEEDED")
     last = the_event(record, E.FAILED).metadata
@@ -223,14 +223,14 @@ async def test_being_told_to_slow_down_costs_no_attempt(bench: Bench, clock: Man
     sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
     for _ in range(7):  # more often than there are attempts
         await bench.drain()
-        record = await bench.story(message.outbox_id)
+        record = await bench.record(message.outbox_id)
         assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
         assert record.summary.defer_reason == "provider_throttled"
         waits = [event.metadata["backoffDelay"] for event in record.events if event.type is E.RETRY_SCHEDULED]
         clock.advance(waits[-1])
     assert waits == sorted(waits)  # as no attempt is counted, its age makes it more patient
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 7 + attempt_steps(E.SENT)
     first = next(event for event in record.events if event.type is E.RETRY_SCHEDULED)
     assert (first.metadata["errorCategory"], first.metadata["nextAttemptNumber"]) == ("QUOTA_ERROR", 1)
@@ -245,16 +245,16 @@ async def test_a_used_up_daily_quota_waits_for_hours(bench: Bench, clock: Manual
     await bench.drain()
     clock.advance(3_600 * SECOND)
     await bench.drain()
-    assert (await bench.story(message.outbox_id)).summary.attempts == 0
+    assert (await bench.record(message.outbox_id)).summary.attempts == 0
     clock.advance(3 * 3_600 * SECOND)
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert (record.summary.status, record.summary.attempts) == (Status.SENT, 1)
 
 
 @pytest.mark.promise("circuit-configuration")
 async def test_a_wrong_password_stops_the_provider_and_costs_no_message_an_attempt(
-    engine: Engine, clock: ManualClock
+    engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     async with SmtpSink(users={"shop": "right"}) as sink:
         url = f"smtp://shop:wrong@{sink.host}:{sink.port}?tls=none"
@@ -264,7 +264,7 @@ async def test_a_wrong_password_stops_the_provider_and_costs_no_message_an_attem
             logins = sum(session.verbs.count("AUTH") for session in sink.sessions)
             assert 1 <= logins <= 8  # what was in flight, not one for each message
             for outbox_id in ids:
-                summary = (await bench.story(outbox_id)).summary
+                summary = (await bench.record(outbox_id)).summary
                 assert summary.attempts == 0
                 assert summary.status in (Status.PENDING, Status.RETRY_SCHEDULED)
             deferred = [row for row in await deliveries_of(bench.database) if row.status == Status.RETRY_SCHEDULED]
@@ -286,7 +286,7 @@ async def test_an_answer_that_was_cut_off_is_a_doubt_and_then_sent_once_more(
     await bench.accept(message)
     sink.cut(Step.DOT, times=1)
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.RETRY_SCHEDULED, *attempt_steps(E.SENT)]
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "SMTP_NO_ANSWER"
     first, second = sink.complete
@@ -302,17 +302,17 @@ def _message_id(content: bytes) -> bytes:
 # Validation: four questions, in this order; the first failure ends the message.
 
 
-async def outcome(bench: Bench, message: NewMessage, sink: SmtpSink) -> Record:
+async def outcome(bench: Bench, message: NewMessage, sink: SmtpSink) -> MessageRecord:
     await bench.accept(message)
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert steps(record) == [E.RECEIVED, E.VALIDATION_FAILED, E.FAILED]
     assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 0)
     assert sink.sessions == []
     return record
 
 
-def code_and_kind(record: Record) -> tuple[str | None, Any]:
+def code_and_kind(record: MessageRecord) -> tuple[str | None, Any]:
     return record.summary.error_code, the_event(record, E.VALIDATION_FAILED).metadata["validation"]
 
 
@@ -332,7 +332,7 @@ def code_and_kind(record: Record) -> tuple[str | None, Any]:
     ids=str,
 )
 async def test_a_payload_that_is_not_whole_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
-    record = await outcome(bench, a_message_that_says(**content), sink)
+    record = await outcome(bench, a_message_with(**content), sink)
     assert code_and_kind(record) == ("INVALID_PAYLOAD", "INTEGRITY")
 
 
@@ -369,7 +369,7 @@ async def test_a_known_recipient_is_written_to(bench: Bench, sink: SmtpSink) -> 
     contact = await a_contact(bench.database, "known@example.com")
     (outbox_id,) = await bench.accept(a_message(to="known@example.com", recipient_id=contact))
     await bench.drain()
-    assert (await bench.story(outbox_id)).summary.recipient_id == contact
+    assert (await bench.record(outbox_id)).summary.recipient_id == contact
     assert len(sink.messages) == 1
 
 
@@ -413,7 +413,7 @@ async def test_another_tenants_suppression_is_none_of_ours(bench: Bench, sink: S
     ids=lambda content: str(content)[:40],
 )
 async def test_content_that_could_do_harm_is_refused(bench: Bench, sink: SmtpSink, content: dict[str, Any]) -> None:
-    record = await outcome(bench, a_message_that_says(**content), sink)
+    record = await outcome(bench, a_message_with(**content), sink)
     assert code_and_kind(record) == ("INVALID_TEMPLATE", "TEMPLATE")
 
 
@@ -453,9 +453,9 @@ async def test_a_sender_that_requests_chose_and_the_server_refuses_holds_nobody_
     sink.answer(step, reply, times=8)  # more than open a circuit
     await bench.drain()
     for message in theirs:
-        found = (await bench.story(message.outbox_id)).summary
+        found = (await bench.record(message.outbox_id)).summary
         assert (found.error_code, found.status) == (code, status)
     ours = a_message()
     await bench.accept(ours)
     await bench.drain()
-    assert (await bench.story(ours.outbox_id)).summary.status == Status.SENT
+    assert (await bench.record(ours.outbox_id)).summary.status == Status.SENT

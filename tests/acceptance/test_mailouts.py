@@ -24,7 +24,7 @@ from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, events
 from tests.acceptance.commands import SECONDS, Commands, Service
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins import ses as ses_names
 from tests.standins.http import Answer, Step
@@ -74,7 +74,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(engine: Engine, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         notion = await stack.enter_async_context(NotionStandIn(clock=SystemClock()))
         supabase = await stack.enter_async_context(SupabaseStandIn())

@@ -52,7 +52,7 @@ class Post:
     async def send(self, list_key: str) -> str:
         [outbox_id] = await self.bench.accept(self._newsletter(list_key))
         await self.bench.drain()
-        return (await self.bench.story(outbox_id)).summary.status
+        return (await self.bench.record(outbox_id)).summary.status
 
     def latest(self) -> Path:
         return max((self.mailbox / "new").iterdir(), key=lambda file: file.stat().st_mtime_ns)

@@ -9,7 +9,7 @@ from mailwright.audience import contacts, suppressions
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.states import EventType, Status
 from tests.builders import Bench, a_bench, a_message, attempt_steps, steps, the_event
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink, Step
 
 ADA = "ada@example.com"
@@ -23,7 +23,7 @@ async def sink() -> AsyncIterator[SmtpSink]:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink) -> AsyncIterator[Bench]:
     async with a_bench(engine.url, clock, provider="smtp", smtp_url=f"{sink.url}?tls=none") as bench:
         yield bench
 
@@ -35,7 +35,7 @@ async def test_an_address_that_is_dead_is_never_written_to_again(
     await bench.accept(first)
     sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
     await bench.drain()
-    record = await bench.story(first.outbox_id)
+    record = await bench.record(first.outbox_id)
     assert steps(record) == [*attempt_steps(EventType.FAILED), "bounce"]
     assert the_event(record, EventType.BOUNCED).metadata == {
         "attempt": 1,
@@ -50,7 +50,7 @@ async def test_an_address_that_is_dead_is_never_written_to_again(
     assert [(entry.list_key, entry.reason, entry.source) for entry in person.suppressions] == [("*", "bounce", "smtp")]
     await bench.accept(second)
     await bench.drain()
-    assert (await bench.story(second.outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
+    assert (await bench.record(second.outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
     assert sink.messages == []
 
 
@@ -62,7 +62,7 @@ async def test_a_refusal_that_is_not_about_the_address_leaves_it_in_peace(
     await bench.accept(message)
     sink.answer(Step.RCPT, reply, times=1)
     await bench.drain()
-    record = await bench.story(message.outbox_id)
+    record = await bench.record(message.outbox_id)
     assert (record.summary.status, steps(record)) == (Status.FAILED, attempt_steps(EventType.FAILED))
     assert not await suppressions.is_suppressed(bench.database, 1, ADA)
 
@@ -84,5 +84,5 @@ async def test_a_copy_that_is_refused_says_nothing_of_the_reader(bench: Bench, s
     sink.answer(Step.RCPT, "250 2.1.5 ok", times=1)
     sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
     await bench.drain()
-    assert (await bench.story(message.outbox_id)).summary.status == Status.SENT
+    assert (await bench.record(message.outbox_id)).summary.status == Status.SENT
     assert not await suppressions.is_suppressed(bench.database, 1, ADA)

@@ -13,7 +13,7 @@ import psutil
 
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN, EventType, Status
-from tests.builders import a_message, story_of
+from tests.builders import a_message, record_of
 from tests.faults.books import standing
 from tests.faults.carriers import CARRIERS, Carrier
 from tests.faults.figures import Figures
@@ -258,7 +258,7 @@ def _compare(
 
 async def _stubborn(stage: Stage, figures: Figures, carrier: Carrier, message: NewMessage) -> None:
     """Answered badly for ever: it waits between its attempts, and nobody waits for it."""
-    story = await story_of(stage.database, message.outbox_id)
+    story = await record_of(stage.database, message.outbox_id)
     tries = sum(event.type is EventType.RETRY_SCHEDULED for event in story.events)
     status = story.summary.status
     figures.expect(

@@ -14,7 +14,7 @@ from mailwright.domain.clock import MINUTE, SystemClock
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.storage.tables import deliveries
-from tests.builders import a_message, a_newsletter, story_of
+from tests.builders import a_message, a_newsletter, record_of
 from tests.faults.books import standing
 from tests.faults.carriers import CARRIERS, Carrier
 from tests.faults.figures import Figures
@@ -155,6 +155,6 @@ async def _let_pass_the_time_for_reports(stage: Stage) -> int:
 
 async def _ending(stage: Stage, message: NewMessage, received: int) -> Ending:
     row = (await standing(stage))[message.outbox_id]
-    story = await story_of(stage.database, message.outbox_id)
+    story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
     return Ending(row.status, received, row.resends, doubts)

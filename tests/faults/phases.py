@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import EventType, OnDoubt, Status
-from tests.builders import a_message, a_newsletter, story_of
+from tests.builders import a_message, a_newsletter, record_of
 from tests.faults.books import standing
 from tests.faults.figures import Figures
 from tests.faults.processes import until
@@ -146,7 +146,7 @@ async def _a_sink(stage: Stage) -> AsyncIterator[SmtpSink]:
 async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> Ending:
     await stage.all_done(seconds=20)
     row = (await standing(stage))[message.outbox_id]
-    story = await story_of(stage.database, message.outbox_id)
+    story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)
     copies = sum(message.to_email in mail.recipients for mail in sink.complete)
     return Ending(row.status, copies, row.resends, doubts)

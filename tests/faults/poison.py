@@ -6,7 +6,7 @@ from collections import Counter
 from sqlalchemy import select
 
 from mailwright.domain.states import Status
-from mailwright.outbox.claim import MOST_CLAIMS
+from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.storage.tables import dead_letters
 from tests.builders import a_message, a_newsletter
 from tests.faults.books import compare, standing
@@ -33,7 +33,7 @@ async def before_the_mark(stage: Stage, *, innocents: int, workers: int = 2) -> 
         letters = [(row.message_key, row.code) for row in await tx.execute(select(dead_letters))]
     times = stage.received()
     figures.expect("dead letters", letters, "the poison alone", when=letters == [(found.message_key, "POISON_MESSAGE")])
-    figures.at_most("workers that died before it was put aside", restarts, MOST_CLAIMS)
+    figures.at_most("workers that died before it was put aside", restarts, MAX_CLAIMS)
     others = [key for key in stage.accepted if key != poison.outbox_id]
     # Its first death takes the window that was in flight with it; those are doubts like any other.
     rows = await standing(stage)

@@ -21,11 +21,11 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
-from mailwright.outbox.accept import Intake
+from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
-from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, nobody_listens
+from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, ignore_wake
 from tests.faults.processes import Process, TookTooLong, until
 from tests.faults.sink import received
 
@@ -45,7 +45,7 @@ class Stage:
         self.settings: dict[str, str] = {}
         self._book = folder / "received.txt"
         self._book.touch()
-        self._intake = Intake(self.database, SystemClock(), nobody_listens)
+        self._acceptor = Acceptor(self.database, SystemClock(), ignore_wake)
         self._numbers = count(1)
         self._children: list[Process] = []
 
@@ -124,7 +124,7 @@ class Stage:
 
     async def accept_all(self, messages: list[NewMessage]) -> None:
         for start in range(0, len(messages), ACCEPT_AT_ONCE):
-            await self._intake.accept(messages[start : start + ACCEPT_AT_ONCE])
+            await self._acceptor.accept(messages[start : start + ACCEPT_AT_ONCE])
         self.accepted |= {message.outbox_id: message for message in messages}
 
     def received(self) -> Counter[str]:
@@ -175,7 +175,7 @@ class Stage:
         for child in self._children:
             child.signal(signal.SIGCONT)
             child.kill()
-        await self._intake.close()
+        await self._acceptor.close()
         await self.database.close()
 
 

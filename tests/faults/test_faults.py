@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey, postgresql, sqlite_template, valkey_server
 from tests.faults import disks, drains, freezes, http_answers, http_phases, kills, outages, phases, poison, same_key
 from tests.faults.figures import Figures
@@ -14,7 +14,7 @@ from tests.standins.smtp_sink import Step
 
 
 @pytest.fixture
-async def stage(engine: Engine) -> AsyncIterator[Stage]:
+async def stage(engine: DatabaseAddress) -> AsyncIterator[Stage]:
     async with a_stage(engine.url) as stage:
         yield stage
 

@@ -1,11 +1,11 @@
 """A queue whose workers are killed, at a size for every day; the long run is `python -m tests.faults notifications`."""
 
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.faults import notifications
 from tests.faults.stage import a_stage
 
 
-async def test_a_queue_whose_workers_are_killed_is_told_of_every_mail_once(engine: Engine) -> None:
+async def test_a_queue_whose_workers_are_killed_is_told_of_every_mail_once(engine: DatabaseAddress) -> None:
     async with a_stage(engine.url) as stage:
         figures = await notifications.run(stage, kills=2, events=20, readers=20)
     assert not figures.misses, figures.misses

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
 from tests.faults import webhooks
 from tests.faults.stage import a_stage
 
 
 async def test_webhooks_in_any_order_and_number_end_as_if_each_had_come_once(
-    engine: Engine, tmp_path: Path, request: pytest.FixtureRequest
+    engine: DatabaseAddress, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     server: PostgresServer | None = None
     if engine.name == "sqlite":

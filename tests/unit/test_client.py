@@ -10,10 +10,10 @@ from typing import Any, get_type_hints
 import httpx
 import pytest
 from client import generate
-from mailwright_client.models import SendRequest
 from tools import docs
 
 from mailwright_client import Client, Conflict, Invalid, NotReached, Retries, Unavailable, models
+from mailwright_client.models import SendRequest
 
 DESCRIPTION = json.loads(docs.openapi())
 SCHEMAS: dict[str, Any] = DESCRIPTION["components"]["schemas"]

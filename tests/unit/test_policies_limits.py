@@ -11,7 +11,7 @@ from mailwright.app.wiring import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
 from mailwright.ops.settings import load
-from mailwright.outbox.limits import limits_of_campaign
+from mailwright.outbox.limits import parse_campaign_limits
 from mailwright.policies import quota, warmup
 from mailwright.policies.hours import closes_at, lane_outside_hours, outside_hours, recipient_outside_hours
 from mailwright.policies.rates import windows, windows_of_levels
@@ -158,10 +158,10 @@ def test_a_campaign_has_counters_of_its_own_beside_its_tenants() -> None:
 @pytest.mark.promise("limits-levels")
 def test_a_campaigns_limits_are_its_own_and_its_days_its_tenants() -> None:
     tenant = Limits(rate_per_hour=100, working_hours="08:00-17:00", timezone="Europe/Lisbon", sliding_hour=True)
-    own = limits_of_campaign('{"rate_per_hour": 5, "warmup": true, "working_hours": null}', tenant, NOW)
+    own = parse_campaign_limits('{"rate_per_hour": 5, "warmup": true, "working_hours": null}', tenant, NOW)
     assert (own.rate_per_hour, own.daily_limit, own.working_hours) == (5, None, "08:00-17:00")
     assert (own.timezone, own.sliding_hour, own.warmup_since) == ("Europe/Lisbon", True, date(2027, 1, 12))
-    plain = limits_of_campaign("{}", tenant, NOW)
+    plain = parse_campaign_limits("{}", tenant, NOW)
     assert windows(plain, "campaign-1", NOW) == ()
 
 

@@ -18,7 +18,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import guesses
+from mailwright.storage.tables import failed_sign_ins
 
 COUNT_FAILED_SIGN_IN = statement(__package__, "count_failed_sign_in")
 
@@ -106,13 +106,13 @@ class FailedSignIns:
     async def delete_expired(self) -> None:
         async with self._database.write() as tx:
             longest = max(ADDRESS_POLICY.forgotten_after, ACCOUNT_POLICY.forgotten_after)
-            await tx.execute(delete(guesses).where(guesses.c.last_at < self._clock.now() - longest))
+            await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.last_at < self._clock.now() - longest))
 
     async def _require_open(self, whom: Sequence[LockoutKey]) -> bool:
         """Whether anything wrong is counted at all."""
         names = [each.name for each in whom]
         async with self._database.read() as tx:
-            rows = await tx.execute(select(guesses.c.blocked_until).where(guesses.c.whom.in_(names)))
+            rows = await tx.execute(select(failed_sign_ins.c.blocked_until).where(failed_sign_ins.c.whom.in_(names)))
         now = self._clock.now()
         until = max((row.blocked_until for row in rows), default=0)
         if until > now:
@@ -127,9 +127,11 @@ class FailedSignIns:
                 before = now - each.patience.forgotten_after
                 [row] = await tx.run(COUNT_FAILED_SIGN_IN, whom=each.name, now=now, forgotten_before=before)
                 until = now + each.patience.block(row.wrong)
-                await tx.execute(update(guesses).where(guesses.c.whom == each.name).values(blocked_until=until))
+                await tx.execute(
+                    update(failed_sign_ins).where(failed_sign_ins.c.whom == each.name).values(blocked_until=until)
+                )
 
     async def _forgive(self, whom: Sequence[LockoutKey]) -> None:
         names = [each.name for each in whom if each.patience is ACCOUNT_POLICY]
         async with self._database.write() as tx:
-            await tx.execute(delete(guesses).where(guesses.c.whom.in_(names)))
+            await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.whom.in_(names)))

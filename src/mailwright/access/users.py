@@ -14,7 +14,7 @@ from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
-from mailwright.outbox.audit_log import note
+from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import recovery_codes, sessions, tenants, users
 
@@ -101,7 +101,7 @@ class Users:
             values = {"password_hash": hashed, "password_changed_at": now}
             await tx.execute(update(users).where(users.c.id == user.id).values(**values))
             await _end_sessions(tx, user.id, keeps)
-            await note(tx, now, actor=actor, action="user_password", subject=user.login, tenant_id=None)
+            await record(tx, now, actor=actor, action="user_password", subject=user.login, tenant_id=None)
 
     async def change_role(self, login: str, role: Role, *, actor: str) -> None:
         user, now = await self.find(login), self._clock.now()
@@ -110,7 +110,7 @@ class Users:
                 await self._require_another_admin(tx, user)
             await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
             detail = {"from": user.role, "to": role}
-            await note(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
+            await record(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
 
     async def disable(self, login: str, *, actor: str) -> None:
         """Out at once; what they did keeps their name."""
@@ -120,13 +120,13 @@ class Users:
             still = (users.c.id == user.id, users.c.disabled_at.is_(None))
             await tx.execute(update(users).where(*still).values(disabled_at=now))
             await _end_sessions(tx, user.id)
-            await note(tx, now, actor=actor, action="user_disable", subject=user.login, tenant_id=None)
+            await record(tx, now, actor=actor, action="user_disable", subject=user.login, tenant_id=None)
 
     async def enable(self, login: str, *, actor: str) -> None:
         user, now = await self.find(login), self._clock.now()
         async with self._database.write() as tx:
             await tx.execute(update(users).where(users.c.id == user.id).values(disabled_at=None))
-            await note(tx, now, actor=actor, action="user_enable", subject=user.login, tenant_id=None)
+            await record(tx, now, actor=actor, action="user_enable", subject=user.login, tenant_id=None)
 
     # Proving who one is.
 
@@ -193,7 +193,7 @@ class Users:
             await tx.execute(update(users).where(users.c.id == user.id).values(totp_since=now, totp_step=step))
             await self._replace_recovery_codes(tx, user.id, codes)
             await _end_sessions(tx, user.id, keeps)
-            await note(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
+            await record(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
         return codes
 
     async def remove_second_factor(self, login: str, *, actor: str) -> None:
@@ -202,7 +202,7 @@ class Users:
             none = {"totp_secret": None, "totp_since": None, "totp_step": 0}
             await tx.execute(update(users).where(users.c.id == user.id).values(**none))
             await self._replace_recovery_codes(tx, user.id, [])
-            await note(tx, now, actor=actor, action="user_second_factor_gone", subject=user.login, tenant_id=None)
+            await record(tx, now, actor=actor, action="user_second_factor_gone", subject=user.login, tenant_id=None)
 
     async def _takes_code(self, tx: Transaction, user_id: int, code: str) -> bool:
         query = select(users.c.totp_secret, users.c.totp_step).where(
@@ -227,7 +227,7 @@ class Users:
             return False
         now = self._clock.now()
         [left] = await tx.execute(select(func.count()).select_from(recovery_codes).where(mine))
-        await note(
+        await record(
             tx,
             now,
             actor=user.login,
@@ -265,7 +265,7 @@ class Users:
         values = {"login": login, "role": role, "tenant_id": tenant_id, "password_hash": hashed}
         moments = {"password_changed_at": now, "created_at": now}
         await tx.execute(insert(users).values(**values, **moments, totp_step=0))
-        await note(tx, now, actor=actor, action="user_create", subject=login, tenant_id=None, detail={"role": role})
+        await record(tx, now, actor=actor, action="user_create", subject=login, tenant_id=None, detail={"role": role})
 
     async def _require_another_admin(self, tx: Transaction, user: User) -> None:
         """An installation that nobody administers could be opened from the console only.

@@ -6,7 +6,7 @@ from typing import Final
 
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.settings import Settings
-from mailwright.outbox.installation import found_address
+from mailwright.outbox.installation import find_address
 from mailwright.storage.database import Database
 
 # So long may mails still lead to where nobody serves any more.
@@ -14,9 +14,9 @@ LOOK_SECONDS: Final = 2.0
 
 
 async def located(settings: Settings, database: Database) -> Settings:
-    if settings.tells_address:
+    if settings.has_public_address:
         return settings
-    address = await found_address(database)
+    address = await find_address(database)
     return settings if address is None else settings.served_at(address)
 
 

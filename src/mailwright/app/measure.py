@@ -91,7 +91,7 @@ async def _caller(engine: Engine) -> Caller:
 
 async def _accept(engine: Engine, caller: Caller, count: int, tell: Tell) -> str:
     """As a caller's batches come in; answers with the first message's id."""
-    mail, first = ApiMessages(engine.database, engine.clock, engine.intake), ""
+    mail, first = ApiMessages(engine.database, engine.clock, engine.acceptor), ""
     for start in range(0, count, BATCH):
         bodies = [_body(number) for number in range(start, min(start + BATCH, count))]
         results = await mail.send_batch(RequestContext(caller, f"measure-{start}"), {"messages": bodies})

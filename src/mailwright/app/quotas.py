@@ -13,7 +13,7 @@ from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.quotas import Told
+from mailwright.outbox.quotas import QuotaReport
 from mailwright.providers.protocol import AccountQuota
 from mailwright.storage.database import Database
 
@@ -47,26 +47,26 @@ class QuotaSync:
         """Syncs if it is time and nobody else does; true when there are new figures."""
         if self._has_synced:
             self._has_synced = False
-            await quotas.let_go(self._database)
+            await quotas.end_quota_deferrals(self._database)
         if not self._providers or not await self._is_our_turn():
             return False
         self._has_synced = await self.sync()
         return self._has_synced
 
     async def sync(self) -> bool:
-        before = await quotas.standing(self._database, self._providers.keys())
-        told: list[Told] = []
+        before = await quotas.read_pre_sync_state(self._database, self._providers.keys())
+        told: list[QuotaReport] = []
         for name, provider in self._providers.items():
             answer = await _ask(provider)
             if isinstance(answer, AccountQuota):
                 told.append(as_told(name, answer))
             else:
                 log.warning("quota_unknown", provider=name, reason=answer)
-                await quotas.note_failure(self._database, self._clock, name, answer)
+                await quotas.record_failure(self._database, self._clock, name, answer)
         if len(told) < len(self._providers):
-            await quotas.note_rates(self._database, self._clock, told)
+            await quotas.record_rates(self._database, self._clock, told)
             return False
-        return await quotas.record(self._database, self._clock, told, before)
+        return await quotas.record_sync(self._database, self._clock, told, before)
 
     async def _is_our_turn(self) -> bool:
         """One turn for each stretch of time: whoever takes it and dies leaves the next to others."""
@@ -115,7 +115,7 @@ def telling(settings: Settings) -> list[str]:
     return [name for name in providers_of(settings) if can.get(name)]
 
 
-def as_told(provider: str, quota: AccountQuota) -> Told:
+def as_told(provider: str, quota: AccountQuota) -> QuotaReport:
     """The tightest of what it says: what the account, the day and the hour still take."""
     left = [
         quota.remaining,
@@ -124,7 +124,7 @@ def as_told(provider: str, quota: AccountQuota) -> Told:
         None if quota.is_sending_enabled else 0,
     ]
     figures = [int(each) for each in left if each is not None]
-    return Told(
+    return QuotaReport(
         provider=provider,
         remaining=max(0, min(figures)) if figures else None,
         limit_per_day=None if quota.limit_per_day is None else int(quota.limit_per_day),

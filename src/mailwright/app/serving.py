@@ -20,7 +20,7 @@ from mailwright.app.quotas import keep_synced
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
-from mailwright.outbox.tallies import Tallying
+from mailwright.outbox.tallies import EventTallier
 from mailwright.worker.loop import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -79,7 +79,7 @@ async def serve(
         server.config.app = api = application(engine, (lambda: not working.done()) if working else None)
         shutdown.calls(api.state.stop)
         _until_told(tasks, _look_after(api), shutdown)
-        _until_told(tasks, Tallying(engine.database, engine.clock).keep_up(), shutdown)
+        _until_told(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         tasks.create_task(server.serve(sockets=[listener]), name="api")
         log.info("api_started", address=address_of(listener), worker=with_worker)
     await api.state.finish()

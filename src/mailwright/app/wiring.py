@@ -29,13 +29,13 @@ from mailwright.events.rejections import Refusals
 from mailwright.events.reports import Reports
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.settings import Settings
-from mailwright.outbox.accept import Intake
+from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.doubt import Doubts
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.outbox.in_doubt import InDoubtHandler
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
-from mailwright.outbox.limits import Defaults
-from mailwright.outbox.workers import Roster
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.workers import WorkerRegistry
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import TARIFFS
@@ -71,7 +71,7 @@ class Engine:
     database: Database
     valkey: "Redis | None"
     wake: Wake
-    intake: Intake
+    acceptor: Acceptor
     templates: TemplateStore
     ledger: Ledger
     ground: DatabaseLedger
@@ -106,7 +106,7 @@ async def _engine(settings: Settings, clock: Clock, database: Database) -> Async
         database=database,
         valkey=valkey,
         wake=wake,
-        intake=Intake(database, clock, wake.announce),
+        acceptor=Acceptor(database, clock, wake.announce),
         templates=templates,
         ledger=_ledger(valkey, ground, clock),
         ground=ground,
@@ -118,7 +118,7 @@ async def _engine(settings: Settings, clock: Clock, database: Database) -> Async
     try:
         yield engine
     finally:
-        await engine.intake.close()
+        await engine.acceptor.close()
         await engine.webhooks.close()
         await engine.mailouts.close()
         await reports.close()
@@ -159,8 +159,8 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     claims = Claims(database, clock, name, lock_ttl)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
-    doubts = Doubts(database, clock, doubt_grace, silent)
-    duties = MaintenanceServices(database, claims, doubts, engine.ground, Roster(database, clock, name), soft)
+    doubts = InDoubtHandler(database, clock, doubt_grace, silent)
+    duties = MaintenanceServices(database, claims, doubts, engine.ground, WorkerRegistry(database, clock, name), soft)
     parts = WorkerParts(
         clock=clock,
         claims=claims,
@@ -244,7 +244,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
     secret = (
         settings.unsubscribe_secret.get_secret_value()
         if settings.unsubscribe_secret is not None
-        else await kept_secret(engine.database, UNSUBSCRIBE_SECRET)
+        else await get_or_create_secret(engine.database, UNSUBSCRIBE_SECRET)
     )
     return SenderIdentity(
         sender_of(settings),
@@ -264,8 +264,8 @@ def looked_at_identity(settings: Settings) -> SenderIdentity:
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
 
-def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> Defaults:
-    return Defaults(default_limits(settings), providers, settings.quota_sync_seconds * SECOND)
+def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> DefaultLimits:
+    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND)
 
 
 def default_limits(settings: Settings) -> Limits:

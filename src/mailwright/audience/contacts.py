@@ -16,7 +16,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import INSERT_CONTACTS
-from mailwright.outbox.message_records import Search, Summary, search
+from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
@@ -61,7 +61,7 @@ class ContactDetails:
     contact: Contact
     lists: tuple[Membership, ...]
     suppressions: tuple[Suppression, ...]
-    messages: tuple[Summary, ...]
+    messages: tuple[MessageSummary, ...]
     tags: tuple[str, ...] = ()
 
 
@@ -88,7 +88,7 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
         entries = await suppressions.list_for_address(tx, tenant_id, contact.email)
         mine = contact_tags.c.contact_key == contact.id
         tags = await tx.execute(select(contact_tags.c.tag).where(mine).order_by(contact_tags.c.tag))
-    latest = await search(database, tenant_id, Search(to_email=contact.email), limit=messages)
+    latest = await search(database, tenant_id, MessageSearch(to_email=contact.email), limit=messages)
     memberships = tuple(Membership(**row._mapping) for row in rows)
     return ContactDetails(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
 
@@ -147,7 +147,7 @@ async def put(
             for tag in tags:
                 await tx.execute(insert(contact_tags).values(contact_key=found.id, tag=tag, tenant_id=tenant_id))
         if actor is not None:
-            await audit_log.note(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
+            await audit_log.record(tx, now, actor=actor, action="contact.put", subject=address_, tenant_id=tenant_id)
 
 
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:

@@ -87,7 +87,7 @@ async def erase(
         await _forget_place(tx, tenant_id, address)
         await _forget_person(tx, tenant_id, person, stand_in, now)
         await _keep_away(tx, tenant_id, address, now)
-        await journal.note(
+        await journal.record(
             tx,
             now,
             actor=actor,

@@ -11,7 +11,15 @@ from mailwright.audience.filters import AttributeCondition, FilterCondition, Mes
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.storage.expressions import folded, json_day, json_flag, json_number, json_text, json_words, position
+from mailwright.storage.expressions import (
+    json_boolean,
+    json_date,
+    json_number,
+    json_string,
+    json_text,
+    lower_ascii,
+    position,
+)
 from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages, subscriptions
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -63,7 +71,7 @@ def _condition(question: FilterCondition, tenant_id: int, now: Instant) -> Colum
         case filters.HasStatus(status=status):
             return contacts.c.status == status
         case filters.HasLocale(locale=locale):
-            theirs = func.coalesce(folded(contacts.c.locale), "")
+            theirs = func.coalesce(lower_ascii(contacts.c.locale), "")
             wanted = locale.lower()
             return or_(theirs == wanted, func.substr(theirs, 1, len(wanted) + 1) == f"{wanted}-")
         case filters.InTimezone(timezone=timezone):
@@ -98,9 +106,9 @@ def _attribute(question: AttributeCondition) -> ColumnElement[bool]:  # noqa: PL
         case "in_", values:
             return _is_one_of(column, key, values)
         case "contains", words:
-            return func.coalesce(position(folded(json_words(column, key)), folded(words)), 0) > 0
+            return func.coalesce(position(lower_ascii(json_string(column, key)), lower_ascii(words)), 0) > 0
         case name, str() as day:
-            return func.coalesce(_ORDER[name](json_day(column, key), day), false())
+            return func.coalesce(_ORDER[name](json_date(column, key), day), false())
         case name, number:
             return func.coalesce(_ORDER[name](json_number(column, key), float(number)), false())
 
@@ -110,7 +118,7 @@ def _is_one_of(column: ColumnElement[str], key: str, values: Iterable[Any]) -> C
     flags = ["true" if value else "false" for value in values if isinstance(value, bool)]
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     words = [value for value in values if isinstance(value, str)]
-    kinds = ((json_flag, flags), (json_number, numbers), (json_words, words))
+    kinds = ((json_boolean, flags), (json_number, numbers), (json_string, words))
     return or_(*(func.coalesce(read(column, key).in_(wanted), false()) for read, wanted in kinds if wanted))
 
 

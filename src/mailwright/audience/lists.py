@@ -84,7 +84,7 @@ async def create(
         async with database.write() as tx:
             await tx.execute(insert(lists).values(tenant_id=tenant_id, **values))
             if actor is not None:
-                await audit_log.note(
+                await audit_log.record(
                     tx, made.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
                 )
     except IntegrityError as error:
@@ -124,7 +124,7 @@ async def edit(
         }
         if changes:
             await tx.execute(update(lists).where(*mine).values(**changes))
-            await audit_log.note(
+            await audit_log.record(
                 tx,
                 clock.now(),
                 actor=actor,

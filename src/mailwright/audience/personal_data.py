@@ -9,7 +9,7 @@ from sqlalchemy import select
 from mailwright.audience import contacts as people
 from mailwright.audience.contacts import ContactDetails
 from mailwright.domain.clock import Instant, isoformat
-from mailwright.outbox.message_records import NEWEST, Search, Summary, search
+from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages, subscriptions
 
@@ -84,7 +84,7 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
 async def _mails(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before = NEWEST
-    while page := await search(database, tenant_id, Search(to_email=email, before_key=before), limit=_PAGE):
+    while page := await search(database, tenant_id, MessageSearch(to_email=email, before_key=before), limit=_PAGE):
         keys = [message.message_key for message in page]
         async with database.read() as tx:
             rows = await tx.execute(select(messages.c.id, messages.c.payload).where(messages.c.id.in_(keys)))
@@ -97,7 +97,7 @@ async def _mails(database: Database, tenant_id: int, email: str) -> list[dict[st
     return found
 
 
-def _mail(message: Summary, payload: dict[str, Any], story: list[dict[str, Any]]) -> dict[str, Any]:
+def _mail(message: MessageSummary, payload: dict[str, Any], story: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "outboxId": message.outbox_id,
         "source": message.source,

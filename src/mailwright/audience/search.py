@@ -14,7 +14,7 @@ from mailwright.audience.filter_sql import is_subscribed_to
 from mailwright.domain import address
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Database
-from mailwright.storage.expressions import folded, position
+from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
@@ -111,10 +111,10 @@ def _members(tenant_id: int, list_key: str) -> list[ColumnElement[bool]]:
 def _named(words: str) -> ColumnElement[bool]:
     if _is_address(words):
         return contacts.c.email == address.normal(words)
-    wanted = folded(literal(words))
+    wanted = lower_ascii(literal(words))
     return or_(
         position(contacts.c.email, wanted) > 0,
-        func.coalesce(position(folded(contacts.c.name), wanted), 0) > 0,
+        func.coalesce(position(lower_ascii(contacts.c.name), wanted), 0) > 0,
     )
 
 

@@ -18,7 +18,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.expressions import json_text, unsought
+from mailwright.storage.expressions import json_text, unindexed
 from mailwright.storage.tables import contacts, segments, subscriptions, suppressions
 
 __all__ = [
@@ -212,7 +212,7 @@ def _is_suppressed(tenant_id: int, *scopes: str) -> ColumnElement[bool]:
             suppressions.c.tenant_id == tenant_id,
             suppressions.c.email == contacts.c.email,
             # Nearly everyone has none at all, which one look tells.
-            unsought(suppressions.c.list_key).in_(sorted(set(scopes))),
+            unindexed(suppressions.c.list_key).in_(sorted(set(scopes))),
         )
         .exists()
     )
@@ -222,7 +222,7 @@ async def _note(
     tx: Transaction, now: Instant, tenant_id: int, segment_key: str, *, actor: str | None, action: str
 ) -> None:
     if actor is not None:
-        await audit_log.note(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
+        await audit_log.record(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
 
 
 def _name(text: str) -> str:

@@ -302,7 +302,7 @@ async def record_audit_entry(
     """In the journal, where somebody acts under a name of their own."""
     if actor is not None:
         subject, detail = normalize_email(email), {} if list_key is None else {"listKey": list_key}
-        await audit_log.note(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
+        await audit_log.record(tx, now, actor=actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)
 
 
 class ContactStatusService:

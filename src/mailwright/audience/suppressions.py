@@ -157,7 +157,7 @@ async def _note(
     tx: Transaction, now: Instant, tenant_id: int, email: str, *, actor: str, action: str, list_key: str
 ) -> None:
     detail = {"listKey": list_key}
-    await audit_log.note(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
+    await audit_log.record(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
 
 
 def _entries(tenant_id: int) -> Select[Any]:

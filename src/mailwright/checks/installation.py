@@ -13,7 +13,7 @@ from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.ids import uuid7
 from mailwright.ops.settings import Settings
-from mailwright.outbox.workers import present
+from mailwright.outbox.workers import list_present
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision
@@ -81,7 +81,7 @@ async def _write(database: Database, clock: Clock) -> None:
 
 async def _workers(database: Database, clock: Clock) -> Finding:
     now = clock.now()
-    found = await present(database, now)
+    found = await list_present(database, now)
     if not found:
         return warning("workers", "none is running, so nothing is sent", "`mailwright serve` or `mailwright worker`")
     for presence in found:

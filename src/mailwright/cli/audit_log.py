@@ -8,7 +8,7 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, command
 from mailwright.cli.output import clock_time, print_json, print_rows, two_lines
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import Deed, deeds
+from mailwright.outbox.audit_log import AuditEntry, list_entries
 from mailwright.schemas.campaigns import deed
 
 app = command()
@@ -28,9 +28,9 @@ def journal(
 ) -> None:
     """List what people did, from the console and through the API."""
 
-    async def work(at: Installation) -> list[Deed]:
+    async def work(at: Installation) -> list[AuditEntry]:
         tenant_id = None if tenant is None else (await tenants.find(at.database, tenant)).id
-        return await deeds(at.database, tenant_id=tenant_id, limit=limit, subject=subject)
+        return await list_entries(at.database, tenant_id=tenant_id, limit=limit, subject=subject)
 
     found = run(work)
     if as_json:
@@ -43,5 +43,5 @@ def journal(
     print_rows(("When (UTC), and who!", "What, and to what"), rows, nothing="Nothing was done yet.")
 
 
-def _told(done: Deed) -> str:
+def _told(done: AuditEntry) -> str:
     return ", ".join(f"{name}: {value}" for name, value in done.detail.items() if value is not None)

@@ -128,7 +128,7 @@ def _print_campaigns(found: list[Shown], now: Instant) -> None:
     out.print(made)
 
 
-def _why(message: message_records.Summary, story: MessageExplanation) -> str:
+def _why(message: message_records.MessageSummary, story: MessageExplanation) -> str:
     match message.status:
         case Status.SENT:
             return ""

@@ -15,7 +15,7 @@ from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.schemas.answers import mailing_list
 from mailwright.sources.api.requests import ListUpdateRequest, parse
 
@@ -157,7 +157,7 @@ def subscribe(
             )
             return False
         given = at.settings.unsubscribe_secret
-        secret = given.get_secret_value() if given else await kept_secret(at.database, UNSUBSCRIBE_SECRET)
+        secret = given.get_secret_value() if given else await get_or_create_secret(at.database, UNSUBSCRIBE_SECRET)
         links = ConfirmationLinks(at.settings.public_url, UnsubscribeTokens(secret))
         return await DoubleOptIn(at.database, at.clock, links).subscribe(
             owner.id, email, key, source="cli", actor=CONSOLE

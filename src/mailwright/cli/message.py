@@ -21,7 +21,7 @@ from mailwright.domain.states import Resolution, Status
 from mailwright.outbox import message_records, tenants
 from mailwright.outbox.explain import MessageExplanation
 from mailwright.outbox.explain import explain as explain_message
-from mailwright.outbox.message_records import Record, Search, Summary
+from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
 from mailwright.schemas.answers import line, story
 
@@ -59,7 +59,7 @@ _DETAILS = (
 def show(outbox_id: MessageId, as_json: Json = False) -> None:
     """Show a message's whole story. The JSON has the fields of GET /v1/email/{id}."""
 
-    async def work(at: Installation) -> tuple[Record, MessageExplanation]:
+    async def work(at: Installation) -> tuple[MessageRecord, MessageExplanation]:
         record = await _found(at, outbox_id)
         if not as_json:
             owner = await tenants.find(at.database, record.tenant)
@@ -104,9 +104,11 @@ def list_command(
     as_json: Json = False,
 ) -> None:
     """List a tenant's messages, the newest first."""
-    wanted = Search(status=status, to_email=_normal(to), source=source, since=_instant(since), until=_instant(until))
+    wanted = MessageSearch(
+        status=status, to_email=_normal(to), source=source, since=_instant(since), until=_instant(until)
+    )
 
-    async def work(at: Installation) -> list[Summary]:
+    async def work(at: Installation) -> list[MessageSummary]:
         owner = await tenants.find(at.database, tenant)
         found = await message_records.search(at.database, owner.id, wanted, limit=limit)
         return found if as_json else await as_read(at, owner.id, found)
@@ -158,7 +160,7 @@ def resolve(
     _done(outbox_id, run(work))
 
 
-async def as_read(at: Installation, tenant_id: int, found: Sequence[Summary]) -> list[Summary]:
+async def as_read(at: Installation, tenant_id: int, found: Sequence[MessageSummary]) -> list[MessageSummary]:
     """With the subjects that their readers see, where a template left something to fill in."""
     said = await subjects_read(at, tenant_id, {each.outbox_id: each.subject for each in found})
     return [replace(each, subject=said.get(each.outbox_id, each.subject)) for each in found]
@@ -173,7 +175,7 @@ async def subjects_read(at: Installation, tenant_id: int, stored: Mapping[str, s
     return await render_subjects(at.database, stored, tenant_id=tenant_id, at=at.clock.now())
 
 
-async def _found(at: Installation, outbox_id: str) -> Record:
+async def _found(at: Installation, outbox_id: str) -> MessageRecord:
     try:
         return await message_records.find(at.database, outbox_id, tenant_id=None)
     except NotFound as error:
@@ -184,14 +186,14 @@ def _done(outbox_id: str, status: Status) -> None:
     out.print(Text.assemble(f"{outbox_id} is now ", status_text(status)), soft_wrap=True)
 
 
-def _row(message: Summary) -> tuple[Text, Text]:
+def _row(message: MessageSummary) -> tuple[Text, Text]:
     about = Text.assemble(status_text(message.status), f"  {message.to_email}\n{message.subject}")
     if why(message):
         about.append(f"\n{why(message)}", style="bright_black")
     return two_lines(message.outbox_id, clock_time(message.created_at)), about
 
 
-def _header(record: Record) -> Table:
+def _header(record: MessageRecord) -> Table:
     message = record.summary
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bright_black", no_wrap=True)
@@ -215,13 +217,13 @@ def _header(record: Record) -> Table:
     return grid
 
 
-def _provider(message: Summary) -> str | None:
+def _provider(message: MessageSummary) -> str | None:
     if message.provider is None:
         return None
     return f"{message.provider}, {message.provider_message_id}" if message.provider_message_id else message.provider
 
 
-def why(message: Summary) -> str:
+def why(message: MessageSummary) -> str:
     """The error in one line, or nothing where there is none."""
     if message.error_code is None:
         return split_defer_reason(message.defer_reason)[0] or ""
@@ -235,7 +237,7 @@ def _print_explanation(explanation: MessageExplanation) -> None:
         out.print(Text(f"What would change it: {explanation.what_would_change}"))
 
 
-def _timeline(record: Record) -> Table:
+def _timeline(record: MessageRecord) -> Table:
     """Times are told from the moment of acceptance: how long each step took is what people look for."""
     start = record.summary.created_at
     grid = Table.grid(padding=(0, 2))

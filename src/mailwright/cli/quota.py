@@ -13,7 +13,7 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import ago, aside, out, print_json, table
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox import quotas
-from mailwright.outbox.quotas import Known
+from mailwright.outbox.quotas import ProviderQuota
 
 app = command()
 
@@ -25,12 +25,12 @@ def quota(
 ) -> None:
     """Show what the providers still take. Exit 1 if --sync was asked for and one of them did not tell."""
 
-    async def work(at: Installation) -> tuple[list[Known], bool, Instant]:
+    async def work(at: Installation) -> tuple[list[ProviderQuota], bool, Instant]:
         has_told = True
         if sync:
             async with open_sync(at.settings, at.database, at.clock) as asking:
                 has_told = asking is not None and await asking.sync()
-        return await quotas.known(at.database), has_told, at.clock.now()
+        return await quotas.load_quotas(at.database), has_told, at.clock.now()
 
     found, has_told, now = run(work)
     if as_json:
@@ -44,7 +44,7 @@ def quota(
         raise typer.Exit(NEGATIVE)
 
 
-def _print(found: list[Known], now: Instant) -> None:
+def _print(found: list[ProviderQuota], now: Instant) -> None:
     made = table("Provider!", "Left#", "Sent since#", "A second#", "Told!", "Remarks")
     for each in found:
         remarks = Text(each.detail)
@@ -59,7 +59,7 @@ def _print(found: list[Known], now: Instant) -> None:
     out.print(made)
 
 
-def _described(known: Known) -> dict[str, Any]:
+def _described(known: ProviderQuota) -> dict[str, Any]:
     words = {_camel(name): value for name, value in asdict(known).items()}
     moments = {"syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
     return {**words, **moments, "isRateKept": known.is_rate_kept}

@@ -20,7 +20,7 @@ from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import command
 from mailwright.cli.output import out
 from mailwright.ops.settings import Settings
-from mailwright.outbox.installation import keep_address
+from mailwright.outbox.installation import save_address
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.parts import PublicPages
 
@@ -52,7 +52,7 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
     listener = listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # the one that was free, if it was 0
     async with open_engine(settings) as engine:
-        await keep_address(engine.database, engine.settings.public_url)
+        await save_address(engine.database, engine.settings.public_url)
         await _invite(engine, address_of(listener))
         await serve_until_stopped(engine, application, listener, shutdown, with_worker=with_worker)
 
@@ -73,7 +73,7 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
         ApiParts(
             database=engine.database,
             clock=engine.clock,
-            intake=engine.intake,
+            acceptor=engine.acceptor,
             public_url=settings.public_url,
             is_worker_alive=is_worker_alive,
             webhooks=engine.webhooks,

@@ -273,7 +273,7 @@ class TemplateStore:
             if actor is not None:
                 detail = {"version": values["version"], "locale": stored["locale"]}
                 now, deed = values["created_at"], {"action": "template.write", "subject": template_id}
-                await audit_log.note(tx, now, actor=actor, tenant_id=tenant_id, detail=detail, **deed)
+                await audit_log.record(tx, now, actor=actor, tenant_id=tenant_id, detail=detail, **deed)
         return _stored(rows[0])
 
 

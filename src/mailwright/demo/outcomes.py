@@ -11,7 +11,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.message_records import Search, search
+from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.api.messages import ApiMessages, RequestContext
 from mailwright.sources.campaigns.campaigns import Campaigns
@@ -56,7 +56,7 @@ class _Unlucky:
 
 async def load_fates(engine: Engine, caller: Caller) -> list[str]:
     """While nothing else is in line: these two are all that the unlucky provider is handed."""
-    mail = ApiMessages(engine.database, engine.clock, engine.intake)
+    mail = ApiMessages(engine.database, engine.clock, engine.acceptor)
     wanted: list[dict[str, Any]] = [
         {"to": DOUBTED, "subject": "Your invitation", "html": "<p>Dear Tim, be our guest in May.</p>"},
         {"to": REFUSED, "subject": "Your refund", "html": "<p>It is on its way.</p>"},
@@ -72,7 +72,7 @@ async def tell_fates(engine: Engine, tenant_id: int) -> None:
     """As a provider would that reports events. Told again, nothing happens."""
     now = engine.clock.now()
     reports = []
-    bounced = await search(engine.database, tenant_id, Search(to_email=BOUNCED, status=Status.SENT), limit=1)
+    bounced = await search(engine.database, tenant_id, MessageSearch(to_email=BOUNCED, status=Status.SENT), limit=1)
     for each in bounced:
         reports.append(
             Report(
@@ -91,7 +91,7 @@ async def tell_fates(engine: Engine, tenant_id: int) -> None:
     campaigns = await Campaigns(engine.database, engine.clock, engine.templates).some(tenant_id=tenant_id, limit=10)
     for campaign in campaigns:
         if campaign.name == SENT:
-            which = Search(source=Source.CAMPAIGN, campaign_key=campaign.key, status=Status.SENT)
+            which = MessageSearch(source=Source.CAMPAIGN, campaign_key=campaign.key, status=Status.SENT)
             mails = await search(engine.database, tenant_id, which, limit=10)
             reports += [
                 Report(

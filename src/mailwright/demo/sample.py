@@ -17,7 +17,7 @@ from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Source
 from mailwright.outbox import tenants
 from mailwright.outbox.explain import ExplanationState, MessageExplanation, explain
-from mailwright.outbox.message_records import Search, Summary, search
+from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tenants import TenantExists
 from mailwright.sources.api.messages import ApiMessages, RequestContext
@@ -100,7 +100,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
         engine.database, engine.clock, shop.id, "charles@example.com", reason="unsubscribed", source="demo"
     )
     sample.outbox_ids += await load_fates(engine, Caller(shop.id, shop.name))
-    mail, now = ApiMessages(engine.database, engine.clock, engine.intake), engine.clock.now()
+    mail, now = ApiMessages(engine.database, engine.clock, engine.acceptor), engine.clock.now()
     for tenant, wanted in ((bakery, _bakery_mails()), (shop, _shop_mails(now))):
         for body in wanted:
             asking = RequestContext(Caller(tenant.id, tenant.name), f"demo-{len(sample.outbox_ids) + 1}")
@@ -132,9 +132,9 @@ async def settle(engine: Engine, sample: Sample) -> list[MessageExplanation]:
 
 
 async def _known_messages(engine: Engine) -> list[str]:
-    found: list[Summary] = []
+    found: list[MessageSummary] = []
     for tenant in await tenants.list_all(engine.database):
-        found += await search(engine.database, tenant.id, Search(source=Source.API), limit=_MOST_SHOWN)
+        found += await search(engine.database, tenant.id, MessageSearch(source=Source.API), limit=_MOST_SHOWN)
     return [message.outbox_id for message in sorted(found, key=lambda message: message.message_key)]
 
 

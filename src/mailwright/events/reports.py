@@ -24,7 +24,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
+from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record_proofs
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -373,10 +373,10 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
         events.append(event_row(one.mail.message_key, one.tenant_id, event))
         if one.is_proof:
             message_id = _plain(one.report.provider_message_id)
-            proofs.append(Proof(one.mail.message_key, one.tenant_id, one.report.type, message_id))
+            proofs.append(SentProof(one.mail.message_key, one.tenant_id, one.report.type, message_id))
     if events:
         await tx.count(APPEND_EVENTS, events=events)
-    await prove(tx, proofs, now)
+    await record_proofs(tx, proofs, now)
 
 
 async def _change_standing(tx: Runner, new: Sequence[_Taken], soft: SoftBounces, now: Instant) -> None:

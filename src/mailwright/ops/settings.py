@@ -519,7 +519,7 @@ class Settings(BaseSettings):
         return (self.base_url or self._served_at or f"http://{self.host}:{self.port}").rstrip("/")
 
     @property
-    def tells_address(self) -> bool:
+    def has_public_address(self) -> bool:
         """Whether a setting says where we are served; if not, whoever serves has told the database."""
         return not self.model_fields_set.isdisjoint({"base_url", "port"})
 

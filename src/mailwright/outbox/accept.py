@@ -56,7 +56,7 @@ class _Known:
     body_digest: str | None
 
 
-class Intake:
+class Acceptor:
     """Accepts messages. `announce` is told after each commit, to wake a worker that has nothing to do."""
 
     def __init__(self, database: Database, clock: Clock, announce: Callable[[], Awaitable[None]]) -> None:

@@ -18,7 +18,7 @@ API = "api"
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditEntry:
     id: int
     tenant_id: int | None
     actor: str
@@ -28,7 +28,7 @@ class Deed:
     created_at: Instant
 
 
-async def note(
+async def record(
     tx: Transaction,
     now: Instant,
     *,
@@ -50,9 +50,9 @@ async def note(
     )
 
 
-async def deeds(
+async def list_entries(
     database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
-) -> list[Deed]:
+) -> list[AuditEntry]:
     """The latest first; `tenant_id` None is an operator, who sees all tenants'."""
     query = select(audit_log).where(audit_log.c.id < before)
     if tenant_id is not None:
@@ -61,4 +61,4 @@ async def deeds(
         query = query.where(audit_log.c.subject == subject)
     async with database.read() as tx:
         rows = await tx.execute(query.order_by(audit_log.c.id.desc()).limit(limit))
-    return [Deed(**{**row._mapping, "detail": orjson.loads(row.detail)}) for row in rows]
+    return [AuditEntry(**{**row._mapping, "detail": orjson.loads(row.detail)}) for row in rows]

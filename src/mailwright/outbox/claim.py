@@ -9,7 +9,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
 from mailwright.domain.message import Claimed, personalize_payload
-from mailwright.outbox.settle import prove_reported, was_handed_over
+from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -25,7 +25,7 @@ RELEASE = statement(__package__, "release")
 RENEW = statement(__package__, "renew")
 
 # A message that was claimed this often without a result has killed its worker every time.
-MOST_CLAIMS = 5
+MAX_CLAIMS = 5
 
 
 class Claims:
@@ -47,7 +47,7 @@ class Claims:
         """Takes messages whose last claim ended without a result, in small company, so that a killer is found."""
         return await self._database.transact(lambda tx: self._claim_suspects(tx, limit))
 
-    def leave(self, lane: int, until: Instant) -> None:
+    def skip_lane(self, lane: int, until: Instant) -> None:
         """Another worker sees to this lane: nothing is taken from it before then."""
         self._left_to_others[lane] = until
 
@@ -105,7 +105,7 @@ class Claims:
         rows = [{**_fence(claimed), "only_provider": claimed.only_provider} for claimed in claims]
         await tx.count(APPEND_WITHDRAWALS, claims=rows, now=now)
         await tx.count(RELEASE, claims=rows)
-        await prove_reported(tx, [claimed for claimed in claims if was_handed_over(claimed)], now)
+        await settle_reported(tx, [claimed for claimed in claims if may_be_with_provider(claimed)], now)
 
     def _lock_parameters(self, name: int, now: Instant) -> dict[str, Any]:
         return {"token": name, "worker": self._worker, "locked_until": now + self._lock_ttl}
@@ -116,7 +116,7 @@ class Claims:
         return [_claimed(row, claim_token=name, locked_until=locked_until, now=now) for row in rows]
 
 
-async def looked_at(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
+async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: int, now: Instant) -> list[Claimed]:
     """Messages as a worker would hold them, which nobody holds: to be looked at, and never to be sent."""
     wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
     rows = await tx.run(LOOKED_AT_FACTS, wanted=wanted, tenant_id=tenant_id)

@@ -9,31 +9,33 @@ from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import holds
+from mailwright.storage.tables import lane_deferrals
 
 DEFER = statement(__package__, "defer")
-HOLD_LANE = statement(__package__, "hold_lane")
+DEFER_LANE = statement(__package__, "defer_lane")
 
 
-async def hold_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
+async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
     """No worker claims from this lane before `until`; a million waiting messages are held by one row."""
     async with database.write() as tx:
-        await hold(tx, lane, reason, until)
+        await record_lane_deferral(tx, lane, reason, until)
 
 
-async def hold(tx: Transaction, lane: int, reason: str, until: Instant) -> None:
+async def record_lane_deferral(tx: Transaction, lane: int, reason: str, until: Instant) -> None:
     """The same inside the caller's transaction. What a person holds, no rule of ours lets go."""
-    await tx.run(HOLD_LANE, lane=lane, reason=reason, until=until)
+    await tx.run(DEFER_LANE, lane=lane, reason=reason, until=until)
 
 
-async def let_go(tx: Transaction, lane: int, *, but: Sequence[str] = ()) -> None:
+async def end_lane_deferral(tx: Transaction, lane: int, *, but: Sequence[str] = ()) -> None:
     """Ends a hold before its time, unless it has one of these reasons."""
-    await tx.execute(delete(holds).where(holds.c.lane == lane, holds.c.defer_reason.not_in(but)))
+    await tx.execute(
+        delete(lane_deferrals).where(lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason.not_in(but))
+    )
 
 
-async def let_go_of(tx: Transaction, reason: str) -> None:
+async def end_deferrals_for(tx: Transaction, reason: str) -> None:
     """Ends all holds of one reason: what they waited for has come for everybody."""
-    await tx.execute(delete(holds).where(holds.c.defer_reason == reason))
+    await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:

@@ -18,9 +18,9 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
-from mailwright.outbox.doubt import HOLD
+from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.tenants import DEFAULT
-from mailwright.outbox.workers import Presence, present
+from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
@@ -89,7 +89,7 @@ class MessageFacts:
 
     message: Any
     now: Instant
-    workers: list[Presence]
+    workers: list[WorkerPresence]
     ahead: int
 
     def at(self, instant: Instant) -> str:
@@ -109,7 +109,7 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         if not rows:
             raise NotFound
         ahead = await _ahead(tx, rows[0], now)
-    return explanation(MessageFacts(rows[0], now, await present(database, now), ahead))
+    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead))
 
 
 async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
@@ -285,7 +285,7 @@ def _being_sent(facts: MessageFacts) -> MessageExplanation:
 def _in_doubt(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     will_resend = message.on_doubt == OnDoubt.RESEND and message.resends == 0 and not _is_expired(facts)
-    decided_at = message.claimable_at if will_resend else message.doubted_at + HOLD
+    decided_at = message.claimable_at if will_resend else message.doubted_at + RESOLUTION_PERIOD
     next_step = "sent once more, with the same Message-ID," if will_resend else "closed as unknown"
     return _answer(
         facts,
@@ -634,7 +634,7 @@ _HELD_BY_OTHERS: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 }
 
 
-def _carriers(facts: MessageFacts) -> list[Presence]:
+def _carriers(facts: MessageFacts) -> list[WorkerPresence]:
     """Who may be handed it: every provider of every worker, or the one that may have it already."""
     message = facts.message
     if (message.resends == 0 and message.doubted_at is None) or message.provider is None:
@@ -642,7 +642,7 @@ def _carriers(facts: MessageFacts) -> list[Presence]:
     return [presence for presence in facts.workers if presence.provider == message.provider]
 
 
-def _provider_unavailable(facts: MessageFacts, carriers: list[Presence]) -> MessageExplanation:
+def _provider_unavailable(facts: MessageFacts, carriers: list[WorkerPresence]) -> MessageExplanation:
     first = min(carriers, key=lambda worker: worker.unavailable_until or 0)
     until = first.unavailable_until or facts.now
     why = f" because {first.unavailable_reason.rstrip('.')}" if first.unavailable_reason else ""
@@ -731,7 +731,7 @@ def _may_go(facts: MessageFacts) -> bool:
     return not _is_expired(facts) and facts.message.campaign_status != CampaignStatus.CANCELLED
 
 
-def _is_unavailable(worker: Presence, now: Instant) -> bool:
+def _is_unavailable(worker: WorkerPresence, now: Instant) -> bool:
     return worker.unavailable_until is not None and worker.unavailable_until > now
 
 

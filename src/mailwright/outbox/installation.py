@@ -12,13 +12,13 @@ UNSUBSCRIBE_SECRET = "unsubscribe_secret"  # noqa: S105 - the name of one, not o
 _ADDRESS = "address"
 
 
-async def found_secret(database: Database, name: str) -> str | None:
+async def find_secret(database: Database, name: str) -> str | None:
     """The one that was made, if one was ever needed."""
     return await _found(database, name)
 
 
-async def kept_secret(database: Database, name: str) -> str:
-    found = await found_secret(database, name)
+async def get_or_create_secret(database: Database, name: str) -> str:
+    found = await find_secret(database, name)
     if found is not None:
         return found
     try:
@@ -26,16 +26,16 @@ async def kept_secret(database: Database, name: str) -> str:
             await tx.execute(insert(installation).values(name=name, value=secrets.token_urlsafe(32)))
     except IntegrityError:
         pass  # another process made it at the same moment; its one counts
-    return await kept_secret(database, name)
+    return await get_or_create_secret(database, name)
 
 
-async def found_address(database: Database) -> str | None:
+async def find_address(database: Database) -> str | None:
     """Where the one that served last is reached, if one ever did."""
     return await _found(database, _ADDRESS)
 
 
-async def keep_address(database: Database, address: str) -> None:
-    if await found_address(database) == address:
+async def save_address(database: Database, address: str) -> None:
+    if await find_address(database) == address:
         return
     try:
         async with database.write() as tx:

@@ -50,7 +50,7 @@ class Booking:
     No moments: another worker keeps an exact pace, and is left to it until `opens_at`.
     """
 
-    moments: tuple[int, ...]
+    slots: tuple[int, ...]
     left_at: Mapping[str, int]
     opens_at: Instant = 0
 
@@ -64,11 +64,11 @@ class Ledger(Protocol):
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
         """The next moments that every one of these paces allows; none of them is ever given to anybody else."""
         ...
 
-    async def unbook(self, known: Mapping[str, "Known"]) -> None:
+    async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
         """Leaves these paces to whoever comes next, unless somebody has booked since."""
         ...
 
@@ -121,7 +121,7 @@ class DatabaseLedger:
         async with self._database.write() as tx:
             await self._add(tx, windows, -count)
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "Known"]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, "RateCheckpoint"]) -> Booking:
         """Each counter says when the next mail may begin, in half microseconds; an odd one is kept by a worker."""
         ordered = sorted(paces, key=lambda pace: pace.name)
         async with self._database.write() as tx:
@@ -136,7 +136,7 @@ class DatabaseLedger:
                 await tx.run(SET_COUNTER, name=line.pace.name, used=left_at[line.pace.name], expires_at=expires_at)
         return Booking(moments, left_at)
 
-    async def unbook(self, known: Mapping[str, "Known"]) -> None:
+    async def release_rates(self, known: Mapping[str, "RateCheckpoint"]) -> None:
         async with self._database.write() as tx:
             for name in sorted(known):
                 rows = await tx.run(READ_COUNTER, name=name)
@@ -173,7 +173,7 @@ class DatabaseLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RateCheckpoint:
     """What a worker knows of a pace that it kept: how it left the counter, and when the next mail may really begin."""
 
     left_at: int
@@ -183,7 +183,7 @@ class Known:
 class _Line:
     """One pace while moments are booked: the next free one, and how many mails begin at the last one."""
 
-    def __init__(self, pace: SendRate, counter: int, known: Known | None) -> None:
+    def __init__(self, pace: SendRate, counter: int, known: RateCheckpoint | None) -> None:
         self.pace = pace
         self._is_ours = known is not None and known.left_at == counter
         self._is_kept = counter % 2 == 1

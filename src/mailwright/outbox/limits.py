@@ -13,11 +13,11 @@ from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHED
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.lanes import place_of
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
-from mailwright.outbox.quotas import allowance, provider_rate
+from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
 
-LIMITED = (
+LIMIT_COLUMNS = (
     "rate_per_second",
     "rate_per_hour",
     "daily_limit",
@@ -28,11 +28,11 @@ LIMITED = (
     "one_at_a_time",
 )
 # Why a lane is held where no limit holds it: these outlast whatever becomes of a limit.
-NO_LIMITS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER)
+NON_LIMIT_REASONS = (PAUSED, SCHEDULED, CANCELLED, AWAITING_WINNER)
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class DefaultLimits:
     """What the settings say, for everyone who has no limit of their own."""
 
     limits: Limits
@@ -42,7 +42,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class LimitRules:
     default: Limits
     tenants: Mapping[int, Limits] = field(default_factory=dict)  # of those that have a limit of their own
     campaigns: Mapping[int, LimitLevel] = field(default_factory=dict)  # by lane
@@ -56,22 +56,26 @@ class Rules:
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
 
-    def unknown(self, lanes: Iterable[int]) -> set[int]:
+    def missing_lanes(self, lanes: Iterable[int]) -> set[int]:
         """Those of these lanes that belong to a campaign whose limits are not here."""
         return {lane for lane in lanes if place_of(lane) and lane not in self.campaigns}
 
 
-async def rules_in_force(database: Database, defaults: Defaults, lanes: Collection[int] = ()) -> Rules:
+async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: Collection[int] = ()) -> LimitRules:
     """Of the campaigns that are under way, and of those that had ended and have mail in these lanes again."""
     default = defaults.limits
-    own = await limits_of_tenants(database, default)
+    own = await load_tenant_limits(database, default)
     campaigns = await _campaigns(database, default, own, queue_entries.c.completed_at.is_(None))
-    quota = await allowance(database, defaults.providers, defaults.quota_sync_every) if defaults.providers else None
+    quota = (
+        await load_quota_snapshot(database, defaults.providers, defaults.quota_sync_every)
+        if defaults.providers
+        else None
+    )
     rate = await provider_rate(database, defaults.providers) if defaults.providers else None
-    rules = Rules(default, own, campaigns, quota)
+    rules = LimitRules(default, own, campaigns, quota)
     if rate is not None:
         rules = replace(rules, provider_rate=rate.per_second, route=rate.provider)
-    if not (ended := rules.unknown(lanes)):
+    if not (ended := rules.missing_lanes(lanes)):
         return rules
     places = queue_entries.c.id.in_({place_of(lane) for lane in ended})
     return replace(rules, campaigns={**campaigns, **await _campaigns(database, default, own, places)})
@@ -93,22 +97,22 @@ async def _campaigns(
     return {
         row.lane: LimitLevel(
             f"campaign-{row.campaign_key}",
-            limits_of_campaign(row.limits, own.get(row.tenant_id, default), row.created_at),
+            parse_campaign_limits(row.limits, own.get(row.tenant_id, default), row.created_at),
         )
         for row in rows
     }
 
 
-async def limits_of_tenants(database: Database, default: Limits) -> Mapping[int, Limits]:
+async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int, Limits]:
     """Only the tenants that have a limit of their own: everyone else has the default."""
-    columns = [tenants.c[name] for name in LIMITED]
+    columns = [tenants.c[name] for name in LIMIT_COLUMNS]
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.id, *columns))
-    own = {row.id: {name: value for name in LIMITED if (value := getattr(row, name)) is not None} for row in rows}
+    own = {row.id: {name: value for name in LIMIT_COLUMNS if (value := getattr(row, name)) is not None} for row in rows}
     return {tenant_id: replace(default, **_typed(limits)) for tenant_id, limits in own.items() if limits}
 
 
-def limits_of_campaign(text: str, tenant: Limits, started_at: Instant) -> Limits:
+def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
     """What a queue entry's `limits` say, for the campaign alone; its tenant's limits hold besides.
 
     Its days and hours are its tenant's where it names none of its own. A warm-up begins on the day of its start.

@@ -14,7 +14,7 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.states import EventType, Status
 from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database
-from mailwright.storage.expressions import folded, position
+from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
 
@@ -32,7 +32,7 @@ _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MessageSummary:
     """One line of a list of messages: where it stands, without what it says."""
 
     message_key: int
@@ -65,10 +65,10 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MessageRecord:
     """A message with its whole story."""
 
-    summary: Summary
+    summary: MessageSummary
     tenant_id: int
     tenant: str
     payload: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class MessageSearch:
     """What to look for, newest first. Nothing set finds everything of the tenant."""
 
     status: Status | None = None
@@ -105,7 +105,7 @@ class DeadLetter:
     created_at: Instant
 
 
-async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> Record:
+async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> MessageRecord:
     """Another tenant's message is not found, like one that never was. None is an operator, who sees all tenants'."""
     if not is_uuid(outbox_id):
         raise NotFound
@@ -117,11 +117,11 @@ async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> 
     return _record(rows[0], events)
 
 
-async def search(database: Database, tenant_id: int, wanted: Search, *, limit: int) -> list[Summary]:
+async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:
     """A page is found by the last key of the page before: page one thousand costs what page one did."""
     async with database.read() as tx:
         rows = await tx.execute(_search(tenant_id, wanted).limit(limit))
-    return [Summary(**row._mapping) for row in rows]
+    return [MessageSummary(**row._mapping) for row in rows]
 
 
 async def dead_letters(
@@ -133,7 +133,7 @@ async def dead_letters(
     return [DeadLetter(**row._mapping) for row in rows]
 
 
-def _search(tenant_id: int, wanted: Search) -> Select[Any]:
+def _search(tenant_id: int, wanted: MessageSearch) -> Select[Any]:
     """The key that orders the list is taken from the table whose index narrows it most."""
     m, d = messages.c, deliveries.c
     owner, key = (d.tenant_id, d.message_key) if wanted.status in _RARE else (m.tenant_id, m.id)
@@ -145,7 +145,7 @@ def _search(tenant_id: int, wanted: Search) -> Select[Any]:
     )
 
 
-def _bounds(wanted: Search) -> Iterator[ColumnElement[bool]]:
+def _bounds(wanted: MessageSearch) -> Iterator[ColumnElement[bool]]:
     """Said of both tables: PostgreSQL does not see by itself that what holds for one key holds for the other, and reads
     its way there from the newest."""
     for key in (messages.c.id, deliveries.c.message_key):
@@ -155,7 +155,7 @@ def _bounds(wanted: Search) -> Iterator[ColumnElement[bool]]:
             yield key > wanted.after_key
 
 
-def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
+def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextClause]:
     if wanted.status in _RARE:
         yield _IS_RARE
     if wanted.status is not None:
@@ -169,22 +169,22 @@ def _conditions(wanted: Search) -> Iterator[ColumnElement[bool] | TextClause]:
     if wanted.until is not None:
         yield messages.c.created_at < wanted.until
     if wanted.words is not None:
-        words = folded(literal(wanted.words))
-        yield or_(position(folded(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)
+        words = lower_ascii(literal(wanted.words))
+        yield or_(position(lower_ascii(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)
     if wanted.campaign_key is not None:
         yield messages.c.campaign_key == wanted.campaign_key
 
 
 def _summary_columns() -> list[Any]:
     by_name = {**messages.c, **deliveries.c, "message_key": messages.c.id}
-    return [by_name[name].label(name) for name in Summary.__slots__]
+    return [by_name[name].label(name) for name in MessageSummary.__slots__]
 
 
-def _record(row: Any, events: Any) -> Record:
+def _record(row: Any, events: Any) -> MessageRecord:
     fields = {**row._mapping, "message_key": row.id}
     story = [Event(EventType(event.type), event.created_at, orjson.loads(event.metadata)) for event in events]
-    return Record(
-        summary=Summary(**{name: fields[name] for name in Summary.__slots__}),
+    return MessageRecord(
+        summary=MessageSummary(**{name: fields[name] for name in MessageSummary.__slots__}),
         tenant_id=row.tenant_id,
         tenant=row.tenant,
         payload=orjson.loads(row.payload),

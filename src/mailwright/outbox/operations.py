@@ -78,7 +78,7 @@ class Operations:
     ) -> None:
         if actor is not None:
             now, subject = self._clock.now(), row.outbox_id
-            await audit_log.note(
+            await audit_log.record(
                 tx, now, actor=actor, action=action, subject=subject, tenant_id=row.tenant_id, detail=detail
             )
 

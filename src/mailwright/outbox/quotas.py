@@ -24,7 +24,7 @@ COUNTER_KEPT: Instant = 2 * DAY
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class QuotaReport:
     """What one provider said. None: it has no such limit."""
 
     provider: str
@@ -35,7 +35,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ProviderQuota:
     """What is known of one provider's quota now."""
 
     provider: str
@@ -55,7 +55,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RouteRate:
     """So many mails a second leave by the whole route, so that this provider of it gets no more than it takes."""
 
     provider: str
@@ -63,7 +63,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PreSyncState:
     """How things stood just before the providers were asked: whatever is counted after this came after it."""
 
     previous_sync: Instant | None
@@ -71,15 +71,15 @@ class Standing:
     under_way: int
 
 
-async def standing(database: Database, providers: Collection[str]) -> Standing:
+async def read_pre_sync_state(database: Database, providers: Collection[str]) -> PreSyncState:
     async with database.read() as tx:
         previous = await _synced_at(tx, providers)
         counted = 0 if previous is None else await _used(tx, quota_counter(quota_lock_name(providers), previous))
         [under_way] = await tx.run(UNDER_WAY)
-    return Standing(previous, counted, under_way.mails)
+    return PreSyncState(previous, counted, under_way.mails)
 
 
-async def record(database: Database, clock: Clock, told: Sequence[Told], before: Standing) -> bool:
+async def record_sync(database: Database, clock: Clock, told: Sequence[QuotaReport], before: PreSyncState) -> bool:
     """One round, all or none: false where somebody else's round came in between. What waited for quota may go on."""
     now = clock.now()
     names = [each.provider for each in told]
@@ -95,26 +95,26 @@ async def record(database: Database, clock: Clock, told: Sequence[Told], before:
             kept = counters.c.name == quota_counter(turn, before.previous_sync)
             await tx.execute(update(counters).where(kept).values(expires_at=now + COUNTER_KEPT))
         if any(each.remaining is None or each.remaining > 0 for each in told):
-            await defer.let_go_of(tx, QUOTA_EXHAUSTED)
+            await defer.end_deferrals_for(tx, QUOTA_EXHAUSTED)
     return True
 
 
-async def let_go(database: Database) -> None:
+async def end_quota_deferrals(database: Database) -> None:
     """Once more, for workers that counted by the figures before for another moment."""
     async with database.write() as tx:
-        await defer.let_go_of(tx, QUOTA_EXHAUSTED)
+        await defer.end_deferrals_for(tx, QUOTA_EXHAUSTED)
 
 
-async def note_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
+async def record_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
     """The old figure stays, and counting goes on from it."""
     async with database.write() as tx:
         failed = {"failed_at": clock.now(), "failure": reason[:500], "missed": quotas.c.missed + 1}
         await tx.execute(update(quotas).where(quotas.c.provider == provider).values(**failed))
 
 
-async def note_rates(database: Database, clock: Clock, told: Sequence[Told]) -> None:
+async def record_rates(database: Database, clock: Clock, told: Sequence[QuotaReport]) -> None:
     """In a round in which others did not tell, these did. What is left is counted by whole rounds, a rate is not."""
-    first = Standing(previous_sync=None, counted_before=0, under_way=0)
+    first = PreSyncState(previous_sync=None, counted_before=0, under_way=0)
     async with database.write() as tx:
         for each in told:
             mine = quotas.c.provider == each.provider
@@ -123,7 +123,7 @@ async def note_rates(database: Database, clock: Clock, told: Sequence[Told]) -> 
                 await tx.execute(insert(quotas).values(**_row(each, first, clock.now())))
 
 
-async def known(database: Database) -> list[Known]:
+async def load_quotas(database: Database) -> list[ProviderQuota]:
     async with database.read() as tx:
         rows = await tx.execute(select(quotas).order_by(quotas.c.provider))
         rounds: dict[Instant, list[str]] = {}
@@ -133,7 +133,9 @@ async def known(database: Database) -> list[Known]:
     return [_known(row, used[row.synced_at]) for row in rows]
 
 
-async def allowance(database: Database, providers: Collection[str], sync_every: Instant) -> QuotaSnapshot | None:
+async def load_quota_snapshot(
+    database: Database, providers: Collection[str], sync_every: Instant
+) -> QuotaSnapshot | None:
     """What the providers of a route take together. None where one of them has no limit, or has not told of any."""
     async with database.read() as tx:
         rows = await tx.execute(select(quotas).where(quotas.c.provider.in_(providers)))
@@ -154,7 +156,7 @@ async def allowance(database: Database, providers: Collection[str], sync_every: 
     )
 
 
-async def provider_rate(database: Database, route: Mapping[str, int | None]) -> Rate | None:
+async def provider_rate(database: Database, route: Mapping[str, int | None]) -> RouteRate | None:
     """The rate at which no provider of a route gets more than it said it takes in a second; None where none has said.
 
     A provider that no worker can reach carries nothing, so neither its rate nor its share of the mail counts.
@@ -169,19 +171,19 @@ async def provider_rate(database: Database, route: Mapping[str, int | None]) -> 
         seen = await tx.execute(select(w.provider, w.unavailable_until).where(w.provider.in_(route))) if rates else ()
     reached = {row.provider for row in seen if row.unavailable_until is None}
     lost = {row.provider for row in seen} - reached
-    return rate_of(rates, {name: weight for name, weight in route.items() if name not in lost})
+    return route_rate(rates, {name: weight for name, weight in route.items() if name not in lost})
 
 
-def rate_of(rates: Mapping[str, int], route: Mapping[str, int | None]) -> Rate | None:
+def route_rate(rates: Mapping[str, int], route: Mapping[str, int | None]) -> RouteRate | None:
     """Where providers are asked in order the first one carries the mail; by weight, each its share of it."""
     if not route:
         return None
     first, *_ = route
     if route[first] is None:
-        return Rate(first, rates[first]) if first in rates else None
+        return RouteRate(first, rates[first]) if first in rates else None
     whole = sum(weight or 1 for weight in route.values())
     found = [
-        Rate(name, max(1, rates[name] * whole // (weight or 1))) for name, weight in route.items() if name in rates
+        RouteRate(name, max(1, rates[name] * whole // (weight or 1))) for name, weight in route.items() if name in rates
     ]
     return min(found, key=lambda rate: rate.per_second, default=None)
 
@@ -198,7 +200,7 @@ async def _used(tx: Transaction, name: str) -> int:
     return int(rows[0].used) if rows else 0
 
 
-def _row(told: Told, before: Standing, now: Instant) -> dict[str, Any]:
+def _row(told: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, Any]:
     return {
         "provider": told.provider,
         "remaining": told.remaining,
@@ -215,8 +217,8 @@ def _row(told: Told, before: Standing, now: Instant) -> dict[str, Any]:
     }
 
 
-def _known(row: Any, used: int) -> Known:
-    return Known(
+def _known(row: Any, used: int) -> ProviderQuota:
+    return ProviderQuota(
         provider=row.provider,
         remaining=row.remaining,
         sent_since=max(0, used),

@@ -13,15 +13,15 @@ from sqlalchemy import func, select
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.domain.states import Status
-from mailwright.outbox.message_records import NEWEST, Search, Summary, search
+from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, deliveries, holds, messages
+from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages
 
 KEY_BEFORE = statement(__package__, "key_before")
 
 # What is looked through at once for something that no index knows.
-STRETCH: Final = 25_000
+SCAN_LIMIT: Final = 25_000
 # Clocks of several machines, and transactions that take a while: keys and moments rise together only so far.
 _SLACK: Final = 10 * MINUTE
 
@@ -31,29 +31,29 @@ _WAITING: Final = frozenset({Status.PENDING, Status.RETRY_SCHEDULED})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MessagePage:
     """`next_key` is where to go on, None at the end; `is_cut`: there may be more although the page is short."""
 
-    messages: tuple[Summary, ...]
+    messages: tuple[MessageSummary, ...]
     next_key: int | None
     is_cut: bool = False
 
 
-async def look_for(database: Database, tenant_id: int, wanted: Search, *, limit: int) -> Found:
+async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> MessagePage:
     is_walked = _is_unknown_to_indexes(wanted)
     if wanted.to_email is not None or not (is_walked or wanted.campaign_key is not None):
         return _page(tuple(await search(database, tenant_id, wanted, limit=limit)), limit)
     async with database.read() as tx:
         lowest, highest = await _bounds(tx, tenant_id, wanted)
-    floor = max(lowest, highest - 1 - STRETCH) if is_walked else lowest
+    floor = max(lowest, highest - 1 - SCAN_LIMIT) if is_walked else lowest
     bounded = replace(wanted, before_key=highest, after_key=floor)
     found = tuple(await search(database, tenant_id, bounded, limit=limit))
     if len(found) == limit or floor == lowest:
         return _page(found, limit)
-    return Found(found, floor + 1, is_cut=True)
+    return MessagePage(found, floor + 1, is_cut=True)
 
 
-async def newest_key(tx: Transaction) -> int:
+async def newest_message_key(tx: Transaction) -> int:
     """Whatever is accepted from now on lies behind it, whatever the clock shows."""
     [row] = await tx.execute(select(func.max(messages.c.id)))
     return int(row[0] or 0)
@@ -65,7 +65,7 @@ async def _key_after(tx: Transaction, moment: Instant) -> int:
     return int(row.low) + 1
 
 
-async def _bounds(tx: Transaction, tenant_id: int, wanted: Search) -> tuple[int, int]:
+async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tuple[int, int]:
     """Behind the one and before the other lies whatever can be found."""
     lowest, highest = 0, wanted.before_key
     if wanted.campaign_key is not None:
@@ -80,14 +80,18 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: Search) -> tuple[int,
     return lowest, highest
 
 
-async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -> dict[int, Deferral]:
+async def find_deferrals(database: Database, found: Sequence[MessageSummary], now: Instant) -> dict[int, Deferral]:
     """What keeps those of them that wait, by their key: the hold on their lane, or what they wait for themselves."""
     keys = [each.message_key for each in found if each.status in _WAITING]
     if not keys:
         return {}
-    kept = deliveries.outerjoin(holds, (holds.c.lane == deliveries.c.lane) & (holds.c.deferred_until > now))
+    kept = deliveries.outerjoin(
+        lane_deferrals, (lane_deferrals.c.lane == deliveries.c.lane) & (lane_deferrals.c.deferred_until > now)
+    )
     columns = (deliveries.c.message_key, deliveries.c.claimable_at, deliveries.c.defer_reason)
-    wanted = select(*columns, holds.c.defer_reason.label("held_by"), holds.c.deferred_until).select_from(kept)
+    wanted = select(
+        *columns, lane_deferrals.c.defer_reason.label("held_by"), lane_deferrals.c.deferred_until
+    ).select_from(kept)
     async with database.read() as tx:
         rows = await tx.execute(wanted.where(deliveries.c.message_key.in_(keys)))
     waits: dict[int, Deferral] = {}
@@ -99,11 +103,11 @@ async def holds_on(database: Database, found: Sequence[Summary], now: Instant) -
     return waits
 
 
-def _page(found: tuple[Summary, ...], limit: int) -> Found:
-    return Found(found, found[-1].message_key if len(found) == limit else None)
+def _page(found: tuple[MessageSummary, ...], limit: int) -> MessagePage:
+    return MessagePage(found, found[-1].message_key if len(found) == limit else None)
 
 
-def _is_unknown_to_indexes(wanted: Search) -> bool:
+def _is_unknown_to_indexes(wanted: MessageSearch) -> bool:
     if wanted.words is not None or wanted.source is not None:
         return True
     return wanted.status in _EVERYDAY or (wanted.status is None and wanted.campaign_key is not None)

@@ -41,7 +41,7 @@ RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunAttempts:
     """Which of the wanted attempts may be sent now."""
 
     message_keys: frozenset[int]
@@ -51,7 +51,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class SentProof:
     """A report that names the mail by its id: the provider has it, whatever became of it."""
 
     message_key: int
@@ -61,46 +61,50 @@ class Proof:
 
 
 # What follows, in the same transaction, where servers refuse an address: somebody above this box knows.
-Consequences = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
+BounceHandler = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
 
 
-class Settling:
-    def __init__(self, database: Database, clock: Clock, consequences: Consequences | None = None) -> None:
+class Settler:
+    def __init__(self, database: Database, clock: Clock, consequences: BounceHandler | None = None) -> None:
         self._database = database
         self._clock = clock
         self._consequences = consequences
 
-    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> Begun:
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> BegunAttempts:
         """Records what is done and marks what goes next, in one commit: a worker's heartbeat under load."""
         now = self._clock.now()
-        return await self._database.transact(lambda tx: exchange(tx, outcomes, next_up, now, self._consequences))
+        return await self._database.transact(
+            lambda tx: settle_and_begin(tx, outcomes, next_up, now, self._consequences)
+        )
 
 
-async def exchange(
+async def settle_and_begin(
     tx: Runner,
     outcomes: Sequence[Outcome],
     next_up: Sequence[Claimed],
     now: Instant,
-    consequences: Consequences | None = None,
-) -> Begun:
+    consequences: BounceHandler | None = None,
+) -> BegunAttempts:
     delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
     settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
     for provider in {each.provider for each in delivered}:
         await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
     if settlements:
         await settle(tx, settlements, now)
-        maybe_taken = [each.claimed for each in settlements if each.may_have_been_sent or was_handed_over(each.claimed)]
-        await prove_reported(tx, maybe_taken, now)
+        maybe_taken = [
+            each.claimed for each in settlements if each.may_have_been_sent or may_be_with_provider(each.claimed)
+        ]
+        await settle_reported(tx, maybe_taken, now)
     if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
         await consequences(tx, bounces, now)
     if not next_up:
-        return Begun(frozenset(), frozenset(), now)
+        return BegunAttempts(frozenset(), frozenset(), now)
     over_limit = await _over_limit(tx, next_up, now) | await _over_lane_limit(tx, next_up, now)
     within_limit = [claimed for claimed in next_up if claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)
     not_now = over_domain_limit | await _copies_left(tx, within_limit)
     marks = [_mark(claimed) for claimed in within_limit if claimed.message_key not in not_now]
-    return Begun(await _begin(tx, marks, now), over_limit, now, over_domain_limit)
+    return BegunAttempts(await _begin(tx, marks, now), over_limit, now, over_domain_limit)
 
 
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
@@ -137,7 +141,7 @@ async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) ->
     return count
 
 
-async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
+async def record_proofs(tx: Runner, proofs: Sequence[SentProof], now: Instant) -> int:
     """Ends, inside a transaction, the doubts about mails that a provider is known to have; answers how many."""
     if not proofs:
         return 0
@@ -151,17 +155,17 @@ async def prove(tx: Runner, proofs: Sequence[Proof], now: Instant) -> int:
     return len(proven)
 
 
-def was_handed_over(claimed: Claimed) -> bool:
+def may_be_with_provider(claimed: Claimed) -> bool:
     """Whether a provider may have it from an attempt before this one."""
     return claimed.resends > 0 or claimed.only_provider is not None
 
 
-async def prove_reported(tx: Runner, waiting: Sequence[Claimed], now: Instant) -> None:
+async def settle_reported(tx: Runner, waiting: Sequence[Claimed], now: Instant) -> None:
     """A report that came while a mail was to be sent once more proves the time before: it is not sent another time."""
     if not waiting:
         return
     rows = await tx.run(REPORTED_MEANWHILE, wanted=[{"message_key": each.message_key} for each in waiting])
-    await prove(tx, [Proof(row.message_key, row.tenant_id) for row in rows], now)
+    await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows], now)
 
 
 async def _begin(tx: Runner, marks: list[dict[str, Any]], now: Instant) -> frozenset[int]:
@@ -249,7 +253,7 @@ def event_row(message_key: int, tenant_id: int, event: Event) -> dict[str, Any]:
     }
 
 
-def _proven(proof: Proof, now: Instant) -> Mapping[str, Any]:
+def _proven(proof: SentProof, now: Instant) -> Mapping[str, Any]:
     evidence = {"settledBy": proof.settled_by, "providerMessageId": proof.provider_message_id}
     return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 

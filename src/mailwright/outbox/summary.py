@@ -17,7 +17,7 @@ FIRST_WAITING = statement(__package__, "first_waiting")
 NEEDS_SOMEBODY = statement(__package__, "needs_somebody")
 
 # More than this is told as "more than": nobody decides a thousand doubts one by one.
-MOST_COUNTED: Final = 1_000
+MAX_COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class WaitingLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class QueueSummary:
     lanes: tuple[WaitingLane, ...]
     sending: int
     in_doubt: int
@@ -45,11 +45,11 @@ class Glance:
         return sum(lane.waiting for lane in self.lanes)
 
 
-async def glance(database: Database, now: Instant, tenant_id: int) -> Glance:
+async def summarize_queue(database: Database, now: Instant, tenant_id: int) -> QueueSummary:
     async with database.read() as tx:
         lanes = [lane for priority in _PRIORITIES for lane in await _lanes(tx, now, priority, tenant_id)]
-        [row] = await tx.run(NEEDS_SOMEBODY, tenant_id=tenant_id, most=MOST_COUNTED + 1)
-    return Glance(tuple(lanes), row.sending, row.in_doubt, row.dead_letters)
+        [row] = await tx.run(NEEDS_SOMEBODY, tenant_id=tenant_id, most=MAX_COUNTED + 1)
+    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters)
 
 
 _PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)

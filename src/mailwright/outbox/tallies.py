@@ -16,7 +16,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.horizon import Horizon, horizon
+from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.statements import Statement, statement
 from mailwright.storage.tables import campaign_tallies, hourly_tallies, installation, tallies
 
@@ -27,7 +27,7 @@ TALLY_CAMPAIGNS = statement(__package__, "tally_campaigns")
 TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
 ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
 ADD_VERSION_TALLIES = statement(__package__, "add_version_tallies")
-ANSWERS_BY_TEMPLATE = statement(__package__, "answers_by_template")
+RESULTS_BY_TEMPLATE = statement(__package__, "results_by_template")
 
 KEPT: Final[Instant] = 400 * DAY
 # So many events at once take a fraction of a second to add up.
@@ -37,7 +37,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class TallyAccount:
     """One way to add events up. `place`: where the last process stopped, beside what else the installation keeps."""
 
     place: str
@@ -45,31 +45,31 @@ class Account:
     additions: tuple[Statement, ...]
 
 
-TENANTS: Final = Account("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
-CAMPAIGNS: Final = Account("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VERSION_TALLIES))
+TENANTS: Final = TallyAccount("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
+CAMPAIGNS: Final = TallyAccount("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VERSION_TALLIES))
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TallyBucket:
     """What happened from one moment on, for so long."""
 
     begins_at: Instant
     counts: Mapping[str, int]
 
 
-class Tallying:
+class EventTallier:
     def __init__(self, database: Database, clock: Clock, portion: int = PORTION) -> None:
         self._database = database
         self._clock = clock
         self._portion = portion
-        self._seen: Horizon | None = None
+        self._seen: EventHorizon | None = None
 
-    async def keep_up(self) -> None:
+    async def run(self) -> None:
         """Until cancelled: adds up what is new, and forgets what is old."""
         forgets_at: Instant = 0
         while True:
             try:
-                while await self.add_up():
+                while await self.add_batch():
                     pass
                 if self._clock.now() >= forgets_at:
                     await self._forget()
@@ -78,10 +78,10 @@ class Tallying:
                 log.warning("not_tallied", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def add_up(self) -> bool:
+    async def add_batch(self) -> bool:
         """One portion of what no transaction under way can still add to; whether there may be more."""
         async with self._database.read() as tx:
-            seen, last = await horizon(tx), self._seen
+            seen, last = await event_horizon(tx), self._seen
             settled = _settled(seen, last)
             portions = [await self._portion_of(tx, account, settled) for account in (TENANTS, CAMPAIGNS)]
         if last is None or seen.oldest_running >= last.next_to_run:
@@ -91,7 +91,7 @@ class Tallying:
                 await self._store(each)
         return any(each.up_to > each.after for each in portions)
 
-    async def _portion_of(self, tx: Transaction, account: Account, settled: int) -> "_Portion":
+    async def _portion_of(self, tx: Transaction, account: TallyAccount, settled: int) -> "_Portion":
         place = await _place(tx, account)
         after = place or 0
         up_to = min(settled, after + self._portion)
@@ -124,28 +124,28 @@ class Tallying:
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    account: Account
+    account: TallyAccount
     after: int
     up_to: int
     found: Sequence[dict[str, int]]
     is_first: bool
 
 
-async def _place(tx: Transaction, account: Account) -> int | None:
+async def _place(tx: Transaction, account: TallyAccount) -> int | None:
     rows = await tx.execute(select(installation.c.value).where(installation.c.name == account.place))
     return int(rows[0].value) if rows else None
 
 
-def _settled(seen: Horizon, last: Horizon | None) -> int:
+def _settled(seen: EventHorizon, last: EventHorizon | None) -> int:
     """Up to where nothing can appear any more."""
-    if seen.is_still:
+    if seen.is_quiet:
         return seen.newest
     return last.newest if last is not None and seen.oldest_running >= last.next_to_run else 0
 
 
-async def stretches(
+async def load_buckets(
     database: Database, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
-) -> list[Stretch]:
+) -> list[TallyBucket]:
     """What happened in each stretch of this length, also where that is nothing; `tenant_id` None is all tenants."""
     begins = since - since % length
     # Whole hours are read from the hours, of which there are sixty times fewer.
@@ -162,11 +162,11 @@ async def stretches(
     counts: dict[Instant, dict[str, int]] = {}
     for row in rows:
         counts.setdefault(int(row.begins_at), {})[row.type] = int(row.events)
-    return [Stretch(moment, counts.get(moment, {})) for moment in range(begins, until, length)]
+    return [TallyBucket(moment, counts.get(moment, {})) for moment in range(begins, until, length)]
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class CampaignTally:
     """What happened to a campaign's mails from a minute or an hour on; `mails`: to how many for the first time."""
 
     begins_at: Instant
@@ -175,30 +175,32 @@ class Happened:
     mails: int
 
 
-async def of_campaign(tx: Transaction, campaign_key: int, length: Instant, types: Collection[str]) -> list[Happened]:
+async def load_campaign_tallies(
+    tx: Transaction, campaign_key: int, length: Instant, types: Collection[str]
+) -> list[CampaignTally]:
     """What of these is added up, by minutes or hours."""
     c = campaign_tallies.c
     mine = (c.campaign_key == campaign_key, c.length == length, c.type.in_(types))
     rows = await tx.execute(select(c.begins_at, c.type, c.events, c.mails).where(*mine))
-    return [Happened(row.begins_at, row.type, row.events, row.mails) for row in rows]
+    return [CampaignTally(row.begins_at, row.type, row.events, row.mails) for row in rows]
 
 
-async def mails_of_campaign(tx: Transaction, campaign_key: int) -> dict[str, int]:
+async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[str, int]:
     """To how many mails each thing has happened, as far as it is added up."""
     c = campaign_tallies.c
     query = select(c.type, func.sum(c.mails).label("mails")).where(c.campaign_key == campaign_key, c.length == HOUR)
     return {row.type: int(row.mails) for row in await tx.execute(query.group_by(c.type))}
 
 
-async def not_added_up(tx: Transaction, campaign_key: int) -> list[Happened]:
+async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
     """What happened since, by minutes: little, where somebody keeps up. Both together are true at this moment."""
     place = await _place(tx, CAMPAIGNS) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=place, campaign_key=campaign_key)
-    return [Happened(row.minute, row.type, row.events, row.mails) for row in rows]
+    return [CampaignTally(row.minute, row.type, row.events, row.mails) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class TemplateResults:
     """Of how many mails what is known; a reader counts once, however often they opened or clicked."""
 
     sent: int
@@ -206,8 +208,8 @@ class Answers:
     clicked: int
 
 
-async def answers_by_template(tx: Transaction, campaign_key: int) -> dict[int, Answers]:
+async def results_by_template(tx: Transaction, campaign_key: int) -> dict[int, TemplateResults]:
     """True at this moment, also where a little of it is not added up yet."""
     place = await _place(tx, CAMPAIGNS) or 0
-    rows = await tx.run(ANSWERS_BY_TEMPLATE, campaign_key=campaign_key, after=place)
-    return {row.template_key: Answers(row.sent, row.opened, row.clicked) for row in rows}
+    rows = await tx.run(RESULTS_BY_TEMPLATE, campaign_key=campaign_key, after=place)
+    return {row.template_key: TemplateResults(row.sent, row.opened, row.clicked) for row in rows}

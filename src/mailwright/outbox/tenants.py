@@ -14,9 +14,9 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.lanes import lane_number
 from mailwright.outbox import audit_log
-from mailwright.outbox.limits import NO_LIMITS
+from mailwright.outbox.limits import NON_LIMIT_REASONS
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import holds, tenants
+from mailwright.storage.tables import lane_deferrals, tenants
 
 DEFAULT = "default"
 
@@ -80,7 +80,7 @@ async def create(
             [made] = await tx.execute(insert(tenants).values(**values).returning(tenants.c.id))
             if actor is not None:
                 said = {"actor": actor, "action": "tenant.create", "subject": name}
-                await audit_log.note(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
+                await audit_log.record(tx, clock.now(), **said, tenant_id=made.id, detail={**limits})
     except IntegrityError as error:
         raise TenantExists(f"the tenant {name} exists already", field="name") from error
     return await find(database, name)
@@ -120,15 +120,15 @@ async def change(
         await _let_go_of_lanes(tx, changed.id)
         if actor is not None and clock is not None:
             said = {"actor": actor, "action": "tenant.change", "subject": name}
-            await audit_log.note(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
+            await audit_log.record(tx, clock.now(), **said, tenant_id=changed.id, detail={**changes})
     return changed
 
 
 async def _let_go_of_lanes(tx: Transaction, tenant_id: int) -> None:
     """Ends what limits hold of this tenant, at any priority; what a person or a plan holds stays held."""
-    without_priority = holds.c.lane % lane_number(1, 0)
+    without_priority = lane_deferrals.c.lane % lane_number(1, 0)
     is_theirs = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
-    await tx.execute(delete(holds).where(is_theirs, holds.c.defer_reason.not_in(NO_LIMITS)))
+    await tx.execute(delete(lane_deferrals).where(is_theirs, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS)))
 
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:

@@ -15,7 +15,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
-from mailwright.outbox.ledger import Booking, DatabaseLedger, Grant, Known
+from mailwright.outbox.ledger import Booking, DatabaseLedger, Grant, RateCheckpoint
 
 log = logger(__name__)
 
@@ -95,12 +95,12 @@ class ValkeyLedger:
         """Straight to the database: whoever is at the limit next finds them there."""
         await self._ground.give_back(windows, count)
 
-    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, Known]) -> Booking:
+    async def book(self, paces: Sequence[SendRate], wanted: int, known: Mapping[str, RateCheckpoint]) -> Booking:
         """Straight from the database: a moment that is lost with Valkey would be given to a second mail."""
         return await self._ground.book(paces, wanted, known)
 
-    async def unbook(self, known: Mapping[str, Known]) -> None:
-        await self._ground.unbook(known)
+    async def release_rates(self, known: Mapping[str, RateCheckpoint]) -> None:
+        await self._ground.release_rates(known)
 
     async def _from_block(self, name: str, wanted: int) -> int:
         try:

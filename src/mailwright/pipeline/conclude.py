@@ -10,7 +10,7 @@ from mailwright.domain.permits import DeferReason
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.retry import POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.claim import MOST_CLAIMS
+from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.pipeline.validate import ValidationFailure
 from mailwright.providers.protocol import SendHandle
 from mailwright.providers.responses import addresses_in
@@ -139,7 +139,7 @@ def poisoned(claimed: Claimed, now: Instant) -> Settlement:
 
 
 def is_poison(claimed: Claimed) -> bool:
-    return claimed.claims > MOST_CLAIMS
+    return claimed.claims > MAX_CLAIMS
 
 
 def expired(claimed: Claimed, now: Instant) -> Settlement:

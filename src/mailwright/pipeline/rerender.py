@@ -12,7 +12,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
-from mailwright.outbox.claim import looked_at
+from mailwright.outbox.claim import load_unclaimed
 from mailwright.pipeline.compose import Composer, SenderIdentity, template_values
 from mailwright.storage.database import Database
 
@@ -28,7 +28,7 @@ async def render_message(
 ) -> bytes | str:
     """The mail whole, with its headers; or a sentence that says why there is none."""
     async with database.read() as tx:
-        found = await looked_at(tx, [outbox_id], tenant_id=tenant_id, now=at)
+        found = await load_unclaimed(tx, [outbox_id], tenant_id=tenant_id, now=at)
     if not found:
         raise NotFound
     [claimed] = found
@@ -49,7 +49,7 @@ async def render_subjects(
     if not open_ones:
         return {}
     async with database.read() as tx:
-        found = await looked_at(tx, open_ones, tenant_id=tenant_id, now=at)
+        found = await load_unclaimed(tx, open_ones, tenant_id=tenant_id, now=at)
     filled = {}
     for claimed in found:
         with contextlib.suppress(InvalidTemplate, KeyError):  # erased, or no longer what the template asks for

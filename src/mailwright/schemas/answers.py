@@ -18,7 +18,7 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.message import Accepted
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Status
-from mailwright.outbox.message_records import DeadLetter, Record, Summary
+from mailwright.outbox.message_records import DeadLetter, MessageRecord, MessageSummary
 from mailwright.sources.api.messages import Refused
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -290,7 +290,7 @@ def item(result: Accepted | Refused) -> dict[str, Any]:
     return {"outboxId": result.outbox_id, "status": result.status}
 
 
-def line(message: Summary) -> dict[str, Any]:
+def line(message: MessageSummary) -> dict[str, Any]:
     return {
         "outboxId": message.outbox_id,
         "recipientId": message.recipient_id,
@@ -318,7 +318,7 @@ def line(message: Summary) -> dict[str, Any]:
     }
 
 
-def story(record: Record) -> dict[str, Any]:
+def story(record: MessageRecord) -> dict[str, Any]:
     """The line, what the sender attached to it, and every event under the ids that lead to it in the logs."""
     ids = {"outboxId": record.summary.outbox_id, "requestId": record.summary.request_id}
     return {

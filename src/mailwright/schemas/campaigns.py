@@ -11,7 +11,7 @@ from mailwright.audience.csv_cells import escape_formula
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
-from mailwright.outbox.audit_log import Deed
+from mailwright.outbox.audit_log import AuditEntry
 from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.sources.campaigns.campaigns import Campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
@@ -219,7 +219,7 @@ def failure(recipient: FailedRecipient) -> dict[str, Any]:
     }
 
 
-def deed(done: Deed) -> dict[str, Any]:
+def deed(done: AuditEntry) -> dict[str, Any]:
     return {
         "actor": done.actor,
         "action": done.action,

@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
-from mailwright.storage.hot import Errors, Hot, HotSqlite, Work
+from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.statements import Dialect, Statement
 
 # How long a write waits for another process's write on SQLite. Longer, and the API's callers would time out first.
@@ -73,7 +73,7 @@ class Transaction:
         return result.all() if result.returns_rows else ()
 
     async def _done(self, running: Coroutine[Any, Any, T]) -> T:
-        return await (unbroken(running) if self._dialect == "sqlite" else running)
+        return await (finish_despite_cancellation(running) if self._dialect == "sqlite" else running)
 
 
 class Database:
@@ -87,14 +87,14 @@ class Database:
         if self.dialect == "sqlite":
             self._writer = _sqlite_engine(self.url, self._pragmas, pool_size=1, immediate=True)
             self._reader = _sqlite_engine(self.url, self._pragmas, pool_size=4, immediate=False)
-            self._hot: Hot = HotSqlite(self._connect_sqlite)
+            self._hot: HotPath = SqliteHotPath(self._connect_sqlite)
             # SQLite has one writer: waiting here costs nothing, waiting in SQLite's busy loop costs time and order.
             self._turn: asyncio.Lock | None = asyncio.Lock()
         else:
-            from mailwright.storage.hot_postgresql import HotPostgresql  # noqa: PLC0415 - with a driver of its own
+            from mailwright.storage.hot_postgresql import PostgresqlHotPath  # noqa: PLC0415 - with a driver of its own
 
             self._writer = self._reader = _postgresql_engine(self.url, pool_size)
-            self._hot = HotPostgresql(self.url, POSTGRESQL_ARGUMENTS, pool_size)
+            self._hot = PostgresqlHotPath(self.url, POSTGRESQL_ARGUMENTS, pool_size)
             self._turn = None
         self._durability = _Durability(self._hot, "The database cannot store this now")
         self._reach = _Durability(self._hot, "The database cannot be reached")
@@ -150,17 +150,17 @@ class Database:
             return
         connection = engine.connect()
         try:
-            await unbroken(connection.start())
-            await unbroken(connection.begin().start())
+            await finish_despite_cancellation(connection.start())
+            await finish_despite_cancellation(connection.begin().start())
             yield connection
-            await unbroken(connection.commit())
+            await finish_despite_cancellation(connection.commit())
         finally:
             if connection.sync_connection is not None:
-                await unbroken(connection.close())  # what is not committed is rolled back
+                await finish_despite_cancellation(connection.close())  # what is not committed is rolled back
 
-    async def run_sync_ddl(self, work: Any, *, only_looks: bool = False) -> None:
+    async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
         """Hands a plain connection to `work`: Alembic's migrations are written for one."""
-        with self._reach if only_looks else self._durability:
+        with self._reach if read_only else self._durability:
             async with self._writer.connect() as connection:
                 await connection.run_sync(work)
 
@@ -179,7 +179,7 @@ class Database:
             await self._reader.dispose()
 
 
-async def unbroken(running: Coroutine[Any, Any, T]) -> T:
+async def finish_despite_cancellation(running: Coroutine[Any, Any, T]) -> T:
     """Waits for the end also when cancelled meanwhile, and is cancelled then.
 
     A SQLite connection that is given up in the middle of a statement stays open, with its lock, for as long as anything
@@ -257,10 +257,10 @@ def _postgresql_engine(url: URL, pool_size: int) -> AsyncEngine:
 class _Durability:
     """Turns every way in which a database can be out of reach into `NotDurable`, told in these words."""
 
-    def __init__(self, hot: Hot, words: str) -> None:
+    def __init__(self, hot: HotPath, words: str) -> None:
         self._words = words
-        self._mistakes: Errors = (IntegrityError, ProgrammingError, *hot.mistakes)
-        self._failures: Errors = (DBAPIError, PoolTimeout, *hot.failures, OSError, TimeoutError)
+        self._mistakes: ErrorTypes = (IntegrityError, ProgrammingError, *hot.mistakes)
+        self._failures: ErrorTypes = (DBAPIError, PoolTimeout, *hot.failures, OSError, TimeoutError)
 
     def __enter__(self) -> None: ...
 

@@ -74,13 +74,13 @@ def _json_value_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"({column} -> ('$.\"' || {key} || '\"'))"
 
 
-class json_words(json_text):  # noqa: N801 - reads as the function that it is
+class json_string(json_text):  # noqa: N801 - reads as the function that it is
     """The same, where the value is a JSON string; null where it is anything else."""
 
     inherit_cache = True
 
 
-class json_flag(json_text):  # noqa: N801 - reads as the function that it is
+class json_boolean(json_text):  # noqa: N801 - reads as the function that it is
     """`true` or `false`, where the value is one of them; null where it is anything else."""
 
     inherit_cache = True
@@ -93,13 +93,13 @@ class json_number(json_text):  # noqa: N801 - reads as the function that it is
     inherit_cache = True
 
 
-class json_day(json_text):  # noqa: N801 - reads as the function that it is
+class json_date(json_text):  # noqa: N801 - reads as the function that it is
     """The first ten characters, where the value is a string that begins like `2027-01-31`; null where it does not."""
 
     inherit_cache = True
 
 
-class folded(FunctionElement[str]):  # noqa: N801 - reads as the function that it is
+class lower_ascii(FunctionElement[str]):  # noqa: N801 - reads as the function that it is
     """A to Z as a to z. Other letters stay as they are: no two engines agree on all of them."""
 
     type = Text()
@@ -113,7 +113,7 @@ class position(FunctionElement[int]):  # noqa: N801 - reads as the function that
     inherit_cache = True
 
 
-class unsought(FunctionElement[str]):  # noqa: N801 - reads as the function that it is
+class unindexed(FunctionElement[str]):  # noqa: N801 - reads as the function that it is
     """A column of rows that others have found: SQLite does not look along an index once for each value of it."""
 
     type = Text()
@@ -137,23 +137,23 @@ def _json_members_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **how)})"
 
 
-@compiles(unsought, "postgresql")
+@compiles(unindexed, "postgresql")
 def _unsought_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     return str(compiler.process(element.clauses, **how))
 
 
-@compiles(unsought, "sqlite")
+@compiles(unindexed, "sqlite")
 def _unsought_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"+{compiler.process(element.clauses, **how)}"
 
 
-@compiles(json_words, "postgresql")
+@compiles(json_string, "postgresql")
 def _json_words_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     value, text = _value_postgresql(element, compiler, **how)
     return f"(CASE jsonb_typeof({value}) WHEN 'string' THEN {text} END)"
 
 
-@compiles(json_flag, "postgresql")
+@compiles(json_boolean, "postgresql")
 def _json_flag_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     value, text = _value_postgresql(element, compiler, **how)
     return f"(CASE jsonb_typeof({value}) WHEN 'boolean' THEN {text} END)"
@@ -167,13 +167,13 @@ def _json_number_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     return f"(CASE WHEN {is_number} THEN CAST({text} AS double precision) END)"
 
 
-@compiles(json_day, "postgresql")
+@compiles(json_date, "postgresql")
 def _json_day_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     _, text = _value_postgresql(element, compiler, **how)
     return f"(CASE WHEN {text} ~ '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}' THEN substr({text}, 1, 10) COLLATE \"C\" END)"
 
 
-@compiles(folded, "postgresql")
+@compiles(lower_ascii, "postgresql")
 def _folded_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     return f'lower({compiler.process(element.clauses, **how)} COLLATE "C")'
 
@@ -183,13 +183,13 @@ def _position_postgresql(element: Any, compiler: Any, **how: Any) -> str:
     return f"strpos({compiler.process(element.clauses, **how)})"
 
 
-@compiles(json_words, "sqlite")
+@compiles(json_string, "sqlite")
 def _json_words_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     kind, value = _value_sqlite(element, compiler, **how)
     return f"(CASE {kind} WHEN 'text' THEN {value} END)"
 
 
-@compiles(json_flag, "sqlite")
+@compiles(json_boolean, "sqlite")
 def _json_flag_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     kind, _ = _value_sqlite(element, compiler, **how)
     return f"(CASE WHEN {kind} IN ('true', 'false') THEN {kind} END)"
@@ -207,14 +207,14 @@ def _json_number_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"(CASE WHEN {is_number} THEN CAST({value} AS REAL) END)"
 
 
-@compiles(json_day, "sqlite")
+@compiles(json_date, "sqlite")
 def _json_day_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     _, value = _value_sqlite(element, compiler, **how)
     pattern = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
     return f"(CASE WHEN {value} GLOB '{pattern}' THEN substr({value}, 1, 10) END)"
 
 
-@compiles(folded, "sqlite")
+@compiles(lower_ascii, "sqlite")
 def _folded_sqlite(element: Any, compiler: Any, **how: Any) -> str:
     return f"lower({compiler.process(element.clauses, **how)})"
 

@@ -17,22 +17,22 @@ from mailwright.storage.tables import events
 
 
 @dataclass(frozen=True, slots=True)
-class Horizon:
+class EventHorizon:
     newest: int  # the largest key that can be seen
     oldest_running: int  # every transaction before this one has ended
     next_to_run: int  # no transaction from this one on has begun
 
     @property
-    def is_still(self) -> bool:
+    def is_quiet(self) -> bool:
         """Nobody writes at this moment: what can be seen is all there is."""
         return self.oldest_running >= self.next_to_run
 
 
-async def horizon(tx: Transaction) -> Horizon:
+async def event_horizon(tx: Transaction) -> EventHorizon:
     """To be asked in a transaction that has written nothing: it would wait for itself."""
     newest = select(func.coalesce(func.max(events.c.id), 0)).scalar_subquery()
     seen: Any = await tx.execute(select(newest, _oldest_running(), _next_to_run()))
-    return Horizon(*seen[0])
+    return EventHorizon(*seen[0])
 
 
 class _oldest_running(FunctionElement[int]):  # noqa: N801 - reads as the function that it is

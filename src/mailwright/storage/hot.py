@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
-from mailwright.storage.statements import Given, Statement
+from mailwright.storage.statements import RowsParameter, Statement
 
 T = TypeVar("T")
 # May be run again from its beginning, where its transaction was undone.
@@ -37,16 +37,16 @@ class Runner(Protocol):
 MOST_VALUES = 256
 
 
-Errors = tuple[type[Exception], ...]
+ErrorTypes = tuple[type[Exception], ...]
 
 
-class Hot(Protocol):
+class HotPath(Protocol):
     """The short way of one engine, and how its driver tells that something went wrong."""
 
     # Of our own statements: a mistake, or a taken key.
-    mistakes: Errors
+    mistakes: ErrorTypes
     # Of a database that is out of reach, unless it is a mistake.
-    failures: Errors
+    failures: ErrorTypes
 
     async def transact(self, work: Work[T]) -> T: ...
 
@@ -58,11 +58,11 @@ class _Query(NamedTuple):
     row: Any
 
 
-class HotSqlite:
+class SqliteHotPath:
     """One connection in one thread: SQLite has one writer, so one is enough."""
 
-    mistakes: Errors = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-    failures: Errors = (sqlite3.Error,)
+    mistakes: ErrorTypes = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+    failures: ErrorTypes = (sqlite3.Error,)
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -135,7 +135,7 @@ class _SqliteRunner:
         text, names = statement.with_table()
         return text, [parameters[name] for name in names]
 
-    def _fill(self, given: Given, rows: Sequence[Any]) -> None:
+    def _fill(self, given: RowsParameter, rows: Sequence[Any]) -> None:
         if given.table not in self._tables:
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS {given.table} ({', '.join(given.columns)})")
             self._tables.add(given.table)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import asyncpg
 from sqlalchemy.engine import URL
 
-from mailwright.storage.hot import Errors, Work, row_class_of
+from mailwright.storage.hot import ErrorTypes, Work, row_class_of
 from mailwright.storage.statements import Statement
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         return ""
 
 
-class HotPostgresql:
+class PostgresqlHotPath:
     """A small pool of bare connections; each keeps its statements prepared."""
 
-    mistakes: Errors = (asyncpg.IntegrityConstraintViolationError, asyncpg.SyntaxOrAccessError, asyncpg.DataError)
-    failures: Errors = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    mistakes: ErrorTypes = (asyncpg.IntegrityConstraintViolationError, asyncpg.SyntaxOrAccessError, asyncpg.DataError)
+    failures: ErrorTypes = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)

@@ -25,7 +25,7 @@ async def upgrade(database: Database, revision: str = "head") -> None:
 
 async def current_revision(database: Database) -> str | None:
     found: list[str | None] = []
-    await database.run_sync_ddl(lambda connection: found.append(_noted(connection)), only_looks=True)
+    await database.run_sync_ddl(lambda connection: found.append(_noted(connection)), read_only=True)
     return found[0]
 
 

@@ -28,14 +28,14 @@ _PLACE: Final = "{rows}"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
-class Form(NamedTuple):
+class CompiledStatement(NamedTuple):
     """A statement in an engine's own words, and the names of its parameters in order."""
 
     text: str
     names: tuple[str, ...]
 
 
-class Given(NamedTuple):
+class RowsParameter(NamedTuple):
     """The rows that a statement is given. Each is a mapping, or a tuple in the order of the columns."""
 
     name: str
@@ -68,9 +68,9 @@ class Statement:
         match = _ROWS.search(self.text)
         self.given = _given(name, match) if match else None
         self.is_query = not _CHANGES.search(self.text)
-        self._forms: dict[str | int, Form] = {}
+        self._forms: dict[str | int, CompiledStatement] = {}
 
-    def on(self, dialect: Dialect) -> Form:
+    def on(self, dialect: Dialect) -> CompiledStatement:
         """Rows travel as one JSON text, each an array: what PostgreSQL and its driver handle in the least time."""
         form = self._forms.get(dialect)
         if form is None:
@@ -87,21 +87,21 @@ class Statement:
             for name in names
         ]
 
-    def with_table(self) -> Form:
+    def with_table(self) -> CompiledStatement:
         """For many rows on SQLite: they stand in a temporary table, as reading them out of JSON takes longer."""
         return self._forms.get("table") or self._with_rows("table", _as_temporary)
 
-    def with_values(self, count: int) -> Form:
+    def with_values(self, count: int) -> CompiledStatement:
         """For so many rows, a few, on SQLite: their values are parameters, after the named ones."""
         form = self._forms.get(count)
         return form or self._with_rows(count, lambda given, first: _as_values(given, first, count))
 
-    def _with_rows(self, key: str | int, as_table: Callable[[Given, int], str]) -> Form:
+    def _with_rows(self, key: str | int, as_table: Callable[[RowsParameter, int], str]) -> CompiledStatement:
         """The named parameters are numbered first, so that those of the rows can follow."""
         text, names = _numbered(_ROWS.sub(_PLACE, self.text), "sqlite")
         if self.given is not None:
             text = text.replace(_PLACE, as_table(self.given, len(names) + 1))
-        form = self._forms[key] = Form(text, names)
+        form = self._forms[key] = CompiledStatement(text, names)
         return form
 
 
@@ -111,7 +111,7 @@ def statement(package: str, name: str) -> Statement:
     return Statement(name, (resources.files(package) / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-def _numbered(text: str, dialect: Dialect) -> Form:
+def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
     if dialect == "postgresql":
         text, sign = _SKIP_LOCKED.sub("FOR UPDATE SKIP LOCKED", text), "$"
     else:
@@ -124,7 +124,7 @@ def _numbered(text: str, dialect: Dialect) -> Form:
             names.append(name)
         return f"{sign}{names.index(name) + 1}"
 
-    return Form(_PARAMETER.sub(number, text), tuple(names))
+    return CompiledStatement(_PARAMETER.sub(number, text), tuple(names))
 
 
 def _json_elements(match: re.Match[str]) -> str:
@@ -140,10 +140,10 @@ def _json_each(match: re.Match[str]) -> str:
     return f"(SELECT {picked} FROM json_each(:{match['name']})) AS {match['alias']}"  # noqa: S608 - all from our files
 
 
-def _given(statement_name: str, match: re.Match[str]) -> Given:
+def _given(statement_name: str, match: re.Match[str]) -> RowsParameter:
     columns = tuple(column for column, _ in _columns(match))
     pick = itemgetter(*columns)
-    return Given(
+    return RowsParameter(
         match["name"],
         match["alias"],
         f"temp.given_{statement_name}_{match['name']}",
@@ -152,11 +152,11 @@ def _given(statement_name: str, match: re.Match[str]) -> Given:
     )
 
 
-def _as_temporary(given: Given, _first: int) -> str:
+def _as_temporary(given: RowsParameter, _first: int) -> str:
     return f"{given.table} AS {given.alias}"
 
 
-def _as_values(given: Given, first: int, count: int) -> str:
+def _as_values(given: RowsParameter, first: int, count: int) -> str:
     # Whatever follows a numbered parameter is numbered from there by SQLite, which is slow at numbers that it is given.
     row = f"({', '.join('?' * len(given.columns))})"
     rows = ", ".join([row] * count).replace("?", f"?{first}", 1)

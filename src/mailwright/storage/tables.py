@@ -32,10 +32,10 @@ metadata = MetaData(
 
 # SQLite gives out rowids only to INTEGER keys; PostgreSQL wants bigint.
 Key = BigInteger().with_variant(Integer, "sqlite")
-Moment = BigInteger
+Timestamp = BigInteger
 
 
-def index_of_some(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
+def partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
     """The migrations make it on both engines. Here PostgreSQL is left out: SQLAlchemy loads every engine that an index
     names, with 3 MB that whoever has SQLite need not have."""
     return Index(name, *columns, unique=unique, sqlite_where=where)
@@ -57,7 +57,7 @@ tenants = Table(
     Column("daily_limit", Integer),
     Column("working_hours", Text),
     Column("timezone", Text),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     Column("warmup_since", Text),  # a date; the tenant's mail grows day by day from then on
     Column("interval_ms", Integer),
     Column("one_at_a_time", Boolean),
@@ -71,8 +71,8 @@ api_keys = Table(
     Column("name", Text, nullable=False),
     Column("hint", Text, nullable=False),
     Column("digest", Text, nullable=False, unique=True),
-    Column("created_at", Moment, nullable=False),
-    Column("revoked_at", Moment),
+    Column("created_at", Timestamp, nullable=False),
+    Column("revoked_at", Timestamp),
     # What it may do, as words with spaces; keys from before there were scopes may do everything.
     Column("scopes", Text, nullable=False, server_default=text("'send read manage'")),
 )
@@ -89,10 +89,10 @@ contacts = Table(
     Column("email", Text, nullable=False),
     Column("name", Text),
     Column("status", Text, nullable=False, server_default=text("'active'")),
-    Column("created_at", Moment, nullable=False),
-    Column("deleted_at", Moment),
+    Column("created_at", Timestamp, nullable=False),
+    Column("deleted_at", Timestamp),
     # When the status became what it is, who said so, and how the mail came back, in the reporter's words.
-    Column("status_updated_at", Moment),
+    Column("status_updated_at", Timestamp),
     Column("status_source", Text),
     Column("bounce_type", Text),
     Column("bounce_subtype", Text),
@@ -101,9 +101,9 @@ contacts = Table(
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
     # Those who bounced or left, to be told of elsewhere: few, and looked for often.
-    index_of_some("ix_contacts_gone", "tenant_id", "id", where=_GONE),
+    partial_index("ix_contacts_gone", "tenant_id", "id", where=_GONE),
     # The latest of them, without sorting everyone. Whoever looks for an address does not go this way.
-    index_of_some("ix_contacts_there", "tenant_id", "id", where=_THERE),
+    partial_index("ix_contacts_there", "tenant_id", "id", where=_THERE),
 )
 
 contact_tags = Table(
@@ -124,8 +124,8 @@ segments = Table(
     Column("segment_key", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("filter", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("updated_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
     UniqueConstraint("tenant_id", "segment_key"),
 )
 
@@ -138,7 +138,7 @@ lists = Table(
     Column("name", Text, nullable=False),
     Column("description", Text),
     Column("is_public", Boolean, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     # Whoever is put on it gets a mail first, and nothing else until they follow its link.
     Column("requires_confirmation", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("tenant_id", "list_key"),
@@ -154,15 +154,15 @@ subscriptions = Table(
     Column("contact_key", BigInteger, nullable=False),
     Column("list_key", Text, nullable=False),
     # None for someone who left a list without ever having joined it.
-    Column("subscribed_at", Moment),
-    Column("unsubscribed_at", Moment),
+    Column("subscribed_at", Timestamp),
+    Column("unsubscribed_at", Timestamp),
     Column("source", Text, nullable=False),
     # Asked to confirm, and has not yet: on the list only by name.
     Column("is_pending", Boolean, nullable=False, server_default=text("false")),
-    Column("confirmed_at", Moment),
+    Column("confirmed_at", Timestamp),
     UniqueConstraint("contact_key", "list_key"),
     # Whoever walks a list meets only those who are on it.
-    index_of_some(
+    partial_index(
         "ix_subscriptions_of_list",
         "tenant_id",
         "list_key",
@@ -189,9 +189,9 @@ imports = Table(
     Column("changed", BigInteger, nullable=False),
     Column("unchanged", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("updated_at", Moment, nullable=False),
-    Column("finished_at", Moment),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Column("finished_at", Timestamp),
     Index("ix_imports_tenant_id_id", "tenant_id", "id"),
 )
 
@@ -203,7 +203,7 @@ suppressions = Table(
     Column("email", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("source", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     # What is not sent there: `*` no mail at all, `general` no bulk mail, any other no mail of that list.
     Column("list_key", Text, nullable=False, server_default=text("'*'")),
     UniqueConstraint("tenant_id", "email", "list_key"),
@@ -219,7 +219,7 @@ templates = Table(
     Column("subject", Text, nullable=False),
     Column("html", Text, nullable=False),
     Column("text", Text),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     # For whom this version is: `""` everyone who has none of their own. Numbers count over all locales of a template.
     Column("locale", Text, nullable=False, server_default=text("''")),
     # What the author wrote, where the HTML was made from it.
@@ -239,7 +239,7 @@ images = Table(
     Column("digest", Text, nullable=False),
     Column("extension", Text, nullable=False),
     Column("size_bytes", Integer, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("tenant_id", "name"),
 )
 
@@ -266,13 +266,13 @@ messages = Table(
     Column("retry_policy", Text, nullable=False),
     Column("on_doubt", Text, nullable=False),
     Column("is_bulk", Boolean, nullable=False),
-    Column("expires_at", Moment),
-    Column("scheduled_at", Moment),
-    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Timestamp),
+    Column("scheduled_at", Timestamp),
+    Column("created_at", Timestamp, nullable=False),
     # None for transactional mail; bulk mail has its list, or `general` where it is of none.
     Column("list_key", Text),
     Column("campaign_key", BigInteger),
-    index_of_some(
+    partial_index(
         "uq_messages_tenant_id_dedupe_key",
         "tenant_id",
         "dedupe_key",
@@ -282,7 +282,7 @@ messages = Table(
     Index("ix_messages_tenant_id_to_email", "tenant_id", "to_email", "id"),
     Index("ix_messages_tenant_id_id", "tenant_id", "id"),
     # A campaign writes to an address once.
-    index_of_some(
+    partial_index(
         "uq_messages_campaign_key_to_email",
         "campaign_key",
         "to_email",
@@ -290,7 +290,7 @@ messages = Table(
         where=_OF_CAMPAIGN,
     ),
     # So does a run of an article, whose id is the request's.
-    index_of_some(
+    partial_index(
         "uq_messages_of_article_run",
         "request_id",
         "to_email",
@@ -314,44 +314,44 @@ deliveries = Table(
     Column("lane", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
     # When a worker may next look at this: the time it is due, the end of a lock, or when a doubt is decided.
-    Column("claimable_at", Moment, nullable=False),
-    Column("next_attempt_at", Moment),
+    Column("claimable_at", Timestamp, nullable=False),
+    Column("next_attempt_at", Timestamp),
     Column("defer_reason", Text),
     Column("attempts", SmallInteger, nullable=False),
     Column("claims", SmallInteger, nullable=False),
     Column("resends", SmallInteger, nullable=False),
     Column("claim_token", BigInteger),
     Column("locked_by", Text),
-    Column("locked_at", Moment),
-    Column("attempted_at", Moment),
-    Column("doubted_at", Moment),
+    Column("locked_at", Timestamp),
+    Column("attempted_at", Timestamp),
+    Column("doubted_at", Timestamp),
     Column("provider", Text),
     Column("provider_message_id", Text),
     Column("error_code", Text),
     Column("error_category", Text),
     Column("error_reason", Text),
     Column("duration_ms", Integer),
-    Column("sent_at", Moment),
-    Column("failed_at", Moment),
+    Column("sent_at", Timestamp),
+    Column("failed_at", Timestamp),
     # Names the transaction that wrote the last mark or result: what else belongs to it joins on this.
     Column("settlement", BigInteger),
     # A claim takes a message out of the first of these and puts it into the second; the mark before a send touches
     # neither, and a result takes it out of the second. That is all the upkeep that a delivered mail costs.
-    index_of_some(
+    partial_index(
         "ix_deliveries_waiting",
         "lane",
         "claimable_at",
         "message_key",
         where=_WAITING,
     ),
-    index_of_some("ix_deliveries_locked", "claimable_at", where=_LOCKED),
-    index_of_some("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
+    partial_index("ix_deliveries_locked", "claimable_at", where=_LOCKED),
+    partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # The states that people look for and that few messages reach: the happy road does not pay for this index.
-    index_of_some("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
+    partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
     # The same states of one campaign: with what still waits in its lane they tell how many of its mails were sent.
-    index_of_some("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
+    partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
     # Reports name a mail by the provider's own id; other providers send none, and do not pay for this index.
-    index_of_some(
+    partial_index(
         "ix_deliveries_provider_message_id",
         "provider_message_id",
         where=_REPORTED,
@@ -365,7 +365,7 @@ events = Table(
     Column("message_key", BigInteger, nullable=False),
     Column("tenant_id", BigInteger, nullable=False),
     Column("type", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     Column("metadata", Text, nullable=False),
     Index("ix_events_message_key", "message_key"),
 )
@@ -383,15 +383,15 @@ reports = Table(
     Column("email", Text),
     Column("type", Text, nullable=False),
     Column("verdict", Text, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("received_at", Moment, nullable=False),
+    Column("at", Timestamp, nullable=False),
+    Column("received_at", Timestamp, nullable=False),
     # Whether it names the mail by an id, and so proves that the provider had it.
     Column("is_proof", Boolean, nullable=False),
     UniqueConstraint("tenant_id", "key"),
     Index("ix_reports_message_key", "message_key"),
     Index("ix_reports_received_at", "received_at"),
     # Only these are counted later.
-    index_of_some("ix_reports_soft", "tenant_id", "email", "at", where=_SOFT),
+    partial_index("ix_reports_soft", "tenant_id", "email", "at", where=_SOFT),
 )
 
 dead_letters = Table(
@@ -402,28 +402,28 @@ dead_letters = Table(
     Column("code", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("attempts", SmallInteger, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     Index("ix_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
 )
 
 # One row per accepting transaction: the audit's own count of what was accepted, apart from the messages themselves.
-intake = Table(
+accepted_counts = Table(
     "intake",
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
     Column("accepted", Integer, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
 )
 
 # A lane that a policy holds: no worker claims from it before `until`.
-holds = Table(
+lane_deferrals = Table(
     "holds",
     metadata,
     Column("lane", BigInteger, primary_key=True, autoincrement=False),
     Column("defer_reason", Text, nullable=False),
-    Column("deferred_until", Moment, nullable=False),
+    Column("deferred_until", Timestamp, nullable=False),
 )
 
 counters = Table(
@@ -431,7 +431,7 @@ counters = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("used", BigInteger, nullable=False),
-    Column("expires_at", Moment, nullable=False),
+    Column("expires_at", Timestamp, nullable=False),
 )
 
 workers = Table(
@@ -439,9 +439,9 @@ workers = Table(
     metadata,
     Column("worker_id", Text, primary_key=True),
     Column("provider", Text, nullable=False),
-    Column("started_at", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
-    Column("unavailable_until", Moment),
+    Column("started_at", Timestamp, nullable=False),
+    Column("seen_at", Timestamp, nullable=False),
+    Column("unavailable_until", Timestamp),
     Column("unavailable_reason", Text),
     Column("per_second", Double, nullable=False, server_default=text("0")),  # mails, since the report before
 )
@@ -464,13 +464,13 @@ campaigns = Table(
     Column("name", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("definition", Text, nullable=False),  # content, audience, sender and limits, as JSON
-    Column("scheduled_at", Moment),
-    Column("created_at", Moment, nullable=False),
-    Column("updated_at", Moment, nullable=False),
-    Column("started_at", Moment),
-    Column("finished_at", Moment),
+    Column("scheduled_at", Timestamp),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Column("started_at", Timestamp),
+    Column("finished_at", Timestamp),
     # Since when everyone may read it in the archive; None where only its readers may.
-    Column("archived_at", Moment),
+    Column("archived_at", Timestamp),
     # Its mails have keys behind this one: it was the newest when the campaign began.
     Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
@@ -492,10 +492,10 @@ queue_entries = Table(
     Column("walked", Integer, nullable=False),  # how many of them the walk has met
     Column("recipients", Integer, nullable=False),  # how many became messages
     Column("walked_to", Text, nullable=False),  # the last address that the walk has met
-    Column("walk_ended_at", Moment),
-    Column("created_at", Moment, nullable=False),
-    Column("completed_at", Moment),
-    index_of_some("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
+    Column("walk_ended_at", Timestamp),
+    Column("created_at", Timestamp, nullable=False),
+    Column("completed_at", Timestamp),
+    partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 
 # Who did what, for people to read later. Nothing is decided from it.
@@ -508,7 +508,7 @@ audit_log = Table(
     Column("action", Text, nullable=False),
     Column("subject", Text, nullable=False),
     Column("detail", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     Index("ix_audit_log_tenant_id_id", "tenant_id", "id"),
     Index("ix_audit_log_subject", "subject", "tenant_id", "id"),
 )
@@ -523,12 +523,12 @@ quotas = Table(
     Column("limit_per_day", BigInteger),
     Column("rate_per_second", BigInteger),
     Column("detail", Text, nullable=False),
-    Column("synced_at", Moment, nullable=False),
+    Column("synced_at", Timestamp, nullable=False),
     Column("under_way", BigInteger, nullable=False),  # mails that were on their way when it was asked
-    Column("previous_sync", Moment),
+    Column("previous_sync", Timestamp),
     Column("counted_before", BigInteger, nullable=False),  # what the counter of the previous sync stood at
     # The last time that it did not tell, and why; None once it has told again.
-    Column("failed_at", Moment),
+    Column("failed_at", Timestamp),
     Column("failure", Text),
     Column("missed", Integer, nullable=False, server_default=text("0")),  # how often in a row it did not tell
 )
@@ -542,14 +542,14 @@ users = Table(
     Column("role", Text, nullable=False),
     Column("tenant_id", BigInteger),
     Column("password_hash", Text, nullable=False),
-    Column("password_changed_at", Moment, nullable=False),
+    Column("password_changed_at", Timestamp, nullable=False),
     # Set while a second factor is being set up, and in force from `totp_since` on.
     Column("totp_secret", Text),
-    Column("totp_since", Moment),
+    Column("totp_since", Timestamp),
     Column("totp_step", BigInteger, nullable=False),  # of the last code that was taken: none is taken twice
-    Column("created_at", Moment, nullable=False),
-    Column("seen_at", Moment),
-    Column("disabled_at", Moment),
+    Column("created_at", Timestamp, nullable=False),
+    Column("seen_at", Timestamp),
+    Column("disabled_at", Timestamp),
 )
 
 # Each opens the door once, where the second factor is lost.
@@ -568,9 +568,9 @@ sessions = Table(
     Column("user_key", BigInteger, nullable=False),
     Column("tenant_id", BigInteger, nullable=False),  # whose data it looks at
     Column("awaits_code", Boolean, nullable=False),  # the password was right, the second factor is still to come
-    Column("created_at", Moment, nullable=False),
-    Column("seen_at", Moment, nullable=False),
-    Column("ends_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("seen_at", Timestamp, nullable=False),
+    Column("ends_at", Timestamp, nullable=False),
     Column("address", Text, nullable=False),
     Column("agent", Text, nullable=False),
     Index("ix_sessions_user_key", "user_key"),
@@ -578,13 +578,13 @@ sessions = Table(
 )
 
 # Wrong passwords and codes, by the account that they were meant for and by the address that they came from.
-guesses = Table(
+failed_sign_ins = Table(
     "guesses",
     metadata,
     Column("whom", Text, primary_key=True),
     Column("wrong", Integer, nullable=False),
-    Column("last_at", Moment, nullable=False),
-    Column("blocked_until", Moment, nullable=False),
+    Column("last_at", Timestamp, nullable=False),
+    Column("blocked_until", Timestamp, nullable=False),
 )
 
 # How many events of each type a tenant's messages had in each minute: what charts are drawn from.
@@ -611,13 +611,13 @@ webhook_endpoints = Table(
     Column("secrets", Text, nullable=False),  # the newest first, each with its end, as JSON
     Column("is_active", Boolean, nullable=False),
     Column("since_event", BigInteger, nullable=False),  # only later ones are told
-    Column("paused_at", Moment),
+    Column("paused_at", Timestamp),
     Column("pause_reason", Text),
-    Column("failing_since", Moment),
+    Column("failing_since", Timestamp),
     Column("failures", Integer, nullable=False),  # in a row
-    Column("held_until", Moment, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("updated_at", Moment, nullable=False),
+    Column("held_until", Timestamp, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
     Index("ix_webhook_endpoints_tenant_id", "tenant_id", "id"),
 )
 
@@ -633,19 +633,19 @@ webhook_deliveries = Table(
     Column("endpoint_key", BigInteger, nullable=False),
     Column("tenant_id", BigInteger, nullable=False),
     Column("event_key", BigInteger),  # None for a test
-    Column("event_at", Moment, nullable=False),
+    Column("event_at", Timestamp, nullable=False),
     Column("message_key", BigInteger),
     Column("type", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("due_at", Moment, nullable=False),  # the next attempt, or the end of the claim that is under way
+    Column("due_at", Timestamp, nullable=False),  # the next attempt, or the end of the claim that is under way
     Column("claim_token", BigInteger),
     Column("attempts", Integer, nullable=False),
     Column("log", Text, nullable=False),  # what came of each attempt, as JSON
-    Column("created_at", Moment, nullable=False),
-    Column("ended_at", Moment),
+    Column("created_at", Timestamp, nullable=False),
+    Column("ended_at", Timestamp),
     UniqueConstraint("endpoint_key", "event_key"),
     Index("ix_webhook_deliveries_of_endpoint", "endpoint_key", "id"),
-    index_of_some(
+    partial_index(
         "ix_webhook_deliveries_due",
         "endpoint_key",
         "due_at",
@@ -684,10 +684,10 @@ slices = Table(
     Column("link_url", Text),
     Column("tags", Text, nullable=False),  # as JSON
     Column("publish_status", Text, nullable=False),
-    Column("publish_at", Moment),
-    Column("expires_at", Moment),
-    Column("created_at", Moment, nullable=False),
-    Column("updated_at", Moment, nullable=False),
+    Column("publish_at", Timestamp),
+    Column("expires_at", Timestamp),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
     UniqueConstraint("tenant_id", "article_key", "section_order", "scope_ocd_id", "sort_index", name="uq_slices_place"),
 )
 
@@ -710,14 +710,14 @@ campaign_runs = Table(
     Column("recipients", Integer, nullable=False),  # how many became messages
     Column("skipped", Integer, nullable=False),  # how many of the audience get none of the slices
     Column("walked_to", Text, nullable=False),  # the last address that the walk has met
-    Column("started_at", Moment, nullable=False),
-    Column("walk_ended_at", Moment),
+    Column("started_at", Timestamp, nullable=False),
+    Column("walk_ended_at", Timestamp),
     Column("failure", Text),  # why the walk could not go on
     # Its letters have keys behind this one, as a campaign's mails have.
     Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
-    index_of_some("ix_campaign_runs_open", "id", where=_BEING_WALKED),
+    partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),
 )
 
 # What the readers of a run get: one row for each set of slices, whatever the number of its readers.
@@ -752,19 +752,19 @@ mailouts = Table(
     Column("planned", Integer),
     Column("error_code", Text),
     Column("error_message", Text),
-    Column("created_at", Moment, nullable=False),
-    Column("finished_at", Moment),  # when every mail of it had left or failed
+    Column("created_at", Timestamp, nullable=False),
+    Column("finished_at", Timestamp),  # when every mail of it had left or failed
     Column("figures", Text, nullable=False, server_default=text("'{}'")),  # as Notion has them, as JSON
-    Column("reported_at", Moment),
+    Column("reported_at", Timestamp),
     # When somebody is to look at it next; None when nothing is left to do.
-    Column("due_at", Moment),
+    Column("due_at", Timestamp),
     Column("failures", Integer, nullable=False),  # in a row, of whatever it needs from elsewhere
     Column("held_by", BigInteger),
-    Column("held_until", Moment, nullable=False),
+    Column("held_until", Timestamp, nullable=False),
     # Why it waits until `due_at`, where that is for a failure.
     Column("delay_code", Text),
     Column("delay_reason", Text),
-    index_of_some("ix_mailouts_due_at", "due_at", where=_UNDONE),
+    partial_index("ix_mailouts_due_at", "due_at", where=_UNDONE),
     Index("ix_mailouts_tenant_id_id", "tenant_id", "id"),
     Index("ix_mailouts_page_id", "page_id"),
 )
@@ -793,11 +793,11 @@ mailout_errors = Table(
     Column("email", Text),  # forgotten once Notion has it
     Column("provider", Text),
     Column("retry_count", Integer, nullable=False),
-    Column("at", Moment, nullable=False),
+    Column("at", Timestamp, nullable=False),
     Column("is_in_doubt", Boolean, nullable=False),  # Notion may have it although it did not say so
-    Column("written_at", Moment),
+    Column("written_at", Timestamp),
     UniqueConstraint("mailout_key", "key"),
-    index_of_some("ix_mailout_errors_unwritten", "mailout_key", "id", where=_UNWRITTEN),
+    partial_index("ix_mailout_errors_unwritten", "mailout_key", "id", where=_UNWRITTEN),
 )
 
 # What Supabase's `send_logs` was told of each mail.
@@ -812,13 +812,13 @@ mailout_logs = Table(
 )
 
 # What Supabase's `subscribers` was told of each person who bounced, left or came back.
-told_standings = Table(
+supabase_status_updates = Table(
     "told_standings",
     metadata,
     Column("contact_key", Key, primary_key=True, autoincrement=False),
     Column("status", Text, nullable=False),
-    Column("status_at", Moment),
-    Column("told_at", Moment, nullable=False),
+    Column("status_at", Timestamp),
+    Column("told_at", Timestamp, nullable=False),
 )
 
 _UNDER_WAY = text("state = 'sending'")
@@ -844,12 +844,12 @@ notification_links = Table(
     Column("told", Text, nullable=False),  # what the row's timeline is told when the mail is sent, as JSON
     # Of the message's attempts, those that ended in a try again later: none is told twice.
     Column("concluded", Integer, nullable=False),
-    Column("result_at", Moment),
+    Column("result_at", Timestamp),
     Column("retry_after", BigInteger),  # milliseconds, as the provider asked
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("queue", "row_key", "generation"),
-    index_of_some("ix_notification_links_sending", "queue", "id", where=_UNDER_WAY),
-    index_of_some(
+    partial_index("ix_notification_links_sending", "queue", "id", where=_UNDER_WAY),
+    partial_index(
         "ix_notification_links_under_way",
         "queue",
         "subscription_id",
@@ -873,14 +873,14 @@ campaign_tallies = Table(
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
     Column("length", Integer, primary_key=True, autoincrement=False),  # of the stretch, in milliseconds
-    Column("begins_at", Moment, primary_key=True, autoincrement=False),
+    Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
     Column("mails", BigInteger, nullable=False),  # to which this happened for the first time
 )
 
 # How the versions of each campaign did; a version has a template for each locale.
-version_tallies = Table(
+variant_tallies = Table(
     "version_tallies",
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),

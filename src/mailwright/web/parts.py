@@ -26,9 +26,9 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.events.outbound.endpoints import Endpoints
 from mailwright.events.webhooks import Webhooks
-from mailwright.outbox.accept import Intake
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
-from mailwright.outbox.limits import Defaults
+from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
+from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.pipeline.compose import SenderIdentity
@@ -62,7 +62,7 @@ class ApiParts:
 
     database: Database
     clock: Clock
-    intake: Intake
+    acceptor: Acceptor
     public_url: str
     # Where a worker runs in the same process: readiness then includes it. None where workers run elsewhere.
     is_worker_alive: Callable[[], bool] | None = None
@@ -70,7 +70,7 @@ class ApiParts:
     webhooks: Webhooks | None = None
     public_pages: PublicPages = PublicPages()
     # What the settings say about limits, for everyone who has none of their own.
-    defaults: Defaults = Defaults(Limits())  # noqa: RUF009 - frozen
+    defaults: DefaultLimits = DefaultLimits(Limits())  # noqa: RUF009 - frozen
     # Where uploaded images are, and what bulk mail says of where we are.
     images_folder: Path = Path("var/images")
     postal_address: str | None = None
@@ -124,7 +124,7 @@ class ApiParts:
         templates = TemplateStore(self.database, self.clock, images, self.public_url, self.postal_address)
         object.__setattr__(self, "templates", templates)
         object.__setattr__(self, "keys", ApiKeys(self.database, self.clock))
-        object.__setattr__(self, "mail", ApiMessages(self.database, self.clock, self.intake))
+        object.__setattr__(self, "mail", ApiMessages(self.database, self.clock, self.acceptor))
         object.__setattr__(self, "operations", Operations(self.database, self.clock))
         object.__setattr__(self, "gauges", QueueGauges(self.database, self.clock))
         object.__setattr__(self, "campaigns", Campaigns(self.database, self.clock, self.templates))
@@ -144,7 +144,7 @@ class ApiParts:
 
     async def double_opt_in(self) -> DoubleOptIn:
         """Its links are signed with the secret that the other links for readers are signed with."""
-        secret = self.public_pages.secret or await kept_secret(self.database, UNSUBSCRIBE_SECRET)
+        secret = self.public_pages.secret or await get_or_create_secret(self.database, UNSUBSCRIBE_SECRET)
         links = ConfirmationLinks(self.public_url, UnsubscribeTokens(secret))
         return DoubleOptIn(self.database, self.clock, links)
 

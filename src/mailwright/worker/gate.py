@@ -9,10 +9,10 @@ from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.defer import defer, hold_lane, let_go
+from mailwright.outbox.defer import defer, defer_lane, end_lane_deferral
 from mailwright.outbox.ledger import Ledger
-from mailwright.outbox.limits import NO_LIMITS, Defaults, Rules, rules_in_force
-from mailwright.outbox.workers import present
+from mailwright.outbox.limits import NON_LIMIT_REASONS, DefaultLimits, LimitRules, load_limit_rules
+from mailwright.outbox.workers import list_present
 from mailwright.policies import pacing
 from mailwright.policies.hours import lane_outside_hours, recipient_outside_hours
 from mailwright.policies.rates import windows_of_levels
@@ -42,14 +42,14 @@ class Gate:
         database: Database,
         clock: Clock,
         ledger: Ledger,
-        defaults: Defaults,
+        defaults: DefaultLimits,
         destinations: Destinations | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._ledger = ledger
         self._defaults = defaults
-        self._rules = Rules(defaults.limits)
+        self._rules = LimitRules(defaults.limits)
         self._limits_read_at: Instant | None = None
         self._are_limits_new = False  # read in the admission that is under way
         self.deferred_until: Instant = 0  # when the lane that was held last opens again
@@ -83,7 +83,7 @@ class Gate:
                 closed[lane] = held
                 self.deferred_until = held.until
                 used_up = self._used_up.get(lane)
-                await hold_lane(self._database, lane, held.reason, held.until)
+                await defer_lane(self._database, lane, held.reason, held.until)
                 # Permits came back, or the limit was lifted, while the hold was written.
                 if self._used_up.get(lane) is not used_up or await self._are_others_in_force(waiting[0], held, lanes):
                     await self._open(lane)
@@ -128,7 +128,7 @@ class Gate:
     async def leave_for_now(self, lane: int, held: Deferral) -> None:
         """A lane whose mails wait for a moment that this worker cannot give them yet."""
         self.deferred_until = max(self.deferred_until, held.until)
-        await hold_lane(self._database, lane, held.reason, held.until)
+        await defer_lane(self._database, lane, held.reason, held.until)
 
     async def _reopen(self, counters: Collection[str]) -> None:
         """Lanes that this gate has held for want of one of these go on now, and not when the window ends."""
@@ -138,7 +138,7 @@ class Gate:
 
     async def _open(self, lane: int) -> None:
         async with self._database.write() as tx:
-            await let_go(tx, lane, but=NO_LIMITS)
+            await end_lane_deferral(tx, lane, but=NON_LIMIT_REASONS)
 
     async def _awake(self, waiting: list[Claimed]) -> list[Claimed]:
         """Where a campaign keeps to each reader's own hours, those for whom it is night wait by themselves."""
@@ -228,7 +228,7 @@ class Gate:
         for lane in closed.keys() & {claimed.lane for claimed, _ in found.waiting}:
             # It was closed because these had the last permits: there is room for others again.
             until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
-            await hold_lane(self._database, lane, closed[lane].reason, until)
+            await defer_lane(self._database, lane, closed[lane].reason, until)
         put_off = {claimed.message_key for claimed, _ in found.waiting}
         return [claimed for claimed in batch if claimed.message_key not in put_off]
 
@@ -237,12 +237,12 @@ class Gate:
         now = self._clock.now()
         is_old = self._limits_read_at is None or abs(now - self._limits_read_at) >= LIMITS_TTL
         self._are_limits_new = False
-        if is_old or self._rules.unknown(lanes):
+        if is_old or self._rules.missing_lanes(lanes):
             await self._read_limits(lanes)
         if is_old:
             self._limits_read_at = now
             if self._destinations is not None:
-                self._destinations.turn_second(len({each.worker for each in await present(self._database, now)}))
+                self._destinations.turn_second(len({each.worker for each in await list_present(self._database, now)}))
 
     async def _are_others_in_force(self, first: Claimed, held: Deferral, lanes: Collection[int]) -> bool:
         """Whoever changes limits opens what they held. A hold that was written after that nobody would end."""
@@ -253,7 +253,7 @@ class Gate:
         return self._rules.levels(first.tenant_id, first.lane) != before
 
     async def _read_limits(self, lanes: Collection[int]) -> None:
-        self._rules = await rules_in_force(self._database, self._defaults, lanes)
+        self._rules = await load_limit_rules(self._database, self._defaults, lanes)
         self._are_limits_new = True
 
 

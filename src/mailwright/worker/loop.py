@@ -21,8 +21,8 @@ from mailwright.domain.results import ResultKind, SendResult
 from mailwright.ops import metrics, tracing
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.settle import Begun, Settling
-from mailwright.outbox.workers import Presence
+from mailwright.outbox.settle import BegunAttempts, Settler
+from mailwright.outbox.workers import WorkerPresence
 from mailwright.pipeline.compose import Composer
 from mailwright.pipeline.conclude import ReadyMessage, conclude, excuse_provider
 from mailwright.providers.callbacks import provider_raised
@@ -75,7 +75,7 @@ class WorkerParts:
 
     clock: Clock
     claims: Claims
-    settling: Settling
+    settling: Settler
     composer: Composer
     gate: Gate
     route: Route
@@ -339,7 +339,7 @@ class Worker:
         for stranded in await self._parts.pacing.book():
             self._give_back(ready.claimed for ready in stranded.mails)
             if stranded.is_others:
-                self._parts.claims.leave(stranded.lane, stranded.held.until)
+                self._parts.claims.skip_lane(stranded.lane, stranded.held.until)
             else:
                 await self._parts.gate.leave_for_now(stranded.lane, stranded.held)
 
@@ -371,7 +371,7 @@ class Worker:
             return False
         return not any(ready.claimed.resends for ready in self._in_flight.values())
 
-    def _launch(self, ready: ReadyMessage, member: RouteMember, begun: Begun) -> None:
+    def _launch(self, ready: ReadyMessage, member: RouteMember, begun: BegunAttempts) -> None:
         claimed = ready.claimed
         if claimed.message_key in begun.over_limit and claimed.lane_limit is not None:
             self._stand_back(claimed, begun.attempted_at + OVER_LIMIT_PAUSE)
@@ -497,7 +497,7 @@ class Worker:
         self._backlog = deque(each for each in self._backlog if each.lane != claimed.lane)
         self._give_back(behind)
         if until is not None:
-            self._parts.claims.leave(claimed.lane, until)
+            self._parts.claims.skip_lane(claimed.lane, until)
             self._stood_back[claimed.lane] += 1
             # Whoever is drained outwaits a moment, and not another's lock, which may last.
             if self._stood_back[claimed.lane] <= MOST_STOOD_BACK:
@@ -576,13 +576,13 @@ class Worker:
         put_off = [claimed for claimed, _ in self._to_defer]
         return [*self._backlog, *self._building, *built, *self._exchanging, *done, *self._to_release, *put_off]
 
-    def _presence(self) -> list[Presence]:
+    def _presence(self) -> list[WorkerPresence]:
         found = []
         for member in self._parts.route.members:
             deferral = member.breaker.deferral()
             reason = member.breaker.explanation if deferral else None
             until = deferral.until if deferral else None
-            found.append(Presence(member.name, until, reason, sent=self._taken[member.name]))
+            found.append(WorkerPresence(member.name, until, reason, sent=self._taken[member.name]))
         return found
 
     def _measure(self) -> None:

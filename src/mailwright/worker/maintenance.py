@@ -9,9 +9,9 @@ from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.events.reports import MOST_FORGOTTEN, forget
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.database import Database
 from mailwright.storage.partitions import ensure_event_partitions
 
@@ -27,9 +27,9 @@ class MaintenanceServices:
 
     database: Database
     claims: Claims
-    doubts: Doubts
+    doubts: InDoubtHandler
     ledger: DatabaseLedger
-    roster: Roster
+    registry: WorkerRegistry
     soft: SoftBounces
 
 
@@ -45,22 +45,22 @@ class Maintenance:
         self.has_decided = False  # doubts, since somebody last asked: what is sent again is due at once
         self.renewed: dict[int, Instant] = {}  # until when what was held at the last renewal is held, if ever renewed
 
-    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Sequence[Presence]) -> None:
+    async def tick(self, held: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
         """One round; each duty when its time has come."""
         if self._is_time("renew", self._renew_every):
             await self._renew([*held()])
         if self._is_time("presence", PRESENCE_EVERY):
-            await self._duties.roster.report(*presence)
+            await self._duties.registry.report(*presence)
         await self.look_after_the_dead()
         if self._is_time("tidy", TIDY_EVERY):
             await self._duties.ledger.forget_expired()
-            await self._duties.roster.forget_lost()
+            await self._duties.registry.delete_lost()
             await self._forget_reports()
             await ensure_event_partitions(self._duties.database, self._clock.now())
 
     async def look_after_the_dead(self) -> None:
-        await self._duties.doubts.take_over()
-        if await self._duties.doubts.decide():
+        await self._duties.doubts.mark_lost_attempts()
+        if await self._duties.doubts.decide_due():
             self.has_decided = True
         self.suspects_wait = await self._duties.claims.has_suspects()
 
@@ -80,7 +80,7 @@ class Maintenance:
                 return
 
     async def leave(self) -> None:
-        await self._duties.roster.leave()
+        await self._duties.registry.deregister()
 
     def _is_time(self, duty: str, every: Instant) -> bool:
         now = self._clock.now()

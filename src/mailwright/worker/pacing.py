@@ -14,7 +14,7 @@ from time import perf_counter
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, PacingRules, SendRate
-from mailwright.outbox.ledger import LEAD, TAKE_OVER, Known, Ledger
+from mailwright.outbox.ledger import LEAD, TAKE_OVER, Ledger, RateCheckpoint
 from mailwright.pipeline.conclude import ReadyMessage
 from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
 
@@ -59,7 +59,7 @@ class Pacing:
         self._under_way: Counter[str] = Counter()  # marked and not ended, by whose mails go one at a time
         self._next_alone: Counter[str] = Counter()  # the same of those that are booked: the one that goes next
         self._ahead: Counter[str] = Counter()  # moments that are booked and not yet begun, by pace
-        self._kept: dict[str, Known] = {}
+        self._kept: dict[str, RateCheckpoint] = {}
         self._exact: set[str] = set()
         self._began: dict[str, float] = {}  # the last mail of an exact pace
         self._last_lane = 0
@@ -136,7 +136,7 @@ class Pacing:
         if done := self._kept_for_nothing():
             given_up = {name: self._kept[name] for name in done if self._is_worth_telling(name)}
             if given_up:
-                await self._ledger.unbook(given_up)
+                await self._ledger.release_rates(given_up)
             for name in done:
                 del self._kept[name]
         return stranded
@@ -215,13 +215,13 @@ class Pacing:
         """Answers until when another worker is left to the pace, where one keeps it."""
         room = min(_most_ahead(pace) - self._ahead[pace.name] for pace in paced.rates)
         booking = await self._ledger.book(paced.rates, min(len(line), room), self._kept)
-        if not booking.moments:
+        if not booking.slots:
             return booking.opens_at
         for pace in paced.rates:
             left_at = booking.left_at[pace.name]
-            self._kept[pace.name] = Known(left_at, left_at // 2)
+            self._kept[pace.name] = RateCheckpoint(left_at, left_at // 2)
             self._exact |= {pace.name} if pace.is_exact else set()
-        for moment in booking.moments:
+        for moment in booking.slots:
             self._book(line.popleft(), moment)
         return None
 
@@ -277,7 +277,7 @@ class Pacing:
                 # A clock that stands still has let no time pass.
                 late_us = 0 if self._clock.now() == each.booked_at else ceil((now - each.begins_at) * 1_000_000)
                 known = self._kept[pace.name]
-                self._kept[pace.name] = Known(known.left_at, known.left_at // 2 + max(0, late_us))
+                self._kept[pace.name] = RateCheckpoint(known.left_at, known.left_at // 2 + max(0, late_us))
 
     def _note_beginning(self, each: _Booked) -> None:
         """The next interval counts from when the mail really began, and that was before this."""
@@ -304,7 +304,7 @@ class Pacing:
             for pace in _paced(each.ready).rates:
                 if pace.batch_size == 1:  # several mails may have the same moment, and some of them use it
                     known = self._kept[pace.name]
-                    self._kept[pace.name] = Known(known.left_at, min(known.next_us, each.moment_us))
+                    self._kept[pace.name] = RateCheckpoint(known.left_at, min(known.next_us, each.moment_us))
 
     def _is_stranded(self) -> bool:
         """What waits for a moment waits in vain while the clock stands still."""

@@ -16,11 +16,11 @@ from mailwright.access.failed_sign_ins import (
 )
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from mailwright.storage.tables import guesses
+from mailwright.storage.tables import failed_sign_ins
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import ApiParts, create_app
 from tests.api import client_of
-from tests.builders import an_intake
+from tests.builders import an_acceptor
 
 RIGHT = "correct horse battery staple"
 
@@ -95,11 +95,11 @@ async def test_a_right_guess_clears_the_account_and_time_clears_all(database: Da
     await guess(at, is_right=False)
     assert await guess(at, is_right=True)
     async with database.read() as tx:
-        assert [row.whom for row in await tx.execute(select(guesses))] == ["address:192.0.2.1"]
+        assert [row.whom for row in await tx.execute(select(failed_sign_ins))] == ["address:192.0.2.1"]
     clock.advance(ACCOUNT_POLICY.forgotten_after + 1)
     await at.delete_expired()
     async with database.read() as tx:
-        assert not await tx.execute(select(guesses))
+        assert not await tx.execute(select(failed_sign_ins))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_household_is_one_address(host: str | None, name: str) -> None:
 
 
 def an_app(database: Database, clock: ManualClock, password: str | None) -> FastAPI:
-    intake = an_intake(database, clock)
-    app = create_app(ApiParts(database, clock, intake, "http://mail.example", admin_password=password))
+    acceptor = an_acceptor(database, clock)
+    app = create_app(ApiParts(database, clock, acceptor, "http://mail.example", admin_password=password))
 
     @app.post("/only-administrators")
     async def only(administrator: AdministratorDep) -> str:

@@ -13,7 +13,7 @@ from mailwright.access.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE, Sessions
 from mailwright.access.users import FIRST_LOGIN, User, UserExists, Users
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions as session_rows
 from mailwright.storage.tables import users as user_rows
@@ -146,7 +146,7 @@ async def test_whatever_becomes_of_a_user_stands_in_the_journal(users: Users, ad
     await users.change_password("grace", OTHER, actor="ada")
     await users.disable("grace", actor="ada")
     await users.enable("grace", actor="ada")
-    found = [deed for deed in await deeds(database, tenant_id=None, limit=10) if deed.subject == "grace"]
+    found = [deed for deed in await list_entries(database, tenant_id=None, limit=10) if deed.subject == "grace"]
     assert [deed.action for deed in found][::-1] == [
         "user_create",
         "user_role",

@@ -143,7 +143,7 @@ async def test_of_a_list_only_what_is_named_changes_and_whoever_is_on_it_stays_o
         assert (await api.client.patch(f"/v1/lists/{key}", json={"name": "N"})).status_code == 404
     for wrong in ({"name": ""}, {"name": "two\nlines"}, {"listKey": "other"}, {"isPublic": "perhaps"}):
         assert (await api.client.patch("/v1/lists/news", json=wrong)).status_code == 422
-    found = await audit_log.deeds(api.parts.database, tenant_id=1, limit=10, subject="news")
+    found = await audit_log.list_entries(api.parts.database, tenant_id=1, limit=10, subject="news")
     assert [each.action for each in found] == ["list.edit", "list.edit", "list.create"]  # nothing is no deed
 
 
@@ -187,7 +187,7 @@ async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_
         await api.client.post("/v1/contacts/imports", content=b"email\nada@example.com\n", headers=csv)
     await tenants.create(database, clock, "acme", actor=audit_log.CONSOLE)
     await tenants.change(database, "acme", actor=audit_log.CONSOLE, clock=clock, weight=2)
-    found = [(deed.actor, deed.action) for deed in await audit_log.deeds(database, tenant_id=None, limit=20)]
+    found = [(deed.actor, deed.action) for deed in await audit_log.list_entries(database, tenant_id=None, limit=20)]
     assert [each for each in reversed(found) if each[0] == "api"] == [
         ("api", "list.create"),
         ("api", "segment.create"),

@@ -15,7 +15,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.web.app import ApiParts, create_app
 from mailwright_client import AsyncClient, Client, Invalid, NotFound, Unauthorized, models
-from tests.builders import an_intake
+from tests.builders import an_acceptor
 
 MESSAGE = models.SendRequest(to="ada@example.com", subject="Hello", html="<p>Hello</p>")
 HTML = '<p>Hello {{ name }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
@@ -29,7 +29,7 @@ class Served:
 
 @pytest.fixture
 async def served(database: Database, clock: ManualClock) -> AsyncIterator[Served]:
-    parts = ApiParts(database, clock, an_intake(database, clock), "http://mail.example")
+    parts = ApiParts(database, clock, an_acceptor(database, clock), "http://mail.example")
     listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="off", ws="none"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))

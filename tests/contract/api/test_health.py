@@ -15,11 +15,11 @@ from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.outbox import message_records
 from mailwright.outbox.queue_gauges import FRESH
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.database import Database
 from mailwright.web.api import health
 from tests.api import Api, a_request, an_api
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def unwritable(engine: Engine) -> AsyncIterator[None]:
+async def unwritable(engine: DatabaseAddress) -> AsyncIterator[None]:
     """Somebody holds SQLite's one write lock; PostgreSQL is a read-only standby and cuts its connections."""
     if engine.name == "sqlite":
         with _locked(engine.url.removeprefix("sqlite:///")):
@@ -65,7 +65,7 @@ async def _read_only(url: str, value: str) -> None:
 
 
 @pytest.mark.promise("api-never-accepts-in-vain")
-async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, engine: Engine) -> None:
+async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, engine: DatabaseAddress) -> None:
     async with unwritable(engine):
         answer = await api.client.post("/v1/email/send", json=a_request())
         assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE"), answer.text
@@ -76,7 +76,7 @@ async def test_what_cannot_be_stored_is_503_and_recovers_by_itself(api: Api, eng
         if answer.status_code == 202:
             break
     assert answer.status_code == 202
-    assert len(await message_records.search(api.parts.database, 1, message_records.Search(), limit=10)) == 1
+    assert len(await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=10)) == 1
 
 
 async def test_an_address_that_leads_nowhere_is_a_page_to_browsers_and_a_problem_to_programs(api: Api) -> None:
@@ -115,7 +115,7 @@ async def test_not_ready_before_the_newest_migration_has_run(api: Api, monkeypat
 
 
 @pytest.mark.promise("health-ready")
-async def test_not_ready_without_a_database(clock: ManualClock, database: Database, engine: Engine) -> None:
+async def test_not_ready_without_a_database(clock: ManualClock, database: Database, engine: DatabaseAddress) -> None:
     async with an_api(database, clock) as api:
         nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
         object.__setattr__(api.parts, "database", Database(nowhere))
@@ -153,9 +153,9 @@ async def test_providers_are_told_and_one_that_is_left_alone_does_not_make_the_a
 ) -> None:
     """Mail is accepted all the same: it waits, or goes through another. Why is for operators' eyes."""
     database, until = api.parts.database, clock.now() + MINUTE
-    left_alone = Presence("ses", until, "SES_AUTH: a secret reason")
-    await Roster(database, clock, "worker-1").report(left_alone, Presence("smtp", until))
-    await Roster(database, clock, "worker-2").report(left_alone, Presence("smtp"))
+    left_alone = WorkerPresence("ses", until, "SES_AUTH: a secret reason")
+    await WorkerRegistry(database, clock, "worker-1").report(left_alone, WorkerPresence("smtp", until))
+    await WorkerRegistry(database, clock, "worker-2").report(left_alone, WorkerPresence("smtp"))
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()["providers"]) == (200, {"ses": "left_alone", "smtp": "ok"})
     assert "secret" not in answer.text

@@ -159,7 +159,7 @@ async def test_anothers_cursor_leads_to_ones_own_messages(api: Api) -> None:
 
 
 async def everything(api: Api) -> Any:
-    found = await message_records.search(api.parts.database, 1, message_records.Search(), limit=100)
+    found = await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=100)
     suppressed = (await api.client.get("/v1/suppressions")).json()
     letters = await message_records.dead_letters(api.parts.database, 1, limit=100)
     stories = [await message_records.find(api.parts.database, message.outbox_id, tenant_id=1) for message in found]

@@ -13,7 +13,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys
 from mailwright.web.app import ApiParts, create_app
 from tests.api import Api, an_api, client_of
-from tests.builders import an_intake
+from tests.builders import an_acceptor
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsew
     api: Api, clock: ManualClock
 ) -> None:
     elsewhere = create_app(
-        ApiParts(api.parts.database, clock, an_intake(api.parts.database, clock), "http://mail.example")
+        ApiParts(api.parts.database, clock, an_acceptor(api.parts.database, clock), "http://mail.example")
     )
     async with client_of(elsewhere, api.key) as other_process:
         assert (await api.client.get("/v1/email")).status_code == 200

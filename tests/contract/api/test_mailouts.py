@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mailwright.domain.clock import SECOND
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.mailouts import MailoutBench, a_mailout_bench
 from tests.standins.notion import busy
 
@@ -29,7 +29,7 @@ class Served:
 
 
 @pytest.fixture
-async def served(engine: Engine) -> AsyncIterator[Served]:
+async def served(engine: DatabaseAddress) -> AsyncIterator[Served]:
     async with a_mailout_bench(engine.url) as bench:
         parts = {"mailouts": bench.desk, "admin_password": PASSWORD}
         async with an_api(bench.database, bench.clock, **parts) as api:  # type: ignore[arg-type]
@@ -110,10 +110,10 @@ async def test_a_run_that_nobody_sends_says_so_in_a_field_until_somebody_works(s
     for wait in (answer["wait"], shown["wait"], listed[0]["wait"]):
         assert (wait["state"], wait["reason"]) == ("no_worker", "no_worker")
         assert "mailwright worker" in wait["whatWouldChange"]
-    roster = Roster(served.bench.database, served.bench.clock, "w1")
-    await roster.report(Presence("scripted"))
+    registry = WorkerRegistry(served.bench.database, served.bench.clock, "w1")
+    await registry.report(WorkerPresence("scripted"))
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
-    await roster.leave()
+    await registry.deregister()
     await served.bench.finish(await served.bench.find_by_id(answer["runId"]))
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
 

@@ -4,9 +4,9 @@ from mailwright.access.roles import Role
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.permits import Limits
 from mailwright.outbox import quotas
-from mailwright.outbox.limits import Defaults
-from mailwright.outbox.quotas import STALE_AFTER, Told
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.quotas import STALE_AFTER, QuotaReport
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.database import Database
 from tests.api import an_api
 
@@ -15,19 +15,19 @@ ADMINISTRATOR = {"Authorization": f"Bearer {PASSWORD}"}
 
 
 async def tell(database: Database, clock: ManualClock) -> None:
-    before = await quotas.standing(database, ["ses"])
-    told = Told("ses", remaining=40_000, limit_per_day=50_000, rate_per_second=14)
-    assert await quotas.record(database, clock, [told], before)
+    before = await quotas.read_pre_sync_state(database, ["ses"])
+    told = QuotaReport("ses", remaining=40_000, limit_per_day=50_000, rate_per_second=14)
+    assert await quotas.record_sync(database, clock, [told], before)
 
 
 async def test_administrators_are_told_how_each_provider_stands(database: Database, clock: ManualClock) -> None:
-    defaults = Defaults(Limits(), {"ses": None, "smtp": None, "sendgrid": None})
+    defaults = DefaultLimits(Limits(), {"ses": None, "smtp": None, "sendgrid": None})
     async with an_api(database, clock, admin_password=PASSWORD, defaults=defaults) as api:
         await tell(database, clock)
         until = clock.now() + MINUTE
-        shut = Presence("smtp", unavailable_until=until, unavailable_reason="SMTP_AUTH_FAILED")
-        await Roster(database, clock, "worker-1").report(Presence("ses"), shut)
-        await Roster(database, clock, "worker-2").report(Presence("ses"))
+        shut = WorkerPresence("smtp", unavailable_until=until, unavailable_reason="SMTP_AUTH_FAILED")
+        await WorkerRegistry(database, clock, "worker-1").report(WorkerPresence("ses"), shut)
+        await WorkerRegistry(database, clock, "worker-2").report(WorkerPresence("ses"))
         answer = await api.anonymous.get("/v1/providers", headers=ADMINISTRATOR)
         ses, smtp, sendgrid = answer.json()["providers"]
         assert (ses["provider"], ses["status"], ses["workers"]) == ("ses", "ok", 2)
@@ -43,10 +43,10 @@ async def test_administrators_are_told_how_each_provider_stands(database: Databa
 
 
 async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Database, clock: ManualClock) -> None:
-    async with an_api(database, clock, admin_password=PASSWORD, defaults=Defaults(Limits(), {"ses": None})) as api:
+    async with an_api(database, clock, admin_password=PASSWORD, defaults=DefaultLimits(Limits(), {"ses": None})) as api:
         await tell(database, clock)
         for _ in range(STALE_AFTER):
-            await quotas.note_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
+            await quotas.record_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
         [ses] = (await api.anonymous.get("/v1/providers", headers=ADMINISTRATOR)).json()["providers"]
         quota = ses["quota"]
         assert (quota["ratePerSecond"], quota["isRateKept"], quota["missed"]) == (14, False, STALE_AFTER)
@@ -56,7 +56,7 @@ async def test_a_rate_that_is_not_kept_any_more_is_told_as_such(database: Databa
 async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
     database: Database, clock: ManualClock
 ) -> None:
-    async with an_api(database, clock, defaults=Defaults(Limits(), {"ses": None})) as api:
+    async with an_api(database, clock, defaults=DefaultLimits(Limits(), {"ses": None})) as api:
         await api.parts.users.create("ada", "correct horse battery", Role.ADMIN, actor="test")
         form = {"login": "ada", "password": "correct horse battery"}
         browser = api.anonymous
@@ -65,6 +65,6 @@ async def test_the_page_of_providers_shows_a_rate_and_when_it_is_given_up(
         await tell(database, clock)
         assert ">14</td>" in (await browser.get("/settings/providers")).text
         for _ in range(STALE_AFTER):
-            await quotas.note_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
+            await quotas.record_failure(database, clock, "ses", "NETWORK_ERROR: no connection in time")
         page = (await browser.get("/settings/providers")).text
         assert "<s>14</s><small>not kept any more: it did not tell 3 times</small>" in page

@@ -17,8 +17,8 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import templates
 from mailwright.web.app import ApiParts, create_app
 from tests.api import Api, a_request, an_api, client_of
-from tests.builders import an_intake, claims_of
-from tests.conftest import Engine
+from tests.builders import an_acceptor, claims_of
+from tests.conftest import DatabaseAddress
 from tests.unit.test_api_models import BROKEN
 
 SEND = "/v1/email/send"
@@ -214,14 +214,14 @@ async def test_fifty_clients_with_the_same_keys_make_one_message_each(api: Api) 
     assert sorted({answer.status_code for answer in answers}) == [200, 202]
     assert sum(answer.status_code == 202 for answer in answers) == 10
     assert len({answer.json()["outboxId"] for answer in answers}) == 10
-    assert len(await message_records.search(api.parts.database, 1, message_records.Search(), limit=200)) == 10
+    assert len(await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=200)) == 10
 
 
 async def test_two_processes_with_the_same_keys_make_one_message_each(
-    api: Api, engine: Engine, clock: ManualClock
+    api: Api, engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     other_process = Database(engine.url)
-    app = create_app(ApiParts(other_process, clock, an_intake(other_process, clock), "http://mail.example"))
+    app = create_app(ApiParts(other_process, clock, an_acceptor(other_process, clock), "http://mail.example"))
     keys = [{"Idempotency-Key": f"key-{key}"} for key in range(20)]
     async with client_of(app, api.key) as other:
         answers = await asyncio.gather(
@@ -246,7 +246,7 @@ async def test_a_bad_item_of_a_batch_stops_no_other(api: Api) -> None:
     assert second == {"error": {"code": "INVALID_EMAIL", "detail": "must look like name@example.com", "field": "to"}}
     assert third["error"]["code"] == "WRONG_TYPE"
     assert fourth["error"]["code"] == "TEMPLATE_NOT_FOUND"
-    found = await message_records.search(api.parts.database, 1, message_records.Search(), limit=10)
+    found = await message_records.search(api.parts.database, 1, message_records.MessageSearch(), limit=10)
     assert {message.outbox_id: message.to_email for message in found} == {
         first["outboxId"]: "one@example.com",
         fifth["outboxId"]: "two@example.com",

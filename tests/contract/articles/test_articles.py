@@ -14,7 +14,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.articles import enqueue, recipients
 from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
 from mailwright.sources.articles.enqueue import ArticleScheduler
@@ -119,7 +119,9 @@ async def test_a_slice_moves_only_to_a_free_place_and_can_be_removed(bench: Benc
         await store.find(DEFAULT_TENANT, first.slice_id)
     [summary] = await store.list_articles(DEFAULT_TENANT)
     assert (summary.article_key, summary.slices, summary.published) == (KEY, 1, 1)
-    done = [(deed.action, deed.subject) for deed in await deeds(bench.database, tenant_id=DEFAULT_TENANT, limit=9)]
+    done = [
+        (deed.action, deed.subject) for deed in await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=9)
+    ]
     assert done == [("slices.remove", KEY), ("slices.change", KEY), ("slices.put", KEY)]
 
 
@@ -229,7 +231,7 @@ async def test_a_run_says_who_sent_what_and_when(bench: Bench) -> None:
     run = await begin(bench)
     assert (run.actor, run.campaign_tag, run.article_key, run.send_batch_id) == (ACTOR, TAG, KEY, BATCH)
     assert run.started_at == bench.clock.now()
-    [deed, *_] = await deeds(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
+    [deed, *_] = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=1)
     assert (deed.actor, deed.action, deed.subject) == (ACTOR, "article.send", run.run_id)
     await walk_all(bench)
 

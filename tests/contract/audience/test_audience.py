@@ -23,7 +23,7 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox.accept import accept
 from mailwright.storage.database import Database
 from mailwright.storage.tables import subscriptions
-from tests.builders import a_message, a_newsletter, an_intake, claims_of, settling_of
+from tests.builders import a_message, a_newsletter, a_settler, an_acceptor, claims_of
 
 ADA = "ada@example.com"
 NEWS = "news"
@@ -240,7 +240,7 @@ async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
 ) -> None:
     readers = {scope: f"reader-{index}@example.com" for index, scope in enumerate(SCOPES)}
     mails = [a_newsletter(to=email, list_key=mail_of) if mail_of else a_message(to=email) for email in readers.values()]
-    await an_intake(database, clock).accept(mails)
+    await an_acceptor(database, clock).accept(mails)
     claimed = await claims_of(database, clock).claim(10) if late else []
     async with database.write() as tx:
         for scope, email in readers.items():
@@ -249,7 +249,7 @@ async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
             )
     stopped = {"*"} if mail_of is None else {"*", "general", mail_of}
     if late:
-        begun = await settling_of(database, clock).exchange([], claimed)
+        begun = await a_settler(database, clock).exchange([], claimed)
         sent = {each.to_email for each in claimed if each.message_key in begun.message_keys}
         assert sent == {readers[scope] for scope in SCOPES if scope not in stopped}
     else:
@@ -261,7 +261,7 @@ async def test_each_scope_stops_its_own_mail_at_the_claim_and_at_the_mark(
 async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is_told(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_newsletter(to=ADA, list_key=NEWS)])
+    await an_acceptor(database, clock).accept([a_newsletter(to=ADA, list_key=NEWS)])
     async with database.write() as tx:
         for scope in reversed(SCOPES):
             await suppressions.add_all(tx, 1, [ADA], reason=scope, source="test", now=0, list_key=scope)
@@ -274,14 +274,14 @@ async def test_several_suppressions_of_one_person_are_one_mail_and_the_widest_is
 async def test_a_copy_to_someone_who_left_before_the_mark_is_not_sent(
     database: Database, clock: ManualClock, scope: str
 ) -> None:
-    await an_intake(database, clock).accept([a_message(to=ADA), a_message(to="bob@example.com")])
+    await an_acceptor(database, clock).accept([a_message(to=ADA), a_message(to="bob@example.com")])
     claimed = await claims_of(database, clock).claim(2)
     for each in claimed:
         each.copies = ("cleo@example.com",) if each.to_email == ADA else ("dan@example.com",)
     async with database.write() as tx:
         emails = ["cleo@example.com"]
         await suppressions.add_all(tx, 1, emails, reason="left", source="test", now=0, list_key=scope)
-    begun = await settling_of(database, clock).exchange([], claimed)
+    begun = await a_settler(database, clock).exchange([], claimed)
     may_go = {each.to_email for each in claimed if each.message_key in begun.message_keys}
     assert may_go == ({"bob@example.com"} if scope == "*" else {ADA, "bob@example.com"})
 

@@ -18,10 +18,10 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.reports import Received, Reports
-from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, events, messages, suppressions
-from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, an_intake, claims_of, settling_of
+from tests.builders import LOCK_TTL, SENT, UNKNOWN, a_message, a_result, a_settler, an_acceptor, claims_of
 from tests.engines import PostgresServer
 
 READERS = 3
@@ -75,9 +75,9 @@ class World:
 
     async def begin(self) -> None:
         self.mails = [a_message(to=f"{self.name}-{n}@example.com") for n in range(READERS)]
-        await an_intake(self.database, self.clock).accept(self.mails)
+        await an_acceptor(self.database, self.clock).accept(self.mails)
         claimed = await claims_of(self.database, self.clock, self.name).claim(READERS)
-        settling = settling_of(self.database, self.clock)
+        settling = a_settler(self.database, self.clock)
         await settling.exchange([], claimed)
         first, second, _ = claimed
         sent = replace(SENT, provider="ses", provider_message_id=f"{self.name}-id-0")
@@ -85,7 +85,7 @@ class World:
         now = self.clock.now()
         await settling.exchange([a_result(first, sent, now), a_result(second, doubted, now)], [])
         self.more = [[a_message(to=mail.to_email) for _ in range(MAILS - 1)] for mail in self.mails]
-        await an_intake(self.database, self.clock).accept([mail for mails in self.more for mail in mails])
+        await an_acceptor(self.database, self.clock).accept([mail for mails in self.more for mail in mails])
         claimed = await claims_of(self.database, self.clock, self.name).claim(READERS * (MAILS - 1))
         await settling.exchange([], claimed)
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
@@ -110,9 +110,9 @@ class World:
     async def end(self) -> list[Any]:
         """What is known of each reader, once the doubts are decided too."""
         self.clock.advance(LOCK_TTL)
-        doubts = Doubts(self.database, self.clock, grace=0)
-        await doubts.take_over()
-        await doubts.decide()
+        doubts = InDoubtHandler(self.database, self.clock, grace=0)
+        await doubts.mark_lost_attempts()
+        await doubts.decide_due()
         return [await self._known(mail) for mail in self.mails]
 
     async def _known(self, mail: NewMessage) -> Any:

@@ -21,13 +21,13 @@ from mailwright.content.dkim_key import DkimKey
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH, UnsubscribeTokens
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, kept_secret
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, subscriptions
 from mailwright.web.parts import PublicPages
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_newsletter, a_tenant
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink
 
 SECRET = "s" * 32
@@ -165,13 +165,13 @@ async def test_the_secret_that_the_installation_made_signs_where_none_is_set(
     database: Database, clock: ManualClock
 ) -> None:
     async with an_api(database, clock) as api:
-        token = UnsubscribeTokens(await kept_secret(database, UNSUBSCRIBE_SECRET)).make(JANE)
+        token = UnsubscribeTokens(await get_or_create_secret(database, UNSUBSCRIBE_SECRET)).make(JANE)
         assert (await api.anonymous.get(f"/unsubscribe?token={token}")).status_code == 200
         assert await status(api) == "unsubscribed"
 
 
 async def test_links_of_earlier_secrets_keep_working(database: Database, clock: ManualClock) -> None:
-    made = await kept_secret(database, UNSUBSCRIBE_SECRET)
+    made = await get_or_create_secret(database, UNSUBSCRIBE_SECRET)
     pages = PublicPages("n" * 32, retired=(SECRET,))
     async with an_api(database, clock, public_pages=pages) as api:
         for secret, answer in ((made, 200), (SECRET, 200), ("n" * 32, 200), ("x" * 32, 400)):
@@ -570,7 +570,7 @@ def dkim_key(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock, sink: SmtpSink, dkim_key: Path) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink, dkim_key: Path) -> AsyncIterator[Bench]:
     settings = {
         "provider": "smtp",
         "smtp_url": f"{sink.url}?tls=none",
@@ -630,8 +630,8 @@ async def test_who_left_a_list_gets_the_mail_of_another_and_no_more_of_that_one(
         [refused] = await bench.accept(a_newsletter(to=JANE, list_key="weekly"))
         [other] = await bench.accept(a_newsletter(to=JANE, list_key="offers"))
         await bench.drain()
-        assert (await bench.story(refused)).summary.error_code == "RECIPIENT_SUPPRESSED"
-        assert (await bench.story(other)).summary.status == "SENT"
+        assert (await bench.record(refused)).summary.error_code == "RECIPIENT_SUPPRESSED"
+        assert (await bench.record(other)).summary.status == "SENT"
         assert len(sink.messages) == 2
 
 

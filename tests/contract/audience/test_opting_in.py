@@ -13,7 +13,7 @@ from mailwright.audience.segments import audience
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
 from mailwright.storage.tables import messages
@@ -109,7 +109,7 @@ async def test_whoever_puts_somebody_on_a_list_or_takes_them_off_is_in_the_journ
         await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA})
         await api.client.post(f"/v1/lists/{list_key}/subscribe", json={"email": ADA, "confirmed": True})
         await api.client.post(f"/v1/lists/{list_key}/unsubscribe", json={"email": ADA})
-    noted = await deeds(database, tenant_id=1, limit=10, subject=ADA)
+    noted = await list_entries(database, tenant_id=1, limit=10, subject=ADA)
     assert [(deed.actor, deed.action, deed.detail) for deed in reversed(noted)] == [
         ("admin", "contact.subscribe", {"listKey": list_key}),
         ("api", "contact.subscribe", {"listKey": list_key}),

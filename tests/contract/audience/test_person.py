@@ -21,7 +21,7 @@ from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
 from mailwright.storage.tables import messages, metadata, queue_entries
 from tests.api import an_api
-from tests.builders import SENT, Bench, a_message, a_result, an_intake, claims_of, settling_of
+from tests.builders import SENT, Bench, a_message, a_result, a_settler, an_acceptor, claims_of
 from tests.campaigns import Desk
 
 ADA = "ada@example.com"
@@ -35,13 +35,13 @@ async def a_life(database: Database, clock: ManualClock) -> list[str]:
     change = contacts.ContactChange("Ada Lovelace", "pt", "europe/lisbon", {"plan": "pro", "age": 36}, ["VIP"])
     await contacts.put(database, clock, 1, ADA, change)
     first = a_message(to=ADA, payload={"to": ADA, "subject": "Hello Ada", "html": "<p>Dear Ada Lovelace</p>"})
-    await an_intake(database, clock).accept([first])
+    await an_acceptor(database, clock).accept([first])
     claimed = await claims_of(database, clock).claim(1)
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     await settling.exchange([], claimed)
     await settling.exchange([a_result(claimed[0], SENT, clock.now())], [])
     second = a_message(to=ADA)
-    await an_intake(database, clock).accept([second, a_message(to="grace@example.com")])
+    await an_acceptor(database, clock).accept([second, a_message(to="grace@example.com")])
     await standing.unsubscribe_by_link(1, ADA, "news", source="link")
     return [first.outbox_id, second.outbox_id]
 
@@ -108,7 +108,7 @@ async def test_nothing_of_an_erased_person_is_left_but_that_they_want_no_mail(
     after = await audit(database)
     assert (after.ok, after.accepted, after.sent) == (True, before.accepted, before.sent)
     assert await claims_of(database, clock).claim(10) != []
-    [deed] = await audit_log.deeds(database, tenant_id=1, limit=10)
+    [deed] = await audit_log.list_entries(database, tenant_id=1, limit=10)
     assert (deed.action, deed.detail, "@" in deed.subject) == ("contact.erase", {"messages": 2}, False)
     with pytest.raises(NotFound):
         await erasure.erase(database, clock, 1, ADA, actor="console")
@@ -142,12 +142,12 @@ async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_place
 async def test_whoever_is_being_written_to_is_erased_once_that_has_an_end(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message(to=ADA)])
+    await an_acceptor(database, clock).accept([a_message(to=ADA)])
     claimed = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], claimed)
+    await a_settler(database, clock).exchange([], claimed)
     with pytest.raises(MessageInProgress):
         await erasure.erase(database, clock, 1, ADA, actor="console")
-    await settling_of(database, clock).exchange([a_result(claimed[0], SENT, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(claimed[0], SENT, clock.now())], [])
     assert await erasure.erase(database, clock, 1, ADA, actor="console") == 1
 
 

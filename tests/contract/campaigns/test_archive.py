@@ -60,7 +60,7 @@ class Place:
 async def place(bench: Bench) -> AsyncIterator[Place]:
     engine = bench.engine
     pages = PublicPages(secret="s" * 32, sender="Northwind")
-    parts = ApiParts(bench.database, bench.clock, engine.intake, engine.settings.public_url, public_pages=pages)
+    parts = ApiParts(bench.database, bench.clock, engine.acceptor, engine.settings.public_url, public_pages=pages)
     await join(bench.database, [ADA])
     async with client_of(create_app(parts)) as client:
         yield Place(Desk(bench), Archive(bench.database, bench.clock, engine.templates), client)

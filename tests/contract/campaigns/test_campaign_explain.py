@@ -10,9 +10,9 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.domain.states import Status
 from mailwright.outbox import explain as messages_explained
-from mailwright.outbox.defer import hold_lane
-from mailwright.outbox.limits import Defaults
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.explain import CampaignExplanation, explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
@@ -25,12 +25,12 @@ from tests.standins.provider import ScriptedProvider
 
 
 async def explained(bench: Bench, campaign: InLine, tenant_id: int | None = None) -> CampaignExplanation:
-    defaults = Defaults(default_limits(bench.engine.settings))
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
     return await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=tenant_id)
 
 
 async def a_worker(bench: Bench) -> None:
-    await Roster(bench.database, bench.clock, "w").report(Presence("scripted"))
+    await WorkerRegistry(bench.database, bench.clock, "w").report(WorkerPresence("scripted"))
 
 
 async def change_campaign(bench: Bench, campaign: InLine, *, completed_at: int | None = None, **values: object) -> None:
@@ -83,7 +83,7 @@ async def test_every_way_to_wait_has_its_own_words(bench: Bench) -> None:
         ("outside_hours", now + HOUR, "held", "working hours until 09:00:00 UTC"),
         (PAUSED, INDEFINITELY, "paused", "It is paused, and keeps its place in line."),
     ):
-        await hold_lane(bench.database, campaign.lane, reason, until)
+        await defer_lane(bench.database, campaign.lane, reason, until)
         found = await explained(bench, campaign)
         assert (found.state, found.reason) == (state, reason)
         assert words in found.sentence
@@ -106,7 +106,7 @@ async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(be
     assert found.sentence.startswith("The provider takes no more mail for now: 3 mails left, the first of them goes ")
     seen = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
     assert (seen.reason, seen.next_run_at, seen.eta) == (reason, until, None)
-    defaults = Defaults(default_limits(bench.engine.settings))
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
     [course] = (await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)).campaigns
     assert (course.starts_at, course.segments[0].reason) == (until, reason)
 
@@ -123,7 +123,7 @@ async def test_the_second_in_line_names_the_first(bench: Bench) -> None:
     found = await explained(bench, second)
     assert (found.state, found.reason) == ("in_line", "in_line")
     assert "the campaign To 5 of the same tenant goes first" in found.sentence
-    await hold_lane(bench.database, first.lane, PAUSED, INDEFINITELY)
+    await defer_lane(bench.database, first.lane, PAUSED, INDEFINITELY)
     assert (await explained(bench, second)).state == "sending"
 
 
@@ -184,7 +184,7 @@ async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench
         (AWAITING_WINNER, "Its campaign To 1 tries its versions on some readers first"),
         (PAUSED, "Its campaign To 1 is paused"),
     ):
-        await hold_lane(bench.database, campaign.lane, reason, now + HOUR)
+        await defer_lane(bench.database, campaign.lane, reason, now + HOUR)
         found = await why(0)
         assert words in found.sentence
         assert found.reason == reason

@@ -11,9 +11,9 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority
 from mailwright.outbox import quotas
 from mailwright.outbox.audit import audit
-from mailwright.outbox.defer import hold_lane
-from mailwright.outbox.limits import Defaults, rules_in_force
-from mailwright.outbox.quotas import Standing, Told
+from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue
 from mailwright.sources.campaigns.entries import QueueEntry
@@ -21,15 +21,15 @@ from mailwright.worker import gate
 from mailwright.worker.loop import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, Desk, a_definition, address_of, join
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey, valkey_server
 from tests.standins.provider import ScriptedProvider
 
-NO_SYNC_YET = Standing(previous_sync=None, counted_before=0, under_way=0)
+NO_SYNC_YET = PreSyncState(previous_sync=None, counted_before=0, under_way=0)
 
 
 @pytest.fixture(params=["database", "valkey"])
-async def desk(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> AsyncIterator[Desk]:
+async def desk(request: pytest.FixtureRequest, engine: DatabaseAddress, clock: ManualClock) -> AsyncIterator[Desk]:
     with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
     async with a_bench(engine.url, clock, redis_url=with_valkey.url if with_valkey else None) as bench:
         yield Desk(bench)
@@ -88,16 +88,16 @@ async def test_a_used_up_day_waits_for_the_next_mornings_opening(desk: Desk) -> 
 
 
 async def test_a_quota_of_zero_holds_the_campaign_until_the_providers_are_asked_again(desk: Desk) -> None:
-    told = Told("scripted", remaining=0)
-    await quotas.record(desk.database, desk.clock, [told], NO_SYNC_YET)
+    told = QuotaReport("scripted", remaining=0)
+    await quotas.record_sync(desk.database, desk.clock, [told], NO_SYNC_YET)
     campaign_id = await desk.start(5)
     provider = ScriptedProvider()
     await drain(desk.bench, provider, 4)
     assert provider.mails == []
     assert await desk.waits(campaign_id) == ("quota_exhausted", 5 * MINUTE)
     desk.clock.advance(5 * MINUTE)
-    before = await quotas.standing(desk.database, ["scripted"])
-    await quotas.record(desk.database, desk.clock, [Told("scripted", remaining=3)], before)
+    before = await quotas.read_pre_sync_state(desk.database, ["scripted"])
+    await quotas.record_sync(desk.database, desk.clock, [QuotaReport("scripted", remaining=3)], before)
     await drain(desk.bench, provider, 4)
     await desk.bench.drain(provider)
     assert len(provider.mails) == 3
@@ -257,9 +257,9 @@ async def test_a_message_of_a_completed_campaign_that_is_sent_again_keeps_its_li
     await desk.bench.drain(provider)
     assert await desk.status(campaign_id) == "SENT"
     lane = (await desk.place(campaign_id)).lane
-    defaults = Defaults(Limits())
-    assert lane not in (await rules_in_force(desk.database, defaults)).campaigns
-    rules = await rules_in_force(desk.database, defaults, [lane])
+    defaults = DefaultLimits(Limits())
+    assert lane not in (await load_limit_rules(desk.database, defaults)).campaigns
+    rules = await load_limit_rules(desk.database, defaults, [lane])
     assert [level.limits.daily_limit for level in rules.levels(DEFAULT_TENANT, lane)] == [None, 10]
 
 
@@ -284,7 +284,7 @@ async def test_a_limit_that_is_lifted_while_its_hold_is_written_holds_nothing(
         if not lifted:
             lifted.append(campaign_id)
             await desk.edit_limits(campaign_id)
-        await hold_lane(*of_lane)
+        await defer_lane(*of_lane)
 
     monkeypatch.setattr(gate, "hold_lane", hold)
     provider = ScriptedProvider()
@@ -337,7 +337,7 @@ async def test_a_campaign_that_cannot_go_on_does_not_hold_up_the_others(
 
 @pytest.mark.promise("limits-never-exceeded")
 async def test_no_limit_is_exceeded_when_valkey_dies_in_the_middle_of_a_campaign(
-    engine: Engine, clock: ManualClock
+    engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     with valkey_server() as valkey:
         async with a_bench(engine.url, clock, redis_url=valkey.url) as bench:

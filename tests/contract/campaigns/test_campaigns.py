@@ -22,8 +22,8 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.audit_log import deeds
-from mailwright.outbox.limits import Defaults
+from mailwright.outbox.audit_log import list_entries
+from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
@@ -40,10 +40,10 @@ from tests.builders import (
     Bench,
     a_contact,
     a_result,
+    a_settler,
     a_tenant,
     claims_of,
     deliveries_of,
-    settling_of,
 )
 from tests.campaigns import NEWS, OPERATOR, Desk, a_definition, a_list, address_of, join
 from tests.standins.provider import ScriptedProvider
@@ -425,7 +425,7 @@ async def test_failures_beyond_one_portion_are_all_retried_and_are_no_dead_lette
 async def test_a_failure_that_is_retried_goes_to_no_other_than_who_may_have_the_mail(desk: Desk) -> None:
     campaign_id = await desk.start(1)
     await desk.walk()
-    claims, settling = claims_of(desk.database, desk.clock), settling_of(desk.database, desk.clock)
+    claims, settling = claims_of(desk.database, desk.clock), a_settler(desk.database, desk.clock)
     perhaps = replace(FAULT, provider="scripted", definitely_not_sent=False)
     while claimed := await claims.claim(1):
         claimed[0].provider = "scripted"
@@ -573,7 +573,7 @@ async def test_the_better_version_of_an_experiment_goes_to_everyone_else(desk: D
     assert await desk.status(campaign_id) == "SENT"
     [decided] = [
         deed
-        for deed in await deeds(desk.database, tenant_id=None, limit=9, subject=campaign_id)
+        for deed in await list_entries(desk.database, tenant_id=None, limit=9, subject=campaign_id)
         if deed.action == "campaign.choose_winner"
     ]
     assert decided.actor == "figures"
@@ -688,7 +688,7 @@ async def test_a_doubt_that_is_decided_after_the_campaign_was_cancelled_is_not_l
 
 async def test_a_forecast_knows_that_an_experiment_waits_for_its_winner(desk: Desk) -> None:
     campaign_id = await desk.start(100, experiment=TEST)
-    defaults = Defaults(Limits())
+    defaults = DefaultLimits(Limits())
 
     async def foreseen() -> tuple[list[tuple[int, str | None]], int | None]:
         told = await forecast(desk.database, desk.clock, defaults, tenant_id=None, measured_rate=1_000.0)

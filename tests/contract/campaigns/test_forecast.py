@@ -16,15 +16,15 @@ from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import quotas
-from mailwright.outbox.defer import hold_lane
-from mailwright.outbox.limits import Defaults
-from mailwright.outbox.quotas import Told
+from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.quotas import QuotaReport
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import ASSUMED_RATE, Forecast, forecast
 from mailwright.sources.campaigns.simulation import CampaignForecast
-from mailwright.storage.tables import campaigns, deliveries, holds, messages, queue_entries
+from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages, queue_entries
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 
 # The clock stands still while real workers send: the forecast is asked for workers that need no time either.
@@ -70,7 +70,7 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
 
 
 async def foreseen(bench: Bench, *, providers: Sequence[str] = (), tenant_id: int | None = None) -> Forecast:
-    defaults = Defaults(default_limits(bench.engine.settings), dict.fromkeys(providers))
+    defaults = DefaultLimits(default_limits(bench.engine.settings), dict.fromkeys(providers))
     return await forecast(bench.database, bench.clock, defaults, tenant_id=tenant_id, measured_rate=AT_ONCE)
 
 
@@ -83,7 +83,7 @@ async def really(bench: Bench, line: Sequence[InLine], within: Instant) -> dict[
         await bench.drain(provider)
         async with bench.database.read() as tx:
             rows = await tx.execute(select(deliveries.c.lane, deliveries.c.status))
-            until = [row.deferred_until for row in await tx.execute(select(holds))]
+            until = [row.deferred_until for row in await tx.execute(select(lane_deferrals))]
         for lane, story in seen.items():
             story.append((bench.clock.now(), sum(row.lane == lane and row.status == Status.SENT for row in rows)))
         coming = [moment for moment in until if bench.clock.now() < moment <= ends_at]
@@ -162,7 +162,7 @@ async def test_a_warm_up_is_foretold(bench: Bench) -> None:
 
 
 @pytest.mark.promise("forecast-comes-true")
-async def test_a_sliding_hour_is_foretold(engine: Engine, clock: ManualClock) -> None:
+async def test_a_sliding_hour_is_foretold(engine: DatabaseAddress, clock: ManualClock) -> None:
     async with a_bench(engine.url, clock, sliding_hour=True) as bench:
         clock.advance(40 * MINUTE)
         await change_tenant(bench.database, rate_per_hour=60)
@@ -183,8 +183,8 @@ async def test_the_forecast_begins_with_what_the_counters_stand_at(bench: Bench)
 async def test_what_waits_for_a_person_or_for_its_hour_is_told_with_its_reason(bench: Bench) -> None:
     now = bench.clock.now()
     paused, scheduled = await in_line(bench, 10), await in_line(bench, 10)
-    await hold_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
-    await hold_lane(bench.database, scheduled.lane, SCHEDULED, now + 3 * DAY)
+    await defer_lane(bench.database, paused.lane, PAUSED, INDEFINITELY)
+    await defer_lane(bench.database, scheduled.lane, SCHEDULED, now + 3 * DAY)
     [first, second] = (await foreseen(bench)).campaigns
     assert (first.starts_at, first.finishes_at, first.segments[0].reason) == (None, None, "paused")
     assert (second.starts_at, second.segments[0].reason) == (now + 3 * DAY, "scheduled")
@@ -192,9 +192,9 @@ async def test_what_waits_for_a_person_or_for_its_hour_is_told_with_its_reason(b
 
 
 async def test_a_daily_quota_is_taken_to_open_again_a_day_later(bench: Bench) -> None:
-    before = await quotas.standing(bench.database, ["scripted"])
-    told = [Told("scripted", remaining=40, limit_per_day=100)]
-    assert await quotas.record(bench.database, bench.clock, told, before)
+    before = await quotas.read_pre_sync_state(bench.database, ["scripted"])
+    told = [QuotaReport("scripted", remaining=40, limit_per_day=100)]
+    assert await quotas.record_sync(bench.database, bench.clock, told, before)
     await in_line(bench, 200)
     found = await foreseen(bench, providers=["scripted"])
     [course] = found.campaigns
@@ -209,8 +209,8 @@ async def test_a_daily_quota_is_taken_to_open_again_a_day_later(bench: Bench) ->
 
 
 async def test_a_quota_that_nobody_knows_the_end_of_is_not_guessed(bench: Bench) -> None:
-    before = await quotas.standing(bench.database, ["scripted"])
-    assert await quotas.record(bench.database, bench.clock, [Told("scripted", remaining=40)], before)
+    before = await quotas.read_pre_sync_state(bench.database, ["scripted"])
+    assert await quotas.record_sync(bench.database, bench.clock, [QuotaReport("scripted", remaining=40)], before)
     await in_line(bench, 200)
     [course] = (await foreseen(bench, providers=["scripted"])).campaigns
     assert course.finishes_at is None
@@ -226,7 +226,7 @@ async def test_a_tenant_sees_its_own_campaigns_only_though_others_share_the_work
 
 
 async def test_an_empty_line_and_an_unknown_rate_are_told_as_such(bench: Bench) -> None:
-    defaults = Defaults(default_limits(bench.engine.settings))
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
     assert (found.campaigns, found.rate, found.is_rate_measured) == ((), ASSUMED_RATE, False)
     assert any("assumed" in assumption for assumption in found.assumptions)

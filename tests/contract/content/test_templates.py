@@ -24,7 +24,7 @@ from mailwright.sources.campaigns.snapshot import CampaignNotStartable, check_ca
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.builders import DEFAULT_TENANT, a_contact, a_message, claims_of
-from tests.conftest import Engine as Place
+from tests.conftest import DatabaseAddress
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\x00" * 20
 FOOTER = '<p><a href="{{ unsubscribe_url }}">Leave</a> {{ postal_address }}</p>'
@@ -333,12 +333,12 @@ async def test_a_template_is_checked_before_anyone_gets_it(api: Api) -> None:
     assert "NO_UNSUBSCRIBE_LINK" not in [each["code"] for each in answer["findings"]]
 
 
-async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: Place, tmp_path: Path) -> None:
+async def test_the_postal_address_of_the_settings_stands_in_the_mail(engine: DatabaseAddress, tmp_path: Path) -> None:
     settings = load(database_url=engine.url, mailbox=tmp_path / "box", postal_address="Workshop, Street 1")
     async with open_engine(settings) as opened:
         template = await opened.templates.write(1, "news", a_draft(f"<p>News</p>{FOOTER}"))
         to = "ada@example.com"
-        await opened.intake.accept([a_message(to=to, template_key=template.key, payload={"to": to})])
+        await opened.acceptor.accept([a_message(to=to, template_key=template.key, payload={"to": to})])
         await (await make_worker(opened)).run(drain=True)
     [file] = (tmp_path / "box" / "new").iterdir()
     assert b"Workshop, Street 1" in file.read_bytes()

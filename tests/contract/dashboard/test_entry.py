@@ -12,14 +12,14 @@ from mailwright.access.failed_sign_ins import ADDRESS_POLICY
 from mailwright.access.roles import Role, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.dashboard import pages
 from mailwright.web.dashboard.shell import own_path
 from tests.api import a_request, client_of
-from tests.builders import an_intake
+from tests.builders import an_acceptor
 
 HOME = "http://mail.example"
 RIGHT = "correct horse battery"
@@ -51,7 +51,7 @@ def token_in(page: str) -> str:
 
 @pytest.fixture
 async def house(database: Database, clock: ManualClock) -> House:
-    parts = ApiParts(database, clock, an_intake(database, clock), HOME)
+    parts = ApiParts(database, clock, an_acceptor(database, clock), HOME)
     app = create_app(parts)
 
     @app.post("/only-administrators")
@@ -204,7 +204,7 @@ async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House
     async with house.client() as client:
         plain = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
     database = house.parts.database
-    behind_tls = create_app(ApiParts(database, clock, an_intake(database, clock), "https://mail.example"))
+    behind_tls = create_app(ApiParts(database, clock, an_acceptor(database, clock), "https://mail.example"))
     async with client_of(behind_tls) as client:
         secure = await client.post(
             "/sign-in", data={"login": "ada", "password": RIGHT}, headers={"Origin": "https://mail.example"}
@@ -273,7 +273,7 @@ async def test_a_key_is_made_shown_once_and_revoked_on_its_page(house: House) ->
         await client.post(f"/settings/keys/{key.id}/revoke", data={"form_token": token})
         async with client_of(house.app, made[1]) as program:
             assert (await program.post("/v1/email/send", json=a_request())).status_code == 401
-    found = await deeds(house.parts.database, tenant_id=1, limit=5)
+    found = await list_entries(house.parts.database, tenant_id=1, limit=5)
     assert [deed.action for deed in found] == ["key_revoke", "key_create"]
     assert made[1] not in str(found)
 

@@ -5,7 +5,7 @@ import asyncio
 from sqlalchemy import insert, select
 
 from mailwright.domain.clock import HOUR, MINUTE, ManualClock
-from mailwright.outbox.tallies import Tallying, stretches
+from mailwright.outbox.tallies import EventTallier, load_buckets
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, tallies
 
@@ -25,19 +25,19 @@ async def tallied(database: Database) -> dict[str, int]:
     return found
 
 
-async def add_all_up(*counting: Tallying) -> None:
+async def add_all_up(*counting: EventTallier) -> None:
     """Twice: what was written by a transaction that had not ended at the first look is seen at the second."""
     for _ in range(2):
-        while any(await asyncio.gather(*(each.add_up() for each in counting))):
+        while any(await asyncio.gather(*(each.add_batch() for each in counting))):
             pass
 
 
 async def test_each_event_is_counted_once_whoever_counts(database: Database, clock: ManualClock) -> None:
     now = clock.now()
     await happen(database, *[("SENT", now + number) for number in range(40)], *[("RECEIVED", now)] * 5)
-    await add_all_up(*(Tallying(database, clock, portion=7) for _ in range(3)))
+    await add_all_up(*(EventTallier(database, clock, portion=7) for _ in range(3)))
     await happen(database, ("FAILED", now), ("SENT", now + MINUTE))
-    await add_all_up(*(Tallying(database, clock, portion=7) for _ in range(2)))
+    await add_all_up(*(EventTallier(database, clock, portion=7) for _ in range(2)))
     assert await tallied(database) == {"SENT": 41, "FAILED": 1}
 
 
@@ -45,8 +45,8 @@ async def test_stretches_show_what_happened_and_where_nothing_did(database: Data
     began = clock.now() - clock.now() % HOUR
     await happen(database, ("SENT", began + 1), ("SENT", began + 2 * MINUTE), ("bounce", began + 2 * MINUTE))
     await happen(database, ("SENT", began), tenant_id=2)
-    await add_all_up(Tallying(database, clock))
-    found = await stretches(database, tenant_id=1, since=began, until=began + 4 * MINUTE)
+    await add_all_up(EventTallier(database, clock))
+    found = await load_buckets(database, tenant_id=1, since=began, until=began + 4 * MINUTE)
     assert [dict(each.counts) for each in found] == [{"SENT": 1}, {}, {"SENT": 1, "bounce": 1}, {}]
-    [hour] = await stretches(database, tenant_id=None, since=began, until=began + HOUR, length=HOUR)
+    [hour] = await load_buckets(database, tenant_id=None, since=began, until=began + HOUR, length=HOUR)
     assert hour.counts == {"SENT": 3, "bounce": 1}

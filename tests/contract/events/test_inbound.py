@@ -22,7 +22,7 @@ from mailwright.events.sendgrid_signature import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
 from mailwright.events.webhooks import Webhooks
 from mailwright.ops.metrics import REGISTRY
-from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
@@ -33,12 +33,12 @@ from tests.builders import (
     SENT,
     a_message,
     a_result,
-    an_intake,
+    a_settler,
+    an_acceptor,
     claims_of,
-    settling_of,
+    record_of,
     status_of,
     steps,
-    story_of,
     the_event,
 )
 from tests.standins.http import Answer, HttpStandIn
@@ -73,9 +73,9 @@ async def from_sendgrid(api: Api, *sent: Mapping[str, Any]) -> httpx.Response:
 
 async def a_sent_mail(api: Api, clock: ManualClock, provider: str, email: str = ADA, message_id: str = "0100-1") -> str:
     message = a_message(to=email)
-    await an_intake(api.parts.database, clock).accept([message])
+    await an_acceptor(api.parts.database, clock).accept([message])
     [claimed] = await claims_of(api.parts.database, clock).claim(1)
-    settling = settling_of(api.parts.database, clock)
+    settling = a_settler(api.parts.database, clock)
     await settling.exchange([], [claimed])
     result = replace(SENT, provider=provider, provider_message_id=message_id)
     await settling.exchange([a_result(claimed, result, clock.now())], [])
@@ -84,11 +84,11 @@ async def a_sent_mail(api: Api, clock: ManualClock, provider: str, email: str = 
 
 async def a_doubt(api: Api, clock: ManualClock) -> str:
     message = a_message(to=ADA, on_doubt=OnDoubt.HOLD)
-    await an_intake(api.parts.database, clock).accept([message])
+    await an_acceptor(api.parts.database, clock).accept([message])
     claimed = await claims_of(api.parts.database, clock).claim(1)
-    await settling_of(api.parts.database, clock).exchange([], claimed)
+    await a_settler(api.parts.database, clock).exchange([], claimed)
     clock.advance(LOCK_TTL)
-    await Doubts(api.parts.database, clock, grace=10 * MINUTE).take_over()
+    await InDoubtHandler(api.parts.database, clock, grace=10 * MINUTE).mark_lost_attempts()
     return message.outbox_id
 
 
@@ -123,7 +123,7 @@ async def test_a_permanent_bounce_ends_all_mail_to_the_address(api: Api, clock: 
     answer = await from_ses(api, ses_event("Bounce", ADA, outbox_id=outbox_id))
     assert counted(answer) == (200, 1, 0, 0)
     assert await standing(api) == ("bounced", [("*", "bounce")])
-    bounced = the_event(await story_of(api.parts.database, outbox_id), EventType.BOUNCED)
+    bounced = the_event(await record_of(api.parts.database, outbox_id), EventType.BOUNCED)
     assert bounced.metadata["bounceType"] == "Permanent"
     assert bounced.metadata["bounceSubtype"] == "General"
     assert bounced.metadata["recipient"] == "a***@e***.com"
@@ -139,7 +139,7 @@ async def test_a_delivery_is_recorded_and_changes_nobody(api: Api, clock: Manual
     outbox_id = await a_sent_mail(api, clock, "ses")
     event = ses_event("Delivery", ADA, at=SIGNER.now, outbox_id=outbox_id)
     assert counted(await from_ses(api, event)) == (200, 1, 0, 0)
-    assert steps(await story_of(api.parts.database, outbox_id))[-1] == "delivered"
+    assert steps(await record_of(api.parts.database, outbox_id))[-1] == "delivered"
     assert (await standing(api))[1] == []
 
 
@@ -170,7 +170,7 @@ async def test_a_replay_has_no_further_effect(api: Api, clock: ManualClock) -> N
     told_anew = ses_event("Bounce", ADA, outbox_id=outbox_id)
     told_anew["notificationType"] = told_anew.pop("eventType")
     assert counted(await from_ses(api, told_anew, version="1", subject="Again")) == (200, 0, 1, 0)
-    assert steps(await story_of(api.parts.database, outbox_id)).count("bounce") == 1
+    assert steps(await record_of(api.parts.database, outbox_id)).count("bounce") == 1
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ async def test_an_event_of_sendgrid_changes_what_it_should(
     assert counted(await from_sendgrid(api, event, event)) == (200, 0, 2, 0)
     found, suppressed = await standing(api)
     assert (found or "active", suppressed) == (status, scopes)
-    assert len(steps(await story_of(api.parts.database, outbox_id))) == 5
+    assert len(steps(await record_of(api.parts.database, outbox_id))) == 5
 
 
 async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock: ManualClock) -> None:

@@ -33,13 +33,13 @@ from tests.builders import (
     SENT,
     a_message,
     a_result,
-    an_intake,
+    a_settler,
+    an_acceptor,
+    record_of,
     settings_for,
-    settling_of,
     steps,
-    story_of,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.imap import PASSWORD, USER, ImapServer
 from tests.standins.sns import FOREIGN_TOPIC, TOPIC, Signer, ses_event
 from tests.standins.sqs import ACCESS_KEY, REGION, SECRET_KEY, SqsStandIn
@@ -52,11 +52,11 @@ SIGNER = Signer(ManualClock().now())
 
 async def a_sent_mail(database: Database, clock: ManualClock, provider: str = "smtp", email: str = ADA) -> str:
     message = a_message(to=email)
-    await an_intake(database, clock).accept([message])
+    await an_acceptor(database, clock).accept([message])
     [claimed] = await Claims(database, clock, "worker-1", LOCK_TTL).claim(1)
-    await settling_of(database, clock).exchange([], [claimed])
+    await a_settler(database, clock).exchange([], [claimed])
     result = replace(SENT, provider=provider, provider_message_id="0100-1")
-    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(claimed, result, clock.now())], [])
     return message.outbox_id
 
 
@@ -105,7 +105,7 @@ async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled
     assert await polled.events().take() == 1
     assert polled.sqs.bodies == []
     assert await standing(polled.database) == ("bounced", ["*"])
-    assert steps(await story_of(polled.database, outbox_id))[-1] == "bounce"
+    assert steps(await record_of(polled.database, outbox_id))[-1] == "bounce"
 
 
 async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Polled) -> None:
@@ -146,7 +146,7 @@ async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(
         polled.sqs.put(body)
     assert await polled.events(topics=()).take() == 3
     assert polled.sqs.bodies == []
-    assert steps(await story_of(polled.database, outbox_id)).count("delivered") == 1
+    assert steps(await record_of(polled.database, outbox_id)).count("delivered") == 1
 
 
 async def test_many_large_events_are_taken_together(polled: Polled) -> None:
@@ -157,7 +157,7 @@ async def test_many_large_events_are_taken_together(polled: Polled) -> None:
         polled.sqs.put(json.dumps(event))
     assert await polled.events().take() == 10
     assert polled.sqs.bodies == []
-    assert steps(await story_of(polled.database, outbox_id)).count("open") == 10
+    assert steps(await record_of(polled.database, outbox_id)).count("open") == 10
 
 
 @pytest.mark.parametrize(("topics", "scopes"), [((), []), ((TOPIC,), ["*"])], ids=["no topics", "named topics"])
@@ -228,7 +228,7 @@ async def test_a_bounce_mail_says_what_became_of_a_mail(
     assert (await letters.answer(mail)).received.repeated == 1
     found, scopes = await standing(database)
     assert (found or "active", scopes) == expected
-    assert len(steps(await story_of(database, outbox_id))) == 5
+    assert len(steps(await record_of(database, outbox_id))) == 5
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ async def test_a_letter_without_our_id_changes_nobody(database: Database, clock:
             assert (answered.received.new, answered.received.unknown) == (0, 1)
     assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
     assert await standing(database) == ("active", [])
-    assert [len(steps(await story_of(database, each))) for each in outbox_ids] == [4] * 4
+    assert [len(steps(await record_of(database, each))) for each in outbox_ids] == [4] * 4
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ async def bounce(url: str, folder: Path, mail: bytes, *options: str) -> tuple[in
     return process.returncode or 0, out.decode(), errors.decode()
 
 
-async def test_the_command_takes_a_bounce(engine: Engine, database: Database, tmp_path: Path) -> None:
+async def test_the_command_takes_a_bounce(engine: DatabaseAddress, database: Database, tmp_path: Path) -> None:
     clock = ManualClock()
     outbox_id = await a_sent_mail(database, clock)
     code, out, _ = await bounce(engine.url, tmp_path, a_bounce_mail(outbox_id) + b"x" * 3_000_000, "--json")
@@ -446,7 +446,7 @@ async def test_the_command_takes_a_bounce(engine: Engine, database: Database, tm
     assert await standing(database) == ("bounced", ["*"])
 
 
-async def test_a_mail_that_is_no_bounce_is_let_go_with_a_line(engine: Engine, tmp_path: Path) -> None:
+async def test_a_mail_that_is_no_bounce_is_let_go_with_a_line(engine: DatabaseAddress, tmp_path: Path) -> None:
     code, out, errors = await bounce(engine.url, tmp_path, b"Subject: hello\r\n\r\nhello\r\n")
     assert (code, out) == (0, "Nothing about a mail of ours: unrelated.\n")
     assert "bounce_mail_ignored" in errors
@@ -467,7 +467,7 @@ async def test_a_mail_server_tries_again_where_the_database_is_away(url: str, tm
 
 @pytest.mark.parametrize("service", ["serve", "worker"])
 async def test_a_service_looks_into_its_mailbox_and_stops_when_told(
-    engine: Engine, database: Database, tmp_path: Path, service: str
+    engine: DatabaseAddress, database: Database, tmp_path: Path, service: str
 ) -> None:
     outbox_id = await a_sent_mail(database, ManualClock())
     box = tmp_path / "box"

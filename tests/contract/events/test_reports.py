@@ -21,8 +21,8 @@ from mailwright.events.rejections import Refusals
 from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces, forget
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
-from mailwright.outbox.doubt import Doubts
-from mailwright.outbox.settle import Settling
+from mailwright.outbox.in_doubt import InDoubtHandler
+from mailwright.outbox.settle import Settler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries, events, reports
 from tests.builders import (
@@ -32,12 +32,12 @@ from tests.builders import (
     Bench,
     a_message,
     a_result,
+    a_settler,
     a_tenant,
-    an_intake,
+    an_acceptor,
     claims_of,
-    settling_of,
+    record_of,
     steps,
-    story_of,
     the_event,
 )
 from tests.standins.provider import ScriptedProvider
@@ -47,9 +47,9 @@ GRACE = 10 * MINUTE
 
 async def begun(database: Database, clock: ManualClock, message: NewMessage) -> Any:
     """A message between its mark and its answer."""
-    await an_intake(database, clock).accept([message])
+    await an_acceptor(database, clock).accept([message])
     [claimed] = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], [claimed])
+    await a_settler(database, clock).exchange([], [claimed])
     return claimed
 
 
@@ -58,7 +58,7 @@ async def a_doubt(database: Database, clock: ManualClock, on_doubt: OnDoubt = On
     message = a_message(on_doubt=on_doubt)
     await begun(database, clock, message)
     clock.advance(LOCK_TTL)
-    assert await Doubts(database, clock, grace=GRACE).take_over() == 1
+    assert await InDoubtHandler(database, clock, grace=GRACE).mark_lost_attempts() == 1
     return message.outbox_id
 
 
@@ -68,7 +68,7 @@ async def a_sent_message(
     message = a_message(**changes)
     claimed = await begun(database, clock, message)
     result = replace(SENT, provider=provider, provider_message_id=provider_message_id)
-    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(claimed, result, clock.now())], [])
     return message
 
 
@@ -120,7 +120,7 @@ async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock:
     found = await audit(database)
     assert found.ok
     assert found.sent == 1
-    assert (await story_of(database, outbox_id)).summary.provider_message_id == "queue-1"
+    assert (await record_of(database, outbox_id)).summary.provider_message_id == "queue-1"
 
 
 @pytest.mark.promise("doubt-report-settles")
@@ -130,11 +130,11 @@ async def test_a_report_stops_a_resend_that_has_not_begun(
 ) -> None:
     outbox_id = await a_doubt(database, clock, OnDoubt.RESEND)
     clock.advance(GRACE)
-    assert await Doubts(database, clock, grace=GRACE).decide() == 1
+    assert await InDoubtHandler(database, clock, grace=GRACE).decide_due() == 1
     held = await claims_of(database, clock, "heir").claim(1) if is_claimed else []
     assert len(held) == is_claimed
     await Reports(database, clock).receive([a_report(clock, outbox_id=outbox_id)])
-    assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
+    assert (await a_settler(database, clock).exchange([], held)).message_keys == frozenset()
     await claims_of(database, clock, "heir").release(held)
     assert await claims_of(database, clock).claim(1) == []
     assert (await state(database))[0] == Status.SENT
@@ -150,9 +150,9 @@ async def test_a_report_that_came_before_the_doubt_settles_it_all_the_same(
     await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
     assert (await state(database))[0] == Status.SENT_ATTEMPT  # its own worker may still write the result
     clock.advance(LOCK_TTL)
-    doubts = Doubts(database, clock, grace=0)
-    await doubts.take_over()
-    assert await doubts.decide() == 1
+    doubts = InDoubtHandler(database, clock, grace=0)
+    await doubts.mark_lost_attempts()
+    assert await doubts.decide_due() == 1
     assert (await state(database))[0] == Status.SENT
     assert await claims_of(database, clock).claim(1) == []
     assert (await audit(database)).ok
@@ -163,19 +163,19 @@ async def test_an_address_alone_proves_nothing(database: Database, clock: Manual
     outbox_id = await a_doubt(database, clock)
     async with database.write() as tx:
         await tx.execute(update(deliveries).values(provider="sendgrid"))
-    email = (await story_of(database, outbox_id)).summary.to_email
+    email = (await record_of(database, outbox_id)).summary.to_email
     await Reports(database, clock).receive([a_report(clock, source="sendgrid", recipient=email)], by_address=True)
     status, story = await state(database)
     assert (status, story[-1]) == (Status.IN_DOUBT, "delivered")
 
 
 async def test_a_worker_that_never_sent_it_takes_the_doubt_back(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
+    await an_acceptor(database, clock).accept([a_message(on_doubt=OnDoubt.HOLD)])
     frozen = claims_of(database, clock)
     claimed = await frozen.claim(1)
-    await settling_of(database, clock).exchange([], claimed)
+    await a_settler(database, clock).exchange([], claimed)
     clock.advance(LOCK_TTL)
-    await Doubts(database, clock, grace=0).take_over()
+    await InDoubtHandler(database, clock, grace=0).mark_lost_attempts()
     await frozen.release(claimed)
     assert (await state(database))[0] == Status.PENDING
     again = await claims_of(database, clock, "heir").claim(1)
@@ -194,7 +194,7 @@ async def test_a_report_that_comes_again_changes_nothing(database: Database, clo
     assert await door.receive([report, report]) == Received(new=1, repeated=1)
     clock.advance(DAY)
     assert await door.receive([report]) == Received(repeated=1)
-    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+    assert steps(await record_of(database, message.outbox_id)).count("bounce") == 1
     await suppressions.remove(database, 1, message.to_email)  # an operator knows better
     await door.receive([report])
     assert await scopes(database, message.to_email) == {}
@@ -209,7 +209,7 @@ async def test_many_doors_told_the_same_at_once_count_it_once(database: Database
     assert sum(answer.new for answer in answers) == 6
     assert sum(answer.repeated for answer in answers) == 18
     for message in messages:
-        assert steps(await story_of(database, message.outbox_id)).count("bounce") == 1
+        assert steps(await record_of(database, message.outbox_id)).count("bounce") == 1
 
 
 @pytest.mark.promise("report-once")
@@ -258,9 +258,9 @@ async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: 
         a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
     ]
     assert await door.receive(told, by_address=True) == Received(new=4, unknown=3)
-    assert steps(await story_of(database, first.outbox_id))[4:] == ["delivered", "open"]
-    assert steps(await story_of(database, second.outbox_id))[4:] == ["click", "deferred"]
-    assert steps(await story_of(database, other.outbox_id))[4:] == []
+    assert steps(await record_of(database, first.outbox_id))[4:] == ["delivered", "open"]
+    assert steps(await record_of(database, second.outbox_id))[4:] == ["click", "deferred"]
+    assert steps(await record_of(database, other.outbox_id))[4:] == []
 
 
 async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_it(
@@ -272,7 +272,7 @@ async def test_a_late_bounce_by_address_is_not_about_a_mail_that_was_sent_after_
     clock.advance(MINUTE)
     await a_sent_message(database, clock, "sendgrid", "x-2", to="ada@example.com")
     await Reports(database, clock).receive([report], by_address=True)
-    assert steps(await story_of(database, first.outbox_id))[-1] == "bounce"
+    assert steps(await record_of(database, first.outbox_id))[-1] == "bounce"
 
 
 async def test_one_request_with_several_mails_leads_to_the_recipients_own(
@@ -281,7 +281,7 @@ async def test_one_request_with_several_mails_leads_to_the_recipients_own(
     mails = [await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{n}@example.com") for n in range(3)]
     report = a_report(clock, source="sendgrid", provider_message_id="x-1", recipient="R1@example.com")
     await Reports(database, clock).receive([report])
-    assert [len(steps(await story_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
+    assert [len(steps(await record_of(database, mail.outbox_id))) for mail in mails] == [4, 5, 4]
 
 
 async def test_a_report_changes_only_the_tenant_whose_mail_it_names(database: Database, clock: ManualClock) -> None:
@@ -330,7 +330,7 @@ async def test_the_event_keeps_the_reporters_words_and_masks_the_address(
     words = {"diagnosticCode": "550 <ada@example.com>: no\0 such user \ud800", "recipient": "x", "also": ["b@c.eu"]}
     told = a_bounce(clock, message, metadata=words, provider_message_id="0100@email.amazonses.com")
     await Reports(database, clock).receive([replace(told, bounce_subtype="No\0Email")])
-    event = the_event(await story_of(database, message.outbox_id), EventType.BOUNCED)
+    event = the_event(await record_of(database, message.outbox_id), EventType.BOUNCED)
     assert event.metadata == {
         "diagnosticCode": "550 <a***@e***.com>: no such user ?",
         "also": ["b***@c***.eu"],
@@ -387,7 +387,7 @@ async def test_only_the_mails_own_recipients_are_changed(database: Database, clo
     assert await door.receive(told) == Received(new=5)
     assert [await scopes(database, email) for email in ("bob@example.com", "c@d.eu")] == [{"*": "bounce"}] * 2
     assert [await scopes(database, email) for email in ("ada@example.com", "eve@example.com")] == [{}, {}]
-    assert steps(await story_of(database, message.outbox_id)).count("bounce") == 5
+    assert steps(await record_of(database, message.outbox_id)).count("bounce") == 5
 
 
 async def test_where_the_recipient_is_struck_out_the_mails_only_one_is_meant(
@@ -506,9 +506,9 @@ async def test_the_proof_of_a_mail_stays_until_its_end_is_written(database: Data
     await Reports(database, clock).receive([a_report(clock, outbox_id=message.outbox_id)])
     clock.advance(91 * DAY)
     assert await forget(database, SoftBounces(), clock.now()) == 0
-    doubts = Doubts(database, clock, grace=0)
-    await doubts.take_over()
-    await doubts.decide()
+    doubts = InDoubtHandler(database, clock, grace=0)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
     assert (await state(database))[0] == Status.SENT
     assert await forget(database, SoftBounces(), clock.now()) == 1
 
@@ -548,14 +548,14 @@ async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
 ) -> None:
     first, second = a_message(to="ada@example.com"), a_message(to="ada@example.com")
     claimed = await begun(database, clock, first)
-    await an_intake(database, clock).accept([second])
+    await an_acceptor(database, clock).accept([second])
     next_up = await claims_of(database, clock).claim(1)
-    settling = Settling(database, clock, Refusals())
+    settling = Settler(database, clock, Refusals())
     refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
     # The answer to the first commit may have been lost: it is written again.
     marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]
     assert marked == [frozenset(), frozenset()]
-    assert steps(await story_of(database, first.outbox_id))[-2:] == ["FAILED", "bounce"]
+    assert steps(await record_of(database, first.outbox_id))[-2:] == ["FAILED", "bounce"]
     assert await scopes(database, "ada@example.com") == {"*": "bounce"}
     assert await status_of_person(database, "ada@example.com") == "bounced"
     assert (await audit(database)).ok

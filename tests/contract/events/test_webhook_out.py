@@ -35,14 +35,14 @@ from mailwright.events.outbound.deliveries import (
 from mailwright.events.outbound.derive import STRIDE, derive
 from mailwright.events.outbound.dispatcher import Posting
 from mailwright.events.outbound.endpoints import MOST_ENDPOINTS, OVERLAP, Endpoint, Endpoints, TooManyEndpoints, Wanted
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
 from mailwright.web.parts import PublicPages
 from tests.api import an_api
-from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_intake
-from tests.conftest import Engine
+from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_acceptor
+from tests.conftest import DatabaseAddress
 from tests.standins.http import Answer, HttpStandIn, Request, Step
 from tests.standins.provider import ScriptedProvider
 
@@ -65,7 +65,7 @@ class Desk:
     async def happens(self, *types: EventType, tenant_id: int = DEFAULT_TENANT) -> str:
         """These events of one new message, in one transaction."""
         message = a_message(tenant_id=tenant_id)
-        await an_intake(self.database, self.clock).accept([message])
+        await an_acceptor(self.database, self.clock).accept([message])
         async with self.database.write() as tx:
             mine = messages.c.outbox_id == message.outbox_id
             key = (await tx.execute(select(messages.c.id).where(mine)))[0].id
@@ -143,7 +143,7 @@ async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
 
 
 async def test_a_worker_that_is_drained_tells_before_it_leaves(
-    engine: Engine, clock: ManualClock, tmp_path: Path
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     settings = {"mailbox": tmp_path / "mailbox", "webhook_private": True}
     async with HttpStandIn() as receiver, a_bench(engine.url, clock, **settings) as bench:
@@ -354,7 +354,7 @@ async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) 
 
 async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
     endpoint, secret = await desk.add("/hook?key=hidden")
-    noted = repr(await deeds(desk.database, tenant_id=None, limit=10))
+    noted = repr(await list_entries(desk.database, tenant_id=None, limit=10))
     assert endpoint.webhook_id in noted
     assert secret not in noted
     assert "hidden" not in noted
@@ -365,7 +365,7 @@ async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> N
     made = await desk.deliveries.test(endpoint, actor="ada")
     await desk.tell()
     await desk.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
-    again, first, _ = await deeds(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
+    again, first, _ = await list_entries(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
     assert [(each.actor, each.action) for each in (first, again)] == [
         ("ada", "webhook.test"),
         ("ben", "webhook.redeliver"),

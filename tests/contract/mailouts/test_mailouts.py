@@ -31,8 +31,8 @@ from mailwright.sources.mailouts.rendering import Unsupported
 from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, Held, RunError, RunStatus, note_errors
 from mailwright.sources.mailouts.write_back import LINES_AT_ONCE
 from mailwright.storage.tables import (
+    accepted_counts,
     deliveries,
-    intake,
     mailout_errors,
     mailout_recipients,
     mailouts,
@@ -40,7 +40,7 @@ from mailwright.storage.tables import (
     queue_entries,
 )
 from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, suppress
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.mailouts import MailoutBench, a_mailout_bench
 from tests.notion_pages import block, picture, said
 from tests.standins.http import Answer, Step
@@ -51,14 +51,14 @@ Open = Callable[..., AbstractAsyncContextManager[MailoutBench]]
 
 
 @pytest.fixture
-async def bench(engine: Engine) -> AsyncIterator[MailoutBench]:
+async def bench(engine: DatabaseAddress) -> AsyncIterator[MailoutBench]:
     async with a_mailout_bench(engine.url) as made:
         yield made
         assert (await audit(made.database)).ok
 
 
 @pytest.fixture
-def opened(engine: Engine) -> Open:
+def opened(engine: DatabaseAddress) -> Open:
     """A bench with other settings."""
     return lambda **settings: a_mailout_bench(engine.url, **settings)
 
@@ -382,7 +382,7 @@ async def test_readers_are_queued_in_batches_of_the_set_size(opened: Open) -> No
         await bench.send(bench.page())
         await bench.work()
         async with bench.database.read() as tx:
-            rows = await tx.execute(select(intake.c.accepted).order_by(intake.c.id))
+            rows = await tx.execute(select(accepted_counts.c.accepted).order_by(accepted_counts.c.id))
         assert [row.accepted for row in rows] == [50, 50, 20]
 
 

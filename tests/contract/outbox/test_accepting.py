@@ -13,19 +13,19 @@ from mailwright.domain.message import NewMessage
 from mailwright.outbox.accept import accept
 from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, intake, messages, suppressions
+from mailwright.storage.tables import accepted_counts, contacts, messages, suppressions
 from tests.builders import (
     SENT,
     a_message,
     a_result,
+    a_settler,
     a_tenant,
-    an_intake,
+    an_acceptor,
     claims_of,
     deliveries_of,
-    settling_of,
     status_of,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 
 
 def keyed(key: str, body: str = "a", **changes: object) -> NewMessage:
@@ -39,10 +39,10 @@ async def count(database: Database, table: object) -> int:
 
 @pytest.mark.promise("accept-durable")
 async def test_what_was_accepted_is_there_for_another_process(
-    engine: Engine, database: Database, clock: ManualClock
+    engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     message = a_message()
-    await an_intake(database, clock).accept([message])
+    await an_acceptor(database, clock).accept([message])
     other = Database(engine.url)
     try:
         assert await status_of(other, message.outbox_id) == "PENDING"
@@ -52,7 +52,7 @@ async def test_what_was_accepted_is_there_for_another_process(
 
 @pytest.mark.promise("accept-idempotent")
 async def test_the_same_key_and_body_answer_with_the_first_message(database: Database, clock: ManualClock) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     first, again = keyed("k"), keyed("k")
     (fresh,) = await intake_.accept([first])
     (replay,) = await intake_.accept([again])
@@ -64,7 +64,7 @@ async def test_the_same_key_and_body_answer_with_the_first_message(database: Dat
 
 @pytest.mark.promise("accept-idempotent")
 async def test_the_same_key_with_another_body_is_a_conflict(database: Database, clock: ManualClock) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k", "a")])
     (answer,) = await intake_.accept([keyed("k", "b")])
     assert answer.is_conflict
@@ -73,10 +73,10 @@ async def test_the_same_key_with_another_body_is_a_conflict(database: Database, 
 
 @pytest.mark.promise("accept-idempotent")
 async def test_a_replay_tells_where_the_first_message_stands(database: Database, clock: ManualClock) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k")])
     (claimed,) = await claims_of(database, clock).claim(1)
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     await settling.exchange([], [claimed])
     await settling.exchange([a_result(claimed, SENT, clock.now())], [])
     (answer,) = await intake_.accept([keyed("k")])
@@ -86,7 +86,7 @@ async def test_a_replay_tells_where_the_first_message_stands(database: Database,
 @pytest.mark.promise("accept-idempotent")
 async def test_a_key_counts_once_within_one_batch_too(database: Database, clock: ManualClock) -> None:
     batch = [keyed("k", "a"), keyed("other"), keyed("k", "a"), keyed("k", "b"), a_message(), a_message()]
-    answers = await an_intake(database, clock).accept(batch)
+    answers = await an_acceptor(database, clock).accept(batch)
     assert [answer.is_replay for answer in answers] == [False, False, True, True, False, False]
     assert [answer.is_conflict for answer in answers] == [False, False, False, True, False, False]
     assert answers[2].outbox_id == answers[3].outbox_id == batch[0].outbox_id
@@ -97,7 +97,7 @@ async def test_a_key_counts_once_within_one_batch_too(database: Database, clock:
 async def test_callers_that_share_a_commit_are_each_answered_for_their_own_body(
     database: Database, clock: ManualClock
 ) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     await intake_.accept([keyed("k", "a")])
     same, other, same_again = await asyncio.gather(
         intake_.accept([keyed("k", "a")]), intake_.accept([keyed("k", "b")]), intake_.accept([keyed("k", "a")])
@@ -108,18 +108,18 @@ async def test_callers_that_share_a_commit_are_each_answered_for_their_own_body(
 @pytest.mark.promise("accept-idempotent")
 async def test_a_key_belongs_to_its_tenant(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
-    answers = await an_intake(database, clock).accept([keyed("k"), keyed("k", "b", tenant_id=other)])
+    answers = await an_acceptor(database, clock).accept([keyed("k"), keyed("k", "b", tenant_id=other)])
     assert [answer.is_replay for answer in answers] == [False, False]
 
 
 @pytest.mark.promise("accept-idempotent")
 async def test_fifty_callers_with_one_key_make_one_message(
-    engine: Engine, database: Database, clock: ManualClock
+    engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     """Half of them in another process, so that the group commit is not what keeps them apart."""
     elsewhere = Database(engine.url)
     try:
-        intakes = [an_intake(database, clock), an_intake(elsewhere, clock)]
+        intakes = [an_acceptor(database, clock), an_acceptor(elsewhere, clock)]
         for key in ("k1", "k2", "k3", "k4"):
             answers = await asyncio.gather(*(intakes[n % 2].accept([keyed(key)]) for n in range(50)))
             assert len({answer[0].outbox_id for answer in answers}) == 1
@@ -133,7 +133,7 @@ async def test_fifty_callers_with_one_key_make_one_message(
 
 @pytest.mark.promise("accept-idempotent")
 async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_not_block_each_other(
-    engine: Engine, database: Database, clock: ManualClock
+    engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     elsewhere = Database(engine.url)
     try:
@@ -142,7 +142,7 @@ async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_
             ours = [keyed(email, to=email) for email in people]
             theirs = [keyed(email, to=email) for email in reversed(people)]
             here, there = await asyncio.gather(
-                an_intake(database, clock).accept(ours), an_intake(elsewhere, clock).accept(theirs)
+                an_acceptor(database, clock).accept(ours), an_acceptor(elsewhere, clock).accept(theirs)
             )
             assert sum(not answer.is_replay for answer in (*here, *there)) == 300
     finally:
@@ -151,16 +151,16 @@ async def test_two_processes_with_the_same_keys_and_people_in_opposite_order_do_
 
 
 async def test_callers_that_come_together_share_few_commits(database: Database, clock: ManualClock) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     await asyncio.gather(*(intake_.accept([a_message()]) for _ in range(200)))
     assert await count(database, messages) == 200
-    assert await count(database, intake) <= 3  # one row for each commit
+    assert await count(database, accepted_counts) <= 3  # one row for each commit
 
 
 async def test_a_caller_whose_message_cannot_be_stored_harms_nobody_else(
     database: Database, clock: ManualClock
 ) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     taken = a_message()
     await intake_.accept([taken])
     unstorable = replace(a_message(), outbox_id=taken.outbox_id)
@@ -190,7 +190,7 @@ async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_al
             await tx.execute(source_row)
             await accept(tx, [a_message(), a_message()], clock.now())
             raise Changed
-    for table in (messages, suppressions, intake, contacts):
+    for table in (messages, suppressions, accepted_counts, contacts):
         assert await count(database, table) == 0
     assert await deliveries_of(database) == []
 
@@ -202,7 +202,7 @@ async def test_messages_and_what_asked_for_them_are_stored_together_or_not_at_al
 
 
 async def test_whoever_is_written_to_becomes_a_contact_once(database: Database, clock: ManualClock) -> None:
-    intake_ = an_intake(database, clock)
+    intake_ = an_acceptor(database, clock)
     await intake_.accept([a_message(to="a@example.com"), a_message(to="a@example.com")])
     await intake_.accept([a_message(to="a@example.com")])
     assert await count(database, contacts) == 1

@@ -45,10 +45,10 @@ from tests.builders import (
     a_message,
     a_newsletter,
     a_result,
-    an_intake,
+    a_settler,
+    an_acceptor,
+    an_in_doubt_handler,
     claims_of,
-    doubts_of,
-    settling_of,
     suppress,
 )
 from tests.engines import PostgresServer
@@ -119,7 +119,7 @@ class Outbox(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.database, self.dispose = self.run(open_database())  # type: ignore[arg-type]
         self.clock = ManualClock()
-        self.settling = settling_of(self.database, self.clock)
+        self.settling = a_settler(self.database, self.clock)
         self.claims = [claims_of(self.database, self.clock, name) for name in ("a", "b")]
         self.asked = 0
         self.messages: dict[str, Model] = {}
@@ -162,7 +162,7 @@ class Outbox(RuleBasedStateMachine):
         changes: dict[str, Any] = {"outbox_id": outbox_id, "to": email, "dedupe_key": key, "body_digest": "same"}
         list_key = LISTS[self.asked % len(LISTS)]
         message = a_newsletter(**changes, list_key=list_key) if is_bulk else a_message(**changes)
-        (answer,) = self.run(an_intake(self.database, self.clock).accept([message]))
+        (answer,) = self.run(an_acceptor(self.database, self.clock).accept([message]))
         assert answer.is_replay == (key in self.known_keys)
         if key is not None:
             self.known_keys.add(key)
@@ -268,9 +268,9 @@ class Outbox(RuleBasedStateMachine):
         self.clock.advance((2 * SECOND, MINUTE, 15 * MINUTE, DAY)[which % 4])
 
     def look_after_the_dead(self, which: int) -> None:
-        doubts = doubts_of(self.database, self.clock, (0, 10 * MINUTE)[which % 2])
-        self.run(doubts.take_over())
-        self.run(doubts.decide())
+        doubts = an_in_doubt_handler(self.database, self.clock, (0, 10 * MINUTE)[which % 2])
+        self.run(doubts.mark_lost_attempts())
+        self.run(doubts.decide_due())
 
     # What is true after every step.
 

@@ -8,7 +8,7 @@ import pytest
 from mailwright.domain.clock import HOUR, SECOND, ManualClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import Priority
-from mailwright.outbox.defer import hold_lane
+from mailwright.outbox.defer import defer_lane
 from mailwright.storage.database import Database
 from tests.builders import (
     DEFAULT_TENANT,
@@ -18,19 +18,19 @@ from tests.builders import (
     a_message,
     a_newsletter,
     a_result,
+    a_settler,
     a_tenant,
-    an_intake,
+    an_acceptor,
     claims_of,
     deliveries_of,
-    settling_of,
     status_of,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 
 
 @pytest.mark.promise("claim-exclusive")
 async def test_two_workers_never_claim_the_same_message(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message() for _ in range(100)])
+    await an_acceptor(database, clock).accept([a_message() for _ in range(100)])
     workers = [claims_of(database, clock, f"worker-{n}") for n in range(4)]
     batches = await asyncio.gather(*(worker.claim(60) for worker in workers))
     held = Counter(claimed.outbox_id for batch in batches for claimed in batch)
@@ -40,9 +40,9 @@ async def test_two_workers_never_claim_the_same_message(database: Database, cloc
 
 @pytest.mark.promise("claim-exclusive")
 async def test_workers_of_other_processes_never_claim_the_same_message(
-    engine: Engine, database: Database, clock: ManualClock
+    engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message() for _ in range(200)])
+    await an_acceptor(database, clock).accept([a_message() for _ in range(200)])
     elsewhere = Database(engine.url)
     try:
         workers = [claims_of((database, elsewhere)[n % 2], clock, f"worker-{n}") for n in range(6)]
@@ -56,7 +56,7 @@ async def test_workers_of_other_processes_never_claim_the_same_message(
 
 @pytest.mark.promise("claim-take-over")
 async def test_a_lock_that_ends_frees_its_messages(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     assert len(await claims_of(database, clock, "dead").claim(10)) == 1
     heir = claims_of(database, clock, "heir")
     assert await heir.claim_suspects(10) == []
@@ -66,11 +66,11 @@ async def test_a_lock_that_ends_frees_its_messages(database: Database, clock: Ma
 
 @pytest.mark.promise("claim-fenced")
 async def test_a_worker_that_lost_its_claim_cannot_begin_to_send(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     stale = await claims_of(database, clock, "slow").claim(10)
     clock.advance(LOCK_TTL)
     fresh = await claims_of(database, clock, "heir").claim_suspects(10)
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     assert (await settling.exchange([], stale)).message_keys == frozenset()
     assert (await settling.exchange([], fresh)).message_keys == {fresh[0].message_key}
 
@@ -80,14 +80,14 @@ async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
     database: Database, clock: ManualClock
 ) -> None:
     message = a_message()
-    await an_intake(database, clock).accept([message])
+    await an_acceptor(database, clock).accept([message])
     slow = claims_of(database, clock, "slow")
     (stale,) = await slow.claim(10)
     clock.advance(LOCK_TTL)
     await claims_of(database, clock, "heir").claim_suspects(10)
     before = await deliveries_of(database)
 
-    await settling_of(database, clock).exchange([a_result(stale, SENT, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(stale, SENT, clock.now())], [])
     await slow.release([stale])
     clock.advance(1)
     await slow.renew([stale])
@@ -96,16 +96,18 @@ async def test_a_worker_that_lost_its_claim_cannot_write_release_or_renew(
 
 @pytest.mark.promise("claim-exclusive")
 async def test_an_attempt_cannot_be_begun_twice(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     (claimed,) = await claims_of(database, clock).claim(1)
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     assert (await settling.exchange([], [claimed])).message_keys == {claimed.message_key}
     assert (await settling.exchange([], [claimed])).message_keys == frozenset()
 
 
 async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: ManualClock) -> None:
     later = clock.now() + HOUR
-    await an_intake(database, clock).accept([a_message(scheduled_at=later), a_message(scheduled_at=clock.now() - HOUR)])
+    await an_acceptor(database, clock).accept(
+        [a_message(scheduled_at=later), a_message(scheduled_at=clock.now() - HOUR)]
+    )
     claims = claims_of(database, clock)
     assert len(await claims.claim(10)) == 1
     clock.advance(HOUR - 1)
@@ -115,8 +117,8 @@ async def test_nothing_is_claimed_before_it_is_due(database: Database, clock: Ma
 
 
 async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
-    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    await an_acceptor(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock), a_settler(database, clock)
     (claimed,) = await claims.claim(1)
     await settling.exchange([], [claimed])
     result = a_result(claimed, FAULT, clock.now())
@@ -134,40 +136,40 @@ async def test_a_retry_is_claimed_when_its_delay_is_over_and_not_before(database
 async def test_a_password_reset_goes_first_and_the_rest_of_the_batch_is_for_newsletters(
     database: Database, clock: ManualClock
 ) -> None:
-    intake = an_intake(database, clock)
+    acceptor = an_acceptor(database, clock)
     other = await a_tenant(database, "other")
-    await intake.accept([a_newsletter() for _ in range(100)])
-    await intake.accept([a_message(), a_message(tenant_id=other)])
+    await acceptor.accept([a_newsletter() for _ in range(100)])
+    await acceptor.accept([a_message(), a_message(tenant_id=other)])
     claimed = await claims_of(database, clock).claim(10)
     assert [found.is_bulk for found in claimed] == [False] * 2 + [True] * 8
 
 
 @pytest.mark.promise("claim-fair")
 async def test_each_busy_tenant_gets_its_share_of_one_batch(database: Database, clock: ManualClock) -> None:
-    intake = an_intake(database, clock)
-    await intake.accept([a_newsletter() for _ in range(400)])
+    acceptor = an_acceptor(database, clock)
+    await acceptor.accept([a_newsletter() for _ in range(400)])
     weights = {await a_tenant(database, "light"): 1, await a_tenant(database, "heavy", weight=2): 2}
     for tenant_id in weights:
-        await intake.accept([a_newsletter(tenant_id=tenant_id) for _ in range(100)])
+        await acceptor.accept([a_newsletter(tenant_id=tenant_id) for _ in range(100)])
     shares = Counter(claimed.tenant_id for claimed in await claims_of(database, clock).claim(40))
     assert shares == {tenant_id: 10 * weight for tenant_id, weight in {DEFAULT_TENANT: 1, **weights}.items()}
 
 
 @pytest.mark.promise("claim-fair")
 async def test_what_one_tenant_does_not_need_goes_to_the_others(database: Database, clock: ManualClock) -> None:
-    intake = an_intake(database, clock)
+    acceptor = an_acceptor(database, clock)
     other = await a_tenant(database, "other")
-    await intake.accept([a_newsletter(tenant_id=other)])
-    await intake.accept([a_newsletter() for _ in range(100)])
+    await acceptor.accept([a_newsletter(tenant_id=other)])
+    await acceptor.accept([a_newsletter() for _ in range(100)])
     assert len(await claims_of(database, clock).claim(60)) == 60
 
 
 @pytest.mark.promise("claim-fair")
 async def test_with_more_tenants_than_places_each_gets_its_turn(database: Database, clock: ManualClock) -> None:
-    intake = an_intake(database, clock)
+    acceptor = an_acceptor(database, clock)
     ids = [await a_tenant(database, f"tenant-{n}") for n in range(7)]
     for tenant_id in ids:
-        await intake.accept([a_newsletter(tenant_id=tenant_id) for _ in range(10)])
+        await acceptor.accept([a_newsletter(tenant_id=tenant_id) for _ in range(10)])
     claims = claims_of(database, clock)
     taken: Counter[int] = Counter()
     for _ in range(7):
@@ -178,8 +180,8 @@ async def test_with_more_tenants_than_places_each_gets_its_turn(database: Databa
 @pytest.mark.promise("claim-fair")
 async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clock: ManualClock) -> None:
     other = await a_tenant(database, "other")
-    await an_intake(database, clock).accept([a_newsletter(), a_newsletter(tenant_id=other), a_message()])
-    await hold_lane(database, lane_number(Priority.BULK, DEFAULT_TENANT), "rate_per_hour", clock.now() + HOUR)
+    await an_acceptor(database, clock).accept([a_newsletter(), a_newsletter(tenant_id=other), a_message()])
+    await defer_lane(database, lane_number(Priority.BULK, DEFAULT_TENANT), "rate_per_hour", clock.now() + HOUR)
     claims = claims_of(database, clock)
     assert [(found.tenant_id, found.is_bulk) for found in await claims.claim(10)] == [
         (DEFAULT_TENANT, False),
@@ -190,16 +192,16 @@ async def test_a_held_lane_is_passed_over_until_its_time(database: Database, clo
 
 
 async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
-    engine: Engine, database: Database, clock: ManualClock
+    engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=3)
-    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(20)])
+    await an_acceptor(database, clock).accept([a_message(tenant_id=limited) for _ in range(20)])
     elsewhere = Database(engine.url)
     try:
         batches = [await claims_of(where, clock, name).claim(10) for where, name in ((database, "a"), (elsewhere, "b"))]
         begun = await asyncio.gather(
             *(
-                settling_of(where, clock).exchange([], batch)
+                a_settler(where, clock).exchange([], batch)
                 for where, batch in zip((database, elsewhere), batches, strict=True)
             )
         )
@@ -212,19 +214,19 @@ async def test_a_tenants_limit_of_mails_under_way_holds_across_workers(
 
 async def test_a_tenants_limit_holds_for_what_a_dead_worker_left(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=2)
-    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(6)])
+    await an_acceptor(database, clock).accept([a_message(tenant_id=limited) for _ in range(6)])
     for worker in ("dead-1", "dead-2", "dead-3"):
         await claims_of(database, clock, worker).claim(10)
     clock.advance(LOCK_TTL)
     suspects = await claims_of(database, clock, "heir").claim_suspects(10)
     assert len(suspects) == 6
-    assert len((await settling_of(database, clock).exchange([], suspects)).message_keys) == 2
+    assert len((await a_settler(database, clock).exchange([], suspects)).message_keys) == 2
 
 
 async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, clock: ManualClock) -> None:
     limited = await a_tenant(database, "limited", max_in_flight=1)
-    await an_intake(database, clock).accept([a_message(tenant_id=limited) for _ in range(2)])
-    settling = settling_of(database, clock)
+    await an_acceptor(database, clock).accept([a_message(tenant_id=limited) for _ in range(2)])
+    settling = a_settler(database, clock)
     (first,) = await claims_of(database, clock, "a").claim(10)
     (second,) = await claims_of(database, clock, "b").claim(10)
     await settling.exchange([], [first])
@@ -239,7 +241,7 @@ async def test_a_mail_that_is_done_makes_room_for_the_next(database: Database, c
 async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     ours = claims_of(database, clock, "ours")
     for _ in range(10):  # more often than a message may be claimed without a result
         (claimed,) = await ours.claim(10)
@@ -256,8 +258,8 @@ async def test_what_is_given_back_is_free_at_once_and_not_under_suspicion(
 
 async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, clock: ManualClock) -> None:
     message = a_message()
-    await an_intake(database, clock).accept([message])
-    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    await an_acceptor(database, clock).accept([message])
+    claims, settling = claims_of(database, clock), a_settler(database, clock)
     (claimed,) = await claims.claim(1)
     await settling.exchange([], [claimed])
     await settling.exchange([a_result(claimed, FAULT, clock.now())], [])
@@ -269,10 +271,10 @@ async def test_a_retry_that_is_given_back_is_still_a_retry(database: Database, c
 
 
 async def test_a_lock_that_is_renewed_is_not_taken_over(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message(), a_message()])
+    await an_acceptor(database, clock).accept([a_message(), a_message()])
     slow, heir = claims_of(database, clock, "slow"), claims_of(database, clock, "heir")
     held = await slow.claim(10)
-    await settling_of(database, clock).exchange([], held[:1])
+    await a_settler(database, clock).exchange([], held[:1])
     clock.advance(LOCK_TTL - 1)
     await slow.renew(held)
     clock.advance(LOCK_TTL - 1)

@@ -9,7 +9,7 @@ from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import Desk
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 from tests.unit.test_policies import at
 
@@ -17,7 +17,7 @@ YEAR: Instant = 365 * DAY
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock) -> AsyncIterator[Bench]:
     async with a_bench(engine.url, clock) as bench:
         yield bench
         assert (await audit(bench.database)).ok

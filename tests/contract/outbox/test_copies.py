@@ -10,10 +10,12 @@ from mailwright.app.wiring import make_worker, open_engine
 from mailwright.audience import suppressions
 from mailwright.ops.settings import load
 from tests.builders import a_message
-from tests.conftest import Engine as Place
+from tests.conftest import DatabaseAddress
 
 
-async def delivered(place: Place, mailbox: Path, *, suppress: str | None = None, **payload: object) -> EmailMessage:
+async def delivered(
+    place: DatabaseAddress, mailbox: Path, *, suppress: str | None = None, **payload: object
+) -> EmailMessage:
     """The one mail that arrives when this is asked for."""
     async with open_engine(load(database_url=place.url, mailbox=mailbox)) as engine:
         template = await engine.templates.put(
@@ -23,7 +25,7 @@ async def delivered(place: Place, mailbox: Path, *, suppress: str | None = None,
             await suppressions.add(engine.database, engine.clock, 1, suppress, reason="asked", source="test")
         key = template.key if "variables" in payload else None
         to = "ada@example.com"
-        await engine.intake.accept([a_message(to=to, template_key=key, payload={"to": to, **payload})])
+        await engine.acceptor.accept([a_message(to=to, template_key=key, payload={"to": to, **payload})])
         await (await make_worker(engine)).run(drain=True)
     [file] = (mailbox / "new").iterdir()
     mail = message_from_bytes(file.read_bytes(), policy=policy.default)
@@ -32,7 +34,7 @@ async def delivered(place: Place, mailbox: Path, *, suppress: str | None = None,
 
 
 @pytest.mark.promise("suppression-wins")
-async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: Place, tmp_path: Path) -> None:
+async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: DatabaseAddress, tmp_path: Path) -> None:
     mail = await delivered(
         engine,
         tmp_path / "box",
@@ -49,7 +51,7 @@ async def test_whoever_has_left_gets_no_copy_and_the_others_do(engine: Place, tm
 
 @pytest.mark.parametrize("copies", [{}, {"cc": ["cleo@example.com"]}])
 async def test_a_template_is_filled_with_or_without_copies(
-    engine: Place, tmp_path: Path, copies: dict[str, list[str]]
+    engine: DatabaseAddress, tmp_path: Path, copies: dict[str, list[str]]
 ) -> None:
     mail = await delivered(engine, tmp_path / "box", variables={"item": "boat & oar"}, **copies)
     assert mail["Subject"] == "Your boat & oar"
@@ -60,6 +62,6 @@ async def test_a_template_is_filled_with_or_without_copies(
     assert "boat & oar" in text.get_content()
 
 
-async def test_a_subject_beside_a_template_is_the_one_that_counts(engine: Place, tmp_path: Path) -> None:
+async def test_a_subject_beside_a_template_is_the_one_that_counts(engine: DatabaseAddress, tmp_path: Path) -> None:
     mail = await delivered(engine, tmp_path / "box", variables={"item": "boat"}, subject="Another {{ subject }}")
     assert mail["Subject"] == "Another {{ subject }}"

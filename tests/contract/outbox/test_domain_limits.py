@@ -13,11 +13,11 @@ from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import ExplanationState, explain
-from mailwright.outbox.workers import Presence, Roster
-from mailwright.storage.tables import counters, holds
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.storage.tables import counters, lane_deferrals
 from mailwright.worker import loop
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
 from tests.standins.provider import ScriptedProvider
 
@@ -31,7 +31,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["database", "valkey"])
-def limited(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> Limited:
+def limited(request: pytest.FixtureRequest, engine: DatabaseAddress, clock: ManualClock) -> Limited:
     with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
 
     @asynccontextmanager
@@ -76,7 +76,7 @@ async def test_a_domain_gets_its_rate_and_the_rest_of_the_lane_goes_on(limited: 
         await drained(bench, provider)
         assert sent_to(provider) == {"gmail.com": 5, "example.com": 10}
         async with bench.database.read() as tx:
-            assert await tx.execute(select(holds)) == []
+            assert await tx.execute(select(lane_deferrals)) == []
         rows = await deliveries_of(bench.database)
         left = [row for row in rows if row.status == Status.PENDING]
         assert {(row.attempts, row.claims, row.locked_by) for row in left} == {(0, 0, None)}
@@ -261,7 +261,7 @@ async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
         *_, last = await bench.accept(*to("gmail.com", 6))
         provider = ScriptedProvider()
         await drained(bench, provider)
-        await Roster(bench.database, bench.clock, "worker-1").report(Presence("scripted"))
+        await WorkerRegistry(bench.database, bench.clock, "worker-1").report(WorkerPresence("scripted"))
         answer = await explain(bench.database, bench.clock, last, tenant_id=None)
         assert (answer.state, answer.reason, answer.detail) == (ExplanationState.DOMAIN_LIMIT, "domain_limit", detail)
         assert f"The domain gmail.com {words}" in answer.sentence

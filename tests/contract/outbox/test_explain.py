@@ -15,13 +15,13 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, OnDoubt, Priority, Resolution, Status
 from mailwright.events.reports import Reports
-from mailwright.outbox.defer import defer, hold_lane
-from mailwright.outbox.doubt import Doubts
+from mailwright.outbox.defer import defer, defer_lane
 from mailwright.outbox.explain import FURTHEST_PLACE, ExplanationState, MessageExplanation, duration, explain
+from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.operations import Operations
-from mailwright.outbox.workers import SILENCE, Presence, Roster
+from mailwright.outbox.workers import PRESENCE_TIMEOUT, WorkerPresence, WorkerRegistry
 from mailwright.storage.database import Database
-from tests.builders import LOCK_TTL, a_message, an_intake, claims_of, settling_of
+from tests.builders import LOCK_TTL, a_message, a_settler, an_acceptor, claims_of
 
 
 class Asked:
@@ -33,7 +33,7 @@ class Asked:
         self.outbox_id = ""
 
     async def accept(self, **changes: Any) -> None:
-        [accepted] = await an_intake(self.database, self.clock).accept([a_message(**changes)])
+        [accepted] = await an_acceptor(self.database, self.clock).accept([a_message(**changes)])
         self.outbox_id = accepted.outbox_id
 
     async def claim(self) -> Claimed:
@@ -42,20 +42,20 @@ class Asked:
 
     async def attempt(self) -> Claimed:
         claimed = await self.claim()
-        await settling_of(self.database, self.clock).exchange([], [claimed])
+        await a_settler(self.database, self.clock).exchange([], [claimed])
         return claimed
 
     async def deliver(self) -> None:
         claimed, now = await self.attempt(), self.clock.now()
         delivered = Delivered(claimed, now, now, now, "smtp", "id-1")
-        await settling_of(self.database, self.clock).exchange([delivered], [])
+        await a_settler(self.database, self.clock).exchange([delivered], [])
 
     async def settle(self, status: Status, **changes: Any) -> None:
         settlement = Settlement(await self.attempt(), status, (), completes_attempt=True, provider="smtp")
-        await settling_of(self.database, self.clock).exchange([replace(settlement, **changes)], [])
+        await a_settler(self.database, self.clock).exchange([replace(settlement, **changes)], [])
 
     async def worker(self, **changes: Any) -> None:
-        await Roster(self.database, self.clock, "worker-9").report(Presence("smtp", **changes))
+        await WorkerRegistry(self.database, self.clock, "worker-9").report(WorkerPresence("smtp", **changes))
 
     async def answer(self, tenant_id: int | None = None) -> MessageExplanation:
         return await explain(self.database, self.clock, self.outbox_id, tenant_id=tenant_id)
@@ -186,7 +186,7 @@ async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
     await asked.accept()
     await asked.worker()
     until = asked.clock.now() + HOUR
-    await hold_lane(asked.database, lane_number(Priority.TRANSACTIONAL, 1), "rate_per_hour", until)
+    await defer_lane(asked.database, lane_number(Priority.TRANSACTIONAL, 1), "rate_per_hour", until)
     answer = await asked.answer()
     assert (answer.state, answer.reason, answer.until) == (ExplanationState.HELD, "rate_per_hour", until)
     assert answer.sentence == (
@@ -198,7 +198,7 @@ async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
 async def test_a_hold_that_has_ended_holds_nothing(asked: Asked) -> None:
     await asked.accept()
     lane = lane_number(Priority.TRANSACTIONAL, 1)
-    await hold_lane(asked.database, lane, "daily_limit", asked.clock.now() + MINUTE)
+    await defer_lane(asked.database, lane, "daily_limit", asked.clock.now() + MINUTE)
     asked.clock.advance(MINUTE)
     await asked.worker()
     assert (await asked.answer()).state is ExplanationState.IN_LINE
@@ -279,7 +279,7 @@ async def test_a_doubt_that_will_be_resent_tells_when(asked: Asked) -> None:
     await asked.accept()
     await asked.attempt()
     asked.clock.advance(LOCK_TTL)
-    await Doubts(asked.database, asked.clock, grace=10 * MINUTE).take_over()
+    await InDoubtHandler(asked.database, asked.clock, grace=10 * MINUTE).mark_lost_attempts()
     answer = await asked.answer()
     assert (answer.state, answer.reason) == (ExplanationState.IN_DOUBT, "WORKER_LOST")
     assert answer.until == asked.clock.now() + 10 * MINUTE
@@ -291,7 +291,7 @@ async def test_a_doubt_that_is_held_tells_when_it_is_closed(asked: Asked) -> Non
     await asked.accept(on_doubt=OnDoubt.HOLD)
     await asked.settle(Status.IN_DOUBT, due_at=asked.clock.now(), error_code="SMTP_CUT", error_reason="Cut.")
     doubted_at = asked.clock.now()
-    await Doubts(asked.database, asked.clock, grace=0).decide()
+    await InDoubtHandler(asked.database, asked.clock, grace=0).decide_due()
     answer = await asked.answer()
     assert answer.until == doubted_at + DAY
     assert "closed as unknown" in answer.sentence
@@ -303,7 +303,7 @@ async def test_a_due_message_without_a_worker_says_how_to_start_one(asked: Asked
     assert (await asked.answer()).sentence == "It is due, but no worker is running; start `mailwright worker`."
     await asked.worker()
     assert (await asked.answer()).state is ExplanationState.IN_LINE
-    asked.clock.advance(SILENCE + 1)
+    asked.clock.advance(PRESENCE_TIMEOUT + 1)
     assert (await asked.answer()).state is ExplanationState.NO_WORKER
 
 
@@ -320,8 +320,8 @@ async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(as
 
 
 async def test_a_message_in_line_tells_its_place_in_its_own_lane(asked: Asked) -> None:
-    await an_intake(asked.database, asked.clock).accept([a_message() for _ in range(3)])
-    await an_intake(asked.database, asked.clock).accept([a_message(priority=Priority.BULK, is_bulk=True)])
+    await an_acceptor(asked.database, asked.clock).accept([a_message() for _ in range(3)])
+    await an_acceptor(asked.database, asked.clock).accept([a_message(priority=Priority.BULK, is_bulk=True)])
     await asked.accept()
     await asked.worker()
     assert (await asked.answer()).sentence == "It is due and in line: 3 of its lane are due before it."
@@ -330,7 +330,7 @@ async def test_a_message_in_line_tells_its_place_in_its_own_lane(asked: Asked) -
 
 
 async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) -> None:
-    await an_intake(asked.database, asked.clock).accept([a_message() for _ in range(FURTHEST_PLACE + 5)])
+    await an_acceptor(asked.database, asked.clock).accept([a_message() for _ in range(FURTHEST_PLACE + 5)])
     await asked.accept()
     await asked.worker()
     assert "more than 1,000 messages" in (await asked.answer()).sentence

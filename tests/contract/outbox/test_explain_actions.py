@@ -18,10 +18,10 @@ from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, 
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Priority, Resolution, Status
 from mailwright.events.reports import Reports
-from mailwright.outbox.defer import defer, hold_lane
+from mailwright.outbox.defer import defer, defer_lane
 from mailwright.outbox.explain import ExplanationState
 from mailwright.outbox.operations import Operations
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import deliveries, messages
 from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
@@ -62,7 +62,7 @@ class World:
         assert 200 <= answer.status_code < 300, (action, answer.text)
 
     async def worker(self, **changes: Any) -> None:
-        await Roster(self.database, self.clock, "w").report(Presence("smtp", **changes))
+        await WorkerRegistry(self.database, self.clock, "w").report(WorkerPresence("smtp", **changes))
 
     async def came_back(self, verdict: ContactVerdict) -> None:
         report = Report("1", "smtp", EventType.BOUNCED, self.clock.now(), ADA, self.asked.outbox_id)
@@ -90,7 +90,7 @@ class World:
         lane = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
         if self.campaign_id:
             lane = (await self.desk.place(self.campaign_id)).lane
-        await hold_lane(self.database, lane, reason, self.clock.now() + HOUR)
+        await defer_lane(self.database, lane, reason, self.clock.now() + HOUR)
 
     async def all_are(self, status: Status) -> None:
         async with self.database.write() as tx:

@@ -22,18 +22,18 @@ from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral
 from mailwright.domain.states import Status
 from mailwright.outbox import search as messages
-from mailwright.outbox.audit_log import deeds
-from mailwright.outbox.defer import hold_lane
-from mailwright.outbox.message_records import Search
+from mailwright.outbox.audit_log import list_entries
+from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.message_records import MessageSearch
 from mailwright.outbox.operations import Operations
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
-from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_intake
+from tests.builders import DEFAULT_TENANT, a_contact, a_message, a_tenant, an_acceptor
 
 
 async def subjects(database: Database, **wanted: object) -> list[str]:
-    found = await messages.look_for(database, DEFAULT_TENANT, Search(**wanted), limit=10)  # type: ignore[arg-type]
+    found = await messages.find_page(database, DEFAULT_TENANT, MessageSearch(**wanted), limit=10)  # type: ignore[arg-type]
     return [each.subject for each in found.messages]
 
 
@@ -41,7 +41,7 @@ async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
     database: Database, clock: ManualClock
 ) -> None:
     other = await a_tenant(database, "other")
-    await an_intake(database, clock).accept(
+    await an_acceptor(database, clock).accept(
         [
             a_message(to="ada@example.com", subject="Your Invoice for March"),
             a_message(to="invoices@example.org", subject="Hello", source=Source.NOTIFICATION),
@@ -59,31 +59,31 @@ async def test_messages_are_found_by_a_piece_of_their_subject_or_address(
 async def test_a_mail_that_waits_is_listed_with_what_keeps_it_and_until_when(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message(to="ada@example.com"), a_message(to="grace@example.com")])
-    wanted = await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)
+    await an_acceptor(database, clock).accept([a_message(to="ada@example.com"), a_message(to="grace@example.com")])
+    wanted = await messages.find_page(database, DEFAULT_TENANT, MessageSearch(), limit=10)
     now = clock.now()
-    assert await messages.holds_on(database, wanted.messages, now) == {}
+    assert await messages.find_deferrals(database, wanted.messages, now) == {}
     async with database.read() as tx:
         [lane] = {row.lane for row in await tx.execute(select(deliveries.c.lane))}
-    await hold_lane(database, lane, "rate_per_hour", now + HOUR)
+    await defer_lane(database, lane, "rate_per_hour", now + HOUR)
     both = {each.message_key for each in wanted.messages}
-    assert await messages.holds_on(database, wanted.messages, now) == dict.fromkeys(
+    assert await messages.find_deferrals(database, wanted.messages, now) == dict.fromkeys(
         both, Deferral(now + HOUR, "rate_per_hour")
     )
-    assert await messages.holds_on(database, wanted.messages, now + HOUR) == {}
+    assert await messages.find_deferrals(database, wanted.messages, now + HOUR) == {}
 
 
 async def test_what_no_index_knows_is_looked_for_in_steps(
     database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "STRETCH", 3)
+    monkeypatch.setattr(messages, "SCAN_LIMIT", 3)
     monkeypatch.setattr(finding, "STRETCH", 3)
     wanted = ["needle"] + ["hay"] * 4 + ["needle"] + ["hay"] * 2
-    await an_intake(database, clock).accept([a_message(subject=subject) for subject in wanted])
+    await an_acceptor(database, clock).accept([a_message(subject=subject) for subject in wanted])
     found, before, looks = 0, messages.NEWEST, 0
     while True:
-        search = Search(words="needle", before_key=before)
-        page = await messages.look_for(database, DEFAULT_TENANT, search, limit=10)
+        search = MessageSearch(words="needle", before_key=before)
+        page = await messages.find_page(database, DEFAULT_TENANT, search, limit=10)
         found, looks = found + len(page.messages), looks + 1
         if page.next_key is None:
             break
@@ -137,7 +137,7 @@ async def test_people_are_found_by_name_status_list_and_tag(database: Database, 
 
 
 async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Database, clock: ManualClock) -> None:
-    [accepted] = await an_intake(database, clock).accept([a_message()])
+    [accepted] = await an_acceptor(database, clock).accept([a_message()])
     who, tenant_id = "grace", DEFAULT_TENANT
     await Operations(database, clock).cancel(accepted.outbox_id, tenant_id=tenant_id, actor=who)
     await lists.create(database, clock, tenant_id, "news", actor=who)
@@ -149,7 +149,7 @@ async def test_what_somebody_does_is_in_the_journal_by_their_name(database: Data
     await suppressions.remove(database, tenant_id, "ada@example.com", actor=who, clock=clock)
     await segments.create(database, clock, tenant_id, "vips", filter_={"tag": "vip"}, actor=who)
     await segments.delete_segment(database, tenant_id, "vips", actor=who, clock=clock)
-    noted = await deeds(database, tenant_id=tenant_id, limit=20)
+    noted = await list_entries(database, tenant_id=tenant_id, limit=20)
     assert {each.actor for each in noted} == {who}
     assert [each.action for each in reversed(noted)] == [
         "message.cancel",
@@ -221,7 +221,7 @@ async def test_a_server_that_stops_ends_with_a_portion_and_the_next_one_goes_on(
 
 
 async def test_subjects_are_listed_as_their_readers_see_them(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept(
+    await an_acceptor(database, clock).accept(
         [
             a_message(
                 to="ada@example.com", subject="{{ name }}, hello", payload={"to": "ada@example.com", "toName": "Ada"}
@@ -230,7 +230,7 @@ async def test_subjects_are_listed_as_their_readers_see_them(database: Database,
             a_message(to="alan@example.com", subject="Plain"),
         ]
     )
-    found = (await messages.look_for(database, DEFAULT_TENANT, Search(), limit=10)).messages
+    found = (await messages.find_page(database, DEFAULT_TENANT, MessageSearch(), limit=10)).messages
     subjects = {each.outbox_id: each.subject for each in found}
     filled = await render_subjects(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
     assert sorted(filled.values()) == ["Ada, hello"]  # of what cannot be filled in, the template itself is shown

@@ -15,7 +15,7 @@ from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.valkey import ValkeyLedger, block_name
 from mailwright.policies.rates import windows
 from mailwright.storage.database import Database
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey, valkey_server
 
 
@@ -181,7 +181,7 @@ async def test_a_valkey_that_wakes_up_with_an_old_memory_hands_out_nothing_twice
 
 @pytest.mark.promise("limits-without-valkey")
 async def test_workers_with_and_without_valkey_share_one_limit(
-    engine: Engine, database: Database, clock: ManualClock, valkey: Valkey
+    engine: DatabaseAddress, database: Database, clock: ManualClock, valkey: Valkey
 ) -> None:
     needed = hourly(200, clock)
     elsewhere = Database(engine.url)

@@ -14,8 +14,8 @@ from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.states import Status
 from mailwright.outbox import audit_log, message_records, search, summary, tallies
-from mailwright.outbox.message_records import Search
-from mailwright.outbox.tallies import Tallying, stretches
+from mailwright.outbox.message_records import MessageSearch
+from mailwright.outbox.tallies import EventTallier, load_buckets
 from mailwright.sources.articles import history, runs
 from mailwright.sources.campaigns import ab_test, failed_recipients, progress
 from mailwright.sources.campaigns.entries import find_entry
@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.figures import campaign_statistics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import events, messages
-from tests.builders import DEFAULT_TENANT, Bench, a_message, an_intake
+from tests.builders import DEFAULT_TENANT, Bench, a_message, an_acceptor
 from tests.campaigns import Desk
 
 _LETTERS = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
@@ -40,7 +40,7 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
-    (tallies.ANSWERS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
+    (tallies.RESULTS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
     (progress.COUNT_LANE, {"lane": 1}),
     (progress.COUNT_BY_LANE, {"lanes": [(1,), (2,)]}),
     (progress.COUNT_RECENTLY_SENT, {"lane": 1, "since": 1, "now": 1, "most": 9}),
@@ -78,8 +78,8 @@ async def test_lists_are_read_in_their_order_and_sorted_by_nobody(database: Data
     asked = await _asked(
         database,
         lambda: contacts.list_page(database, 1, limit=9),
-        lambda: audit_log.deeds(database, tenant_id=1, limit=9),
-        lambda: audit_log.deeds(database, tenant_id=1, limit=9, subject="anything"),
+        lambda: audit_log.list_entries(database, tenant_id=1, limit=9),
+        lambda: audit_log.list_entries(database, tenant_id=1, limit=9, subject="anything"),
     )
     ways = ("ix_contacts_there", "ix_audit_log_tenant_id_id", "ix_audit_log_subject")
     for way, (words, values) in zip(ways, asked, strict=True):
@@ -201,8 +201,8 @@ async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
     await _add_up(bench)
     since, until = bench.clock.now() - HOUR, bench.clock.now() + 30 * HOUR
     database = bench.database
-    by_hours = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until, length=6 * HOUR)
-    by_minutes = await stretches(database, tenant_id=DEFAULT_TENANT, since=since, until=until)
+    by_hours = await load_buckets(database, tenant_id=DEFAULT_TENANT, since=since, until=until, length=6 * HOUR)
+    by_minutes = await load_buckets(database, tenant_id=DEFAULT_TENANT, since=since, until=until)
     for name, number in (("SENT", 2), ("open", 4)):
         assert sum(each.counts.get(name, 0) for each in by_hours) == number
         assert sum(each.counts.get(name, 0) for each in by_minutes) == number
@@ -211,18 +211,18 @@ async def test_a_long_chart_counts_what_a_short_one_does(bench: Bench) -> None:
 async def test_mails_of_a_campaign_are_found_among_those_of_its_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "STRETCH", 2)
-    intake = an_intake(bench.database, bench.clock)
-    await intake.accept([a_message() for _ in range(4)])
+    monkeypatch.setattr(search, "SCAN_LIMIT", 2)
+    acceptor = an_acceptor(bench.database, bench.clock)
+    await acceptor.accept([a_message() for _ in range(4)])
     bench.clock.advance(DAY)
     campaign = await _sent(Desk(bench), readers=3)
     bench.clock.advance(DAY)
-    await intake.accept([a_message() for _ in range(4)])
+    await acceptor.accept([a_message() for _ in range(4)])
     for status in (None, Status.SENT):
         found, before, looks = 0, message_records.NEWEST, 0
         while True:
-            wanted = Search(campaign_key=campaign, status=status, before_key=before)
-            page = await search.look_for(bench.database, DEFAULT_TENANT, wanted, limit=10)
+            wanted = MessageSearch(campaign_key=campaign, status=status, before_key=before)
+            page = await search.find_page(bench.database, DEFAULT_TENANT, wanted, limit=10)
             found, looks = found + len(page.messages), looks + 1
             if page.next_key is None:
                 break
@@ -236,8 +236,8 @@ async def test_what_is_accepted_from_now_on_lies_behind_the_newest_key(database:
     behind = []
     for _ in range(3):
         async with database.read() as tx:
-            behind.append(await search.newest_key(tx))
-        await an_intake(database, clock).accept([a_message() for _ in range(3)])
+            behind.append(await search.newest_message_key(tx))
+        await an_acceptor(database, clock).accept([a_message() for _ in range(3)])
         clock.advance(-DAY)
     async with database.read() as tx:
         keys = [row.id for row in await tx.execute(select(messages.c.id).order_by(messages.c.id))]
@@ -275,7 +275,7 @@ async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], o
 
 async def _add_up(bench: Bench) -> None:
     """By one that sees the horizon move, in portions that cut through what happened to one mail."""
-    counting = Tallying(bench.database, bench.clock, portion=2)
+    counting = EventTallier(bench.database, bench.clock, portion=2)
     for _ in range(2):
-        while await counting.add_up():
+        while await counting.add_batch():
             pass

@@ -13,11 +13,11 @@ from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
 from mailwright.outbox.operations import Operations
 from mailwright.storage.database import Database
-from tests.builders import a_message, an_intake, claims_of, settling_of
+from tests.builders import a_message, a_settler, an_acceptor, claims_of
 
 
 async def accepted(database: Database, clock: ManualClock, **changes: object) -> str:
-    [answer] = await an_intake(database, clock).accept([a_message(**changes)])
+    [answer] = await an_acceptor(database, clock).accept([a_message(**changes)])
     return answer.outbox_id
 
 
@@ -25,7 +25,7 @@ async def begun(database: Database, clock: ManualClock, **changes: object) -> tu
     """A message that is with the provider right now."""
     outbox_id = await accepted(database, clock, **changes)
     [claimed] = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], [claimed])
+    await a_settler(database, clock).exchange([], [claimed])
     return outbox_id, claimed
 
 
@@ -44,7 +44,7 @@ def failed(claimed: Claimed, now: int) -> Settlement:
 
 async def a_failed_one(database: Database, clock: ManualClock) -> str:
     outbox_id, claimed = await begun(database, clock)
-    await settling_of(database, clock).exchange([failed(claimed, clock.now())], [])
+    await a_settler(database, clock).exchange([failed(claimed, clock.now())], [])
     return outbox_id
 
 
@@ -53,7 +53,7 @@ async def a_doubtful_one(database: Database, clock: ManualClock, **changes: obje
     doubt = Settlement(
         claimed, Status.IN_DOUBT, (), completes_attempt=True, due_at=clock.now() + 10 * MINUTE, provider="smtp"
     )
-    await settling_of(database, clock).exchange([doubt], [])
+    await a_settler(database, clock).exchange([doubt], [])
     return outbox_id, claimed
 
 
@@ -74,7 +74,7 @@ async def test_a_worker_that_holds_a_cancelled_message_cannot_send_it(database: 
     outbox_id = await accepted(database, clock)
     held = await claims_of(database, clock).claim(10)
     await Operations(database, clock).cancel(outbox_id, tenant_id=1)
-    begun = await settling_of(database, clock).exchange([failed(held[0], clock.now())], held)
+    begun = await a_settler(database, clock).exchange([failed(held[0], clock.now())], held)
     assert begun.message_keys == frozenset()
     assert await story(database, outbox_id) == (Status.CANCELLED, [EventType.CANCELLED])
 
@@ -92,7 +92,7 @@ async def test_cancelling_and_sending_at_once_has_one_winner(database: Database,
         held = await claims_of(database, clock).claim(1)
         cancelling, begun = await asyncio.gather(
             Operations(database, clock).cancel(outbox_id, tenant_id=1),
-            settling_of(database, clock).exchange([], held),
+            a_settler(database, clock).exchange([], held),
             return_exceptions=True,
         )
         assert not isinstance(begun, BaseException)

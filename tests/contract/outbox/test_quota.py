@@ -11,14 +11,14 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.states import Status
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.limits import Defaults, rules_in_force
-from mailwright.outbox.quotas import STALE_AFTER, Rate, rate_of
-from mailwright.outbox.workers import Presence, Roster
+from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.quotas import STALE_AFTER, RouteRate, route_rate
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.policies.pacing import paced
 from mailwright.policies.rates import windows
 from mailwright.providers.protocol import AccountQuota
 from mailwright.storage.database import Database
-from mailwright.storage.tables import holds
+from mailwright.storage.tables import lane_deferrals
 from tests.builders import Bench, a_newsletter, settings_for
 from tests.standins.provider import ScriptedProvider
 from tests.standins.smtpbz import KEY, SmtpBzStandIn
@@ -53,14 +53,14 @@ def a_sync(database: Database, clock: ManualClock, **accounts: Account) -> Quota
 
 
 async def reserved(database: Database, clock: ManualClock, wanted: int, *providers: str) -> int:
-    allowance = await quotas.allowance(database, providers, EVERY)
+    allowance = await quotas.load_quota_snapshot(database, providers, EVERY)
     needed = windows(Limits(), 1, clock.now(), allowance)
     return (await DatabaseLedger(database, clock).reserve(needed, wanted)).count
 
 
 async def held(bench: Bench) -> list[tuple[str, int]]:
     async with bench.database.read() as tx:
-        rows = await tx.execute(select(holds).where(holds.c.deferred_until > bench.clock.now()))
+        rows = await tx.execute(select(lane_deferrals).where(lane_deferrals.c.deferred_until > bench.clock.now()))
     return [(row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
 
 
@@ -124,8 +124,8 @@ async def test_mails_that_were_on_their_way_when_the_provider_was_asked_are_take
     run = asyncio.create_task((await bench.worker(provider, window=4, claim_batch=4)).run(drain=True))
     await provider.has(4)
     await a_sync(bench.database, bench.clock, scripted=Account(10)).tick()
-    [known] = await quotas.known(bench.database)
-    allowance = await quotas.allowance(bench.database, ["scripted"], EVERY)
+    [known] = await quotas.load_quotas(bench.database)
+    allowance = await quotas.load_quota_snapshot(bench.database, ["scripted"], EVERY)
     assert allowance is not None
     assert known.remaining == 10
     assert allowance.remaining <= 10 - 4
@@ -142,7 +142,7 @@ async def test_what_is_counted_by_the_figure_before_is_taken_off_the_new_one(
     account = Account(100)
     sync = a_sync(database, clock, ses=account)
     await sync.tick()
-    before = await quotas.allowance(database, ["ses"], EVERY)
+    before = await quotas.load_quota_snapshot(database, ["ses"], EVERY)
     ledger = DatabaseLedger(database, clock)
     assert (await ledger.reserve(windows(Limits(), 1, clock.now(), before), 30)).count == 30
     clock.advance(EVERY)
@@ -166,14 +166,14 @@ async def test_a_failed_sync_keeps_the_old_figure_goes_on_counting_and_says_so(
     clock.advance(EVERY)
     setattr(account, how, True)
     assert not await sync.tick()
-    [known] = await quotas.known(database)
+    [known] = await quotas.load_quotas(database)
     assert (known.remaining, known.sent_since, known.failed_at) == (100, 60, clock.now())
     assert known.failure
     assert await reserved(database, clock, 1_000, "ses") == 40
     setattr(account, how, False)
     clock.advance(EVERY)
     assert await sync.tick()
-    [known] = await quotas.known(database)
+    [known] = await quotas.load_quotas(database)
     assert (known.failure, known.failed_at, known.sent_since) == (None, None, 0)
 
 
@@ -199,11 +199,11 @@ async def test_of_many_processes_one_asks_in_each_stretch_of_time(database: Data
 
 
 async def test_of_two_who_were_told_at_once_the_second_writes_nothing(database: Database, clock: ManualClock) -> None:
-    before = await quotas.standing(database, ["ses"])
-    assert await quotas.record(database, clock, [quotas.Told("ses", 10)], before)
+    before = await quotas.read_pre_sync_state(database, ["ses"])
+    assert await quotas.record_sync(database, clock, [quotas.QuotaReport("ses", 10)], before)
     clock.advance(1)
-    assert not await quotas.record(database, clock, [quotas.Told("ses", 99)], before)
-    [known] = await quotas.known(database)
+    assert not await quotas.record_sync(database, clock, [quotas.QuotaReport("ses", 99)], before)
+    [known] = await quotas.load_quotas(database)
     assert known.remaining == 10
 
 
@@ -214,7 +214,9 @@ async def test_the_quotas_of_a_route_count_together_and_one_without_a_limit_take
     sync = a_sync(database, clock, ses=ses, smtpbz=smtpbz)
     await sync.tick()
     assert await reserved(database, clock, 100, "ses", "smtpbz") == 50
-    assert await quotas.allowance(database, ["ses", "smtp"], EVERY) is None  # who does not tell may take any number
+    assert (
+        await quotas.load_quota_snapshot(database, ["ses", "smtp"], EVERY) is None
+    )  # who does not tell may take any number
     clock.advance(EVERY)
     smtpbz.is_silent = True
     ses.remaining = 1_000
@@ -267,7 +269,7 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
         async with open_sync(settings, database, clock) as sync:
             assert sync is not None
             assert await sync.tick()
-            [known] = await quotas.known(database)
+            [known] = await quotas.load_quotas(database)
             assert (known.provider, known.remaining) == ("smtpbz", 97)
     async with open_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
         assert nobody is None
@@ -279,32 +281,34 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
 @pytest.mark.parametrize(
     ("route", "rates", "expected"),
     [
-        ({"ses": None}, {"ses": 14}, Rate("ses", 14)),
-        ({"ses": None, "smtp": None}, {"ses": 14}, Rate("ses", 14)),
+        ({"ses": None}, {"ses": 14}, RouteRate("ses", 14)),
+        ({"ses": None, "smtp": None}, {"ses": 14}, RouteRate("ses", 14)),
         ({"smtp": None, "ses": None}, {"ses": 14}, None),
-        ({"ses": 3, "smtp": 1}, {"ses": 14}, Rate("ses", 18)),
-        ({"ses": 3, "other": 1}, {"ses": 14, "other": 2}, Rate("other", 8)),
+        ({"ses": 3, "smtp": 1}, {"ses": 14}, RouteRate("ses", 18)),
+        ({"ses": 3, "other": 1}, {"ses": 14, "other": 2}, RouteRate("other", 8)),
         ({"ses": 1, "smtp": 1}, {}, None),
         ({}, {"ses": 14}, None),
     ],
 )
 def test_a_route_goes_as_fast_as_each_of_its_providers_allows(
-    route: dict[str, int | None], rates: dict[str, int], expected: Rate | None
+    route: dict[str, int | None], rates: dict[str, int], expected: RouteRate | None
 ) -> None:
-    assert rate_of(rates, route) == expected
+    assert route_rate(rates, route) == expected
 
 
 async def test_a_rate_is_kept_for_a_provider_beside_others_that_tell_none(bench: Bench) -> None:
     await a_sync(bench.database, bench.clock, scripted=Account(None, rate=5.5)).tick()
     route: dict[str, int | None] = {"scripted": None, "smtp": None}
-    rules = await rules_in_force(bench.database, Defaults(Limits(), route))
+    rules = await load_limit_rules(bench.database, DefaultLimits(Limits(), route))
     assert (rules.provider_rate, rules.route) == (5, "scripted")
     assert paced(rules.levels(1, 1), rules.provider_rate, rules.route) is not None
-    away = Presence("scripted", unavailable_until=bench.clock.now() + HOUR)
-    await Roster(bench.database, bench.clock, "worker-1").report(away, Presence("smtp"))
+    away = WorkerPresence("scripted", unavailable_until=bench.clock.now() + HOUR)
+    await WorkerRegistry(bench.database, bench.clock, "worker-1").report(away, WorkerPresence("smtp"))
     assert await quotas.provider_rate(bench.database, route) is None
-    await Roster(bench.database, bench.clock, "worker-2").report(Presence("scripted"), Presence("smtp"))
-    assert await quotas.provider_rate(bench.database, route) == Rate("scripted", 5)
+    await WorkerRegistry(bench.database, bench.clock, "worker-2").report(
+        WorkerPresence("scripted"), WorkerPresence("smtp")
+    )
+    assert await quotas.provider_rate(bench.database, route) == RouteRate("scripted", 5)
 
 
 async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_told(
@@ -314,17 +318,17 @@ async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_tol
     sync = a_sync(database, clock, ses=ses, smtpbz=other)
     other.is_silent = True
     await sync.sync()  # whoever else is silent, its own rate is known
-    assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 14)
+    assert await quotas.provider_rate(database, {"ses": None}) == RouteRate("ses", 14)
     ses.is_silent = True
     for _ in range(STALE_AFTER):
-        assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 14)
+        assert await quotas.provider_rate(database, {"ses": None}) == RouteRate("ses", 14)
         await sync.sync()
     assert await quotas.provider_rate(database, {"ses": None}) is None
-    [known] = await quotas.known(database)
+    [known] = await quotas.load_quotas(database)
     assert (known.provider, known.missed, known.is_rate_kept) == ("ses", STALE_AFTER, False)
     ses.is_silent, ses.rate = False, 50
     await sync.sync()
-    assert await quotas.provider_rate(database, {"ses": None}) == Rate("ses", 50)
+    assert await quotas.provider_rate(database, {"ses": None}) == RouteRate("ses", 50)
     other.is_silent = False
     assert await sync.sync()
     assert await reserved(database, clock, 1_000, "ses", "smtpbz") == 200

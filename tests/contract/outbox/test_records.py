@@ -7,10 +7,10 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Delivered, Source
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import message_records
-from mailwright.outbox.message_records import Search
+from mailwright.outbox.message_records import MessageSearch
 from mailwright.outbox.queue_gauges import QueueState, queue_state
 from mailwright.storage.database import Database
-from tests.builders import a_message, an_intake, claims_of, settling_of
+from tests.builders import a_message, a_settler, an_acceptor, claims_of
 from tests.contract.outbox.test_operate import a_doubtful_one, a_failed_one, begun
 
 
@@ -19,7 +19,7 @@ async def test_a_record_tells_the_whole_story_in_order(database: Database, clock
     started = clock.now()
     clock.advance(MINUTE)
     delivered = Delivered(claimed, started, started, clock.now(), provider="ses", provider_message_id="0100")
-    await settling_of(database, clock).exchange([delivered], [])
+    await a_settler(database, clock).exchange([delivered], [])
     record = await message_records.find(database, outbox_id, tenant_id=1)
     assert [(event.type, event.at, event.metadata["attempt"]) for event in record.events] == [
         (EventType.RECEIVED, started, 1),
@@ -46,30 +46,30 @@ async def test_another_tenants_record_is_not_found(
 
 
 async def test_pages_follow_one_another_without_gap_or_repetition(database: Database, clock: ManualClock) -> None:
-    intake = an_intake(database, clock)
+    acceptor = an_acceptor(database, clock)
     ours = [a_message(to=f"reader{number:02}@example.com") for number in range(25)]
     for message in ours:
-        await intake.accept([message])
-    await intake.accept([a_message(tenant_id=2) for _ in range(5)])
+        await acceptor.accept([message])
+    await acceptor.accept([a_message(tenant_id=2) for _ in range(5)])
     found: list[str] = []
     before = message_records.NEWEST
-    while page := await message_records.search(database, 1, Search(before_key=before), limit=10):
-        await intake.accept([a_message()])  # what comes in meanwhile is newer than the pages to come
+    while page := await message_records.search(database, 1, MessageSearch(before_key=before), limit=10):
+        await acceptor.accept([a_message()])  # what comes in meanwhile is newer than the pages to come
         found.extend(message.outbox_id for message in page)
         before = page[-1].message_key
     assert found == [message.outbox_id for message in reversed(ours)]
 
 
 async def test_a_search_finds_by_what_it_names(database: Database, clock: ManualClock) -> None:
-    intake = an_intake(database, clock)
+    acceptor = an_acceptor(database, clock)
     start = clock.now()
     failed = await a_failed_one(database, clock)
     clock.advance(HOUR)
-    await intake.accept([a_message(to="ann@example.com")])
-    await intake.accept([a_message(to="bob@example.com", source=Source.ARTICLE)])
+    await acceptor.accept([a_message(to="ann@example.com")])
+    await acceptor.accept([a_message(to="bob@example.com", source=Source.ARTICLE)])
 
     async def found(**wanted: object) -> list[str]:
-        return [each.to_email for each in await message_records.search(database, 1, Search(**wanted), limit=10)]  # type: ignore[arg-type]
+        return [each.to_email for each in await message_records.search(database, 1, MessageSearch(**wanted), limit=10)]  # type: ignore[arg-type]
 
     assert len(await found()) == 3
     assert await found(to_email="ann@example.com") == ["ann@example.com"]
@@ -77,7 +77,7 @@ async def test_a_search_finds_by_what_it_names(database: Database, clock: Manual
     assert await found(status=Status.PENDING) == ["bob@example.com", "ann@example.com"]
     assert await found(since=start + 1) == ["bob@example.com", "ann@example.com"]
     assert await found(status=Status.FAILED, until=start + HOUR) == await found(until=start + HOUR)
-    [only] = await message_records.search(database, 1, Search(status=Status.FAILED), limit=10)
+    [only] = await message_records.search(database, 1, MessageSearch(status=Status.FAILED), limit=10)
     assert only.outbox_id == failed
     assert await found(status=Status.FAILED, before_key=only.message_key) == []
 
@@ -102,9 +102,9 @@ async def test_the_queue_at_a_glance(database: Database, clock: ManualClock) -> 
     await a_doubtful_one(database, clock)
     await begun(database, clock)
     oldest = clock.now()
-    await an_intake(database, clock).accept([a_message(), a_message(), a_message(scheduled_at=oldest + HOUR)])
+    await an_acceptor(database, clock).accept([a_message(), a_message(), a_message(scheduled_at=oldest + HOUR)])
     clock.advance(MINUTE)
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     assert await queue_state(database, clock.now()) == QueueState(
         due=3, later=1, sending=1, in_doubt=1, dead_letters=1, oldest_due=oldest
     )

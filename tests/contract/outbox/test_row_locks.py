@@ -35,7 +35,7 @@ from mailwright.events.outbound.endpoints import Endpoints, Wanted
 from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.settle import HOLD_ATTEMPTS, exchange
+from mailwright.outbox.settle import HOLD_ATTEMPTS, settle_and_begin
 from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
 from mailwright.sources.campaigns.scheduler import CANCEL_LANE
 from mailwright.storage.database import Database, Transaction
@@ -63,11 +63,11 @@ from tests.builders import (
     a_contact,
     a_message,
     a_result,
-    an_intake,
+    a_settler,
+    an_acceptor,
+    an_in_doubt_handler,
     claims_of,
     deliveries_of,
-    doubts_of,
-    settling_of,
     status_of,
     suppress,
 )
@@ -88,12 +88,12 @@ WAITING = Statement("waiting", "SELECT count(*) AS n FROM pg_locks WHERE NOT gra
 async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message() for _ in range(3)])
+    await an_acceptor(database, clock).accept([a_message() for _ in range(3)])
     claims = claims_of(database, clock)
     held = await claims.claim(10)
     clock.advance(LOCK_TTL // 3)
     async with asyncio.timeout(LONGEST_SECONDS), database.write() as tx:
-        await exchange(tx, [], held[1:2], clock.now())
+        await settle_and_begin(tx, [], held[1:2], clock.now())
         renewed = await claims.renew(held)
     assert renewed == dict.fromkeys((held[0].message_key, held[2].message_key), clock.now() + LOCK_TTL)
     assert len(await claims.renew(held)) == 3
@@ -103,7 +103,7 @@ async def test_a_renewal_passes_over_what_is_being_written_and_waits_for_nothing
 async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
     database: Database, clock: ManualClock
 ) -> None:
-    await an_intake(database, clock).accept([a_message() for _ in range(2)])
+    await an_acceptor(database, clock).accept([a_message() for _ in range(2)])
     lock = {"token": 7, "worker": "worker-1", "locked_until": clock.now() + LOCK_TTL}
     async with asyncio.timeout(LONGEST_SECONDS), database.write() as claiming:
         assert await claiming.count(CLAIM_LANE, lane=LANE, limit=1, now=clock.now(), **lock) == 1
@@ -115,7 +115,7 @@ async def test_what_a_worker_takes_while_its_lane_is_cancelled_is_the_workers(
 
 
 async def test_two_who_wait_for_each_others_rows_both_come_to_their_end(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message() for _ in range(2)])
+    await an_acceptor(database, clock).accept([a_message() for _ in range(2)])
     one, other = [row.message_key for row in await deliveries_of(database)]
     begun = asyncio.Barrier(2)
     tries: list[int] = []
@@ -143,12 +143,12 @@ async def test_a_report_that_meets_the_second_attempt_ends_the_mail_whatever_tha
 ) -> None:
     """A report proves the first attempt. While it is written another worker marks the second one, which fails."""
     message = a_message(on_doubt=OnDoubt.RESEND)
-    await an_intake(database, clock).accept([message])
-    settling = settling_of(database, clock)
+    await an_acceptor(database, clock).accept([message])
+    settling = a_settler(database, clock)
     [first] = await claims_of(database, clock).claim(1)
     await settling.exchange([], [first])
     await settling.exchange([a_result(first, UNKNOWN, clock.now())], [])
-    assert await doubts_of(database, clock).decide() == 1
+    assert await an_in_doubt_handler(database, clock).decide_due() == 1
     [second] = await claims_of(database, clock).claim(1)
 
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks:
@@ -169,7 +169,7 @@ async def test_a_report_that_meets_the_second_attempt_ends_the_mail_whatever_tha
 @pytest.mark.promise("soft-bounces-counted")
 async def test_soft_bounces_that_are_told_at_once_are_counted_together(database: Database, clock: ManualClock) -> None:
     mails = [a_message(to=ADA) for _ in range(3)]
-    await an_intake(database, clock).accept(mails)
+    await an_acceptor(database, clock).accept(mails)
     first, second, third = [_a_soft_bounce(clock, mail) for mail in mails]
     await Reports(database, clock).receive([first])
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
@@ -246,7 +246,7 @@ async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
             return (await ledger.reserve([window], 2)).count
         if way == "reserve each":
             return (await ledger.reserve_each({window: 2}))[window]
-        return len((await ledger.book([pace], 2, {})).moments)
+        return len((await ledger.book([pace], 2, {})).slots)
 
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:

@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from mailwright.outbox.tallies import Answers, answers_by_template
+from mailwright.outbox.tallies import TemplateResults, results_by_template
 from mailwright.storage import migrate
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import MIGRATIONS, current_revision, newest_revision, upgrade
@@ -147,6 +147,6 @@ async def test_what_was_added_up_before_versions_were_is_counted_once(unmigrated
     await _run_all(unmigrated, BEFORE_VERSIONS)
     await upgrade(unmigrated)
     async with unmigrated.read() as tx:
-        assert await answers_by_template(tx, 1) == {7: Answers(1, 1, 1), 8: Answers(1, 1, 1)}
+        assert await results_by_template(tx, 1) == {7: TemplateResults(1, 1, 1), 8: TemplateResults(1, 1, 1)}
         tallied = await tx.execute(text("SELECT template_key, sent, opened, clicked FROM version_tallies ORDER BY 1"))
     assert [tuple(row) for row in tallied] == [(7, 1, 1, 0), (8, 1, 1, 1)]

@@ -12,27 +12,27 @@ from mailwright.domain.lanes import Lane, lane_number
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import tenants
 from mailwright.outbox.audit import audit
-from mailwright.outbox.defer import hold_lane
-from mailwright.storage.tables import holds
+from mailwright.outbox.defer import defer_lane
+from mailwright.storage.tables import lane_deferrals
 from tests.builders import (
     DEFAULT_TENANT,
     Bench,
     a_bench,
     a_message,
-    a_message_that_says,
+    a_message_with,
     a_newsletter,
     a_tenant,
     change_tenant,
     deliveries_of,
     suppress,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
 from tests.standins.provider import ScriptedProvider
 
 
 @pytest.fixture(params=["database", "valkey"])
-async def bench(request: pytest.FixtureRequest, engine: Engine, clock: ManualClock) -> AsyncIterator[Bench]:
+async def bench(request: pytest.FixtureRequest, engine: DatabaseAddress, clock: ManualClock) -> AsyncIterator[Bench]:
     with_valkey: Valkey | None = request.getfixturevalue("valkey") if request.param == "valkey" else None
     async with a_bench(engine.url, clock, redis_url=with_valkey.url if with_valkey else None) as bench:
         yield bench
@@ -42,7 +42,7 @@ async def bench(request: pytest.FixtureRequest, engine: Engine, clock: ManualClo
 async def held_lanes(bench: Bench) -> list[tuple[int, str, int]]:
     """Priority, reason, and for how long from now."""
     async with bench.database.read() as tx:
-        rows = await tx.execute(select(holds).where(holds.c.deferred_until > bench.clock.now()))
+        rows = await tx.execute(select(lane_deferrals).where(lane_deferrals.c.deferred_until > bench.clock.now()))
     return [(Lane(row.lane).priority, row.defer_reason, row.deferred_until - bench.clock.now()) for row in rows]
 
 
@@ -88,7 +88,7 @@ async def test_two_workers_at_once_share_the_limit(bench: Bench) -> None:
 @pytest.mark.promise("limits-never-exceeded")
 async def test_permits_of_mails_that_were_not_sent_are_given_back(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=10)
-    await bench.accept(*(a_message_that_says(html="<script>") for _ in range(9)))
+    await bench.accept(*(a_message_with(html="<script>") for _ in range(9)))
     provider = ScriptedProvider()
     await bench.drain(provider)
     await bench.accept(*(a_message() for _ in range(15)))
@@ -180,14 +180,14 @@ async def test_what_a_tenants_old_limit_held_goes_on_when_it_is_changed_and_what
     other, paused = await a_tenant(bench.database, "other"), lane_number(Priority.BULK, DEFAULT_TENANT, 7)
     await change_tenant(bench.database, daily_limit=1)
     await change_tenant(bench.database, other, daily_limit=1)
-    await hold_lane(bench.database, paused, PAUSED, bench.clock.now() + DAY)
+    await defer_lane(bench.database, paused, PAUSED, bench.clock.now() + DAY)
     await bench.accept(*(make(tenant_id=to) for make in (a_message, a_newsletter) for to in (1, other) for _ in "ab"))
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert len(provider.mails) == 2
     await tenants.change(bench.database, tenants.DEFAULT, daily_limit=None)
     async with bench.database.read() as tx:
-        rows = await tx.execute(select(holds))
+        rows = await tx.execute(select(lane_deferrals))
     assert {(Lane(row.lane).tenant_id, row.defer_reason) for row in rows} == {(1, PAUSED), (other, "daily_limit")}
     await bench.drain(provider)
     assert len(provider.mails) == 5
@@ -210,7 +210,7 @@ async def test_a_reader_who_has_left_takes_no_permit_from_one_who_has_not(bench:
 async def test_permits_that_come_back_are_used_before_their_window_ends(bench: Bench) -> None:
     """Nobody can tell before a mail is built that it cannot be: the lane was held for want of its permit."""
     await change_tenant(bench.database, daily_limit=4)
-    await bench.accept(*(a_message_that_says(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
+    await bench.accept(*(a_message_with(html="<script>") for _ in range(4)), *(a_message() for _ in range(6)))
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert len(provider.mails) == 4

@@ -21,7 +21,7 @@ from mailwright.storage.tables import quotas
 from mailwright.worker import pacing
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant
 from tests.campaigns import Desk
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.engines import Valkey
 from tests.standins.provider import ScriptedProvider
 
@@ -54,14 +54,14 @@ def redis_url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture
-async def bench(engine: Engine, clock: ManualClock, redis_url: str | None) -> AsyncIterator[Bench]:
+async def bench(engine: DatabaseAddress, clock: ManualClock, redis_url: str | None) -> AsyncIterator[Bench]:
     async with a_bench(engine.url, clock, redis_url=redis_url) as bench:
         yield bench
         assert (await audit(bench.database)).ok
 
 
 @pytest.fixture
-async def live(engine: Engine, redis_url: str | None) -> AsyncIterator[Bench]:
+async def live(engine: DatabaseAddress, redis_url: str | None) -> AsyncIterator[Bench]:
     """On the real clock: what is promised here is how far apart things happen."""
     async with a_bench(engine.url, SystemClock(), redis_url=redis_url) as bench:  # type: ignore[arg-type]
         yield bench
@@ -166,7 +166,7 @@ async def test_no_moment_is_given_to_two_who_ask_at_once(database: Database, clo
     pace = send_rates(Limits(rate_per_second=20), 1)
     ledgers = [DatabaseLedger(database, clock) for _ in range(4)]
     bookings = await asyncio.gather(*(ledger.book(pace, 3, {}) for ledger in ledgers for _ in range(5)))
-    moments = sorted(moment for booking in bookings for moment in booking.moments)
+    moments = sorted(moment for booking in bookings for moment in booking.slots)
     assert len(moments) == 60
     assert min(after - before for before, after in pairwise(moments)) >= pace[0].interval_us
 
@@ -178,10 +178,10 @@ async def test_an_exact_pace_is_left_to_whoever_keeps_it_until_they_are_gone(
     ledger = DatabaseLedger(database, clock)
     ours = await ledger.book(pace, 1, {})
     theirs = await ledger.book(pace, 1, {})
-    assert (len(ours.moments), theirs.moments) == (1, ())
+    assert (len(ours.slots), theirs.slots) == (1, ())
     clock.advance(theirs.opens_at - clock.now())
     late = await ledger.book(pace, 1, {})
-    assert late.moments[0] - ours.moments[0] >= 500_000
+    assert late.slots[0] - ours.slots[0] >= 500_000
 
 
 async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
@@ -191,5 +191,5 @@ async def test_a_clock_that_is_set_back_does_not_hold_a_pace_for_as_long(
     ledger = DatabaseLedger(database, clock)
     await ledger.book(pace, 1, {})
     clock.advance(-3_600 * SECOND)
-    [moment] = (await ledger.book(pace, 1, {})).moments
+    [moment] = (await ledger.book(pace, 1, {})).slots
     assert clock.now() + 500 <= moment / 1_000 <= clock.now() + 2_000

@@ -21,7 +21,7 @@ from mailwright.events.reports import Reports
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import ExplanationState, explain
-from mailwright.outbox.workers import Presence, present
+from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.route import Route, RouteMember
 from mailwright.worker.loop import Worker
@@ -35,7 +35,7 @@ from tests.builders import (
     Bench,
     a_bench,
     a_message,
-    a_message_that_says,
+    a_message_with,
     a_newsletter,
     attempt_steps,
     deliveries_of,
@@ -44,7 +44,7 @@ from tests.builders import (
     steps,
     the_event,
 )
-from tests.conftest import Engine
+from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 from tests.standins.smtp_sink import SmtpSink, Step
 
@@ -128,7 +128,7 @@ async def test_the_timeline_tells_of_both_providers(bench: Bench, stage: Stage) 
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = DOWN
     await bench.drain(stage.route())
-    record = await bench.story(outbox_id)
+    record = await bench.record(outbox_id)
     assert steps(record) == [*attempt_steps(E.RETRY_SCHEDULED), *attempt_steps(E.SENT)]
     told = the_event(record, E.RETRY_SCHEDULED).metadata
     assert (told["deferReason"], told["backoffDelay"], told["nextAttemptNumber"]) == ("provider_unavailable", 0, 1)
@@ -159,7 +159,7 @@ async def test_a_mail_that_breaks_whoever_carries_it_does_not_go_to_and_fro_for_
     for _ in range(8):
         await bench.drain(stage.route())
         bench.clock.advance(15 * MINUTE)
-    record = await bench.story(bad)
+    record = await bench.record(bad)
     assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 5)
     assert record.summary.error_code == "MAX_ATTEMPTS_EXCEEDED"
     assert (len(stage.ses.mails), len(stage.smtp.mails)) == (5, 5)
@@ -365,7 +365,7 @@ async def test_a_doubt_waits_for_reports_only_where_its_own_provider_sends_them(
         provider.let_go()
     bench.clock.advance(LOCK_TTL)
     worker = await bench.worker(stage.route())
-    await worker._parts.maintenance._duties.doubts.take_over()
+    await worker._parts.maintenance._duties.doubts.mark_lost_attempts()
     due = {row.provider: row.claimable_at - bench.clock.now() for row in await deliveries_of(bench.database)}
     assert due == {"ses": 10 * MINUTE, "smtp": 0}
 
@@ -411,26 +411,26 @@ async def test_a_worker_tells_of_each_of_its_providers(bench: Bench, stage: Stag
         await stage.smtp.has(1)
         bench.clock.advance(5 * SECOND)
         async with asyncio.timeout(10):
-            while not any(each.unavailable_until for each in await present(bench.database, bench.clock.now())):
+            while not any(each.unavailable_until for each in await list_present(bench.database, bench.clock.now())):
                 await asyncio.sleep(0.01)
-        found = await present(bench.database, bench.clock.now())
+        found = await list_present(bench.database, bench.clock.now())
         until = bench.clock.now() + 5 * SECOND
         assert found == [
-            Presence("ses", until, "AUTH_FAILED: wrong password", "worker-7"),
-            Presence("smtp", None, None, "worker-7"),
+            WorkerPresence("ses", until, "AUTH_FAILED: wrong password", "worker-7"),
+            WorkerPresence("smtp", None, None, "worker-7"),
         ]
         states = {
             name: REGISTRY.get_sample_value("mailwright_circuit_state", {"provider": name}) for name in ("ses", "smtp")
         }
         assert states == {"ses": 2, "smtp": 0}
-    assert await present(bench.database, bench.clock.now()) == []
+    assert await list_present(bench.database, bench.clock.now()) == []
 
 
 # Keeping nothing.
 
 
 async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(bench: Bench, stage: Stage) -> None:
-    await bench.accept(*(a_message_that_says(cc=["boss@example.com"]) for _ in range(30)))
+    await bench.accept(*(a_message_with(cc=["boss@example.com"]) for _ in range(30)))
     stage.answers["ses"] = MISCONFIGURED
     worker = await bench.worker(Route.of(stage.ses, bench.clock), window=2)
     await worker.run(drain=True)
@@ -444,7 +444,7 @@ async def test_what_was_looked_up_for_a_mail_that_is_given_back_is_forgotten(ben
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("password", ["wrong", "right"])
 async def test_a_server_that_refuses_our_password_is_replaced_by_the_next_of_the_route(
-    engine: Engine, clock: ManualClock, tmp_path: Path, password: str
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, password: str
 ) -> None:
     async with SmtpSink(users={"shop": "right"}) as sink:
         settings = {"route": "smtp, mailbox", "mailbox": tmp_path / "box", "concurrency": 8}
@@ -460,7 +460,7 @@ async def test_a_server_that_refuses_our_password_is_replaced_by_the_next_of_the
 
 @pytest.mark.promise("route-doubt-stays")
 async def test_an_answer_that_was_cut_off_never_sends_the_mail_through_the_next_of_the_route(
-    engine: Engine, clock: ManualClock, tmp_path: Path
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with SmtpSink() as sink:
         settings = {"route": "smtp, mailbox", "mailbox": tmp_path / "box"}

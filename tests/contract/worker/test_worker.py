@@ -15,7 +15,7 @@ from mailwright.domain.states import EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
-from mailwright.outbox.workers import present
+from mailwright.outbox.workers import list_present
 from mailwright.pipeline.conclude import is_poison, poisoned
 from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.protocol import ResultCallback, SendHandle
@@ -32,11 +32,11 @@ from tests.builders import (
     a_message,
     a_newsletter,
     a_result,
+    a_settler,
     a_tenant,
     attempt_steps,
     claims_of,
     deliveries_of,
-    settling_of,
     status_of,
     steps,
     suppress,
@@ -130,7 +130,7 @@ async def test_a_drained_worker_leaves_nothing_that_is_due(bench: Bench) -> None
     assert await bench.statuses() == {Status.SENT: 300}
     assert len(set(provider.outbox_ids)) == len(provider.mails) == 300
     assert provider.most_under_way <= 64
-    assert await present(bench.database, bench.clock.now()) == []
+    assert await list_present(bench.database, bench.clock.now()) == []
 
 
 @pytest.mark.promise("claim-exclusive")
@@ -165,7 +165,7 @@ async def test_a_provider_that_raises_leaves_a_doubt_and_stops_nobody(bench: Ben
         return SENT
 
     await bench.drain(ScriptedProvider(*[answer] * 6))
-    record = await bench.story(bad)
+    record = await bench.record(bad)
     assert steps(record) == attempt_steps(E.IN_DOUBT)
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
     assert [await status_of(bench.database, outbox_id) for outbox_id in good] == [Status.SENT] * 5
@@ -186,7 +186,7 @@ async def test_a_carrier_that_raises_leaves_a_doubt_and_stops_nobody(bench: Benc
     provider = RaisingCarrier()
     await bench.drain(provider)
     assert await bench.statuses() == {Status.IN_DOUBT: 1, Status.SENT: 5}
-    record = await bench.story(provider.mails[0].outbox_id)
+    record = await bench.record(provider.mails[0].outbox_id)
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
 
 
@@ -338,7 +338,7 @@ async def test_commits_whose_answer_was_lost_double_nothing(bench: Bench, monkey
     assert len(provider.mails) == 45
     assert sum(row.attempts for row in await deliveries_of(bench.database)) == 45
     for outbox_id in ids:
-        record = await bench.story(outbox_id)
+        record = await bench.record(outbox_id)
         assert len(record.events) == 4 * record.summary.attempts
 
 
@@ -423,12 +423,12 @@ async def test_whoever_leaves_after_the_claim_and_before_the_mark_is_not_written
     (outbox_id,) = await bench.accept(a_message(to="left@example.com"))
     held = await claims_of(bench.database, bench.clock).claim(1)
     await suppress(bench.database, "left@example.com")
-    assert (await settling_of(bench.database, bench.clock).exchange([], held)).message_keys == frozenset()
+    assert (await a_settler(bench.database, bench.clock).exchange([], held)).message_keys == frozenset()
     await claims_of(bench.database, bench.clock).release(held)
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert provider.mails == []
-    assert (await bench.story(outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
+    assert (await bench.record(outbox_id)).summary.error_code == "RECIPIENT_SUPPRESSED"
 
 
 @pytest.mark.promise("suppression-wins")
@@ -444,7 +444,7 @@ async def test_whoever_leaves_while_their_mail_waits_in_a_busy_worker_is_not_wri
         provider.let_go()
         await until(lambda: _has_failed(bench, second))
     assert provider.outbox_ids == [first]
-    assert (await bench.story(second)).summary.error_code == "RECIPIENT_SUPPRESSED"
+    assert (await bench.record(second)).summary.error_code == "RECIPIENT_SUPPRESSED"
 
 
 @pytest.mark.promise("cancel-wins")
@@ -478,7 +478,7 @@ async def _has_failed(bench: Bench, outbox_id: str) -> bool:
 async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Bench) -> None:
     """Whoever holds the killer dies before it marks anything, and the next one finds all that it left."""
     ids = await bench.accept(*(a_message() for _ in range(60)))
-    killer, settling, deaths = ids[30], settling_of(bench.database, bench.clock), 0
+    killer, settling, deaths = ids[30], a_settler(bench.database, bench.clock), 0
     while True:
         mortal = claims_of(bench.database, bench.clock, f"mortal-{deaths}")
         batch = await mortal.claim_suspects(500) or await mortal.claim(500)
@@ -495,7 +495,7 @@ async def test_a_message_that_kills_its_workers_takes_nobody_with_it(bench: Benc
         )
     assert deaths == 5
     assert await bench.statuses() == {Status.SENT: 59, Status.FAILED: 1}
-    assert (await bench.story(killer)).summary.error_code == "POISON_MESSAGE"
+    assert (await bench.record(killer)).summary.error_code == "POISON_MESSAGE"
 
 
 @pytest.mark.promise("poison-isolated")
@@ -509,7 +509,7 @@ async def test_after_five_claims_without_a_result_a_message_is_a_dead_letter(ben
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert provider.mails == []
-    record = await bench.story(killer)
+    record = await bench.record(killer)
     assert steps(record) == [E.FAILED]
     assert (record.summary.status, record.summary.error_code, record.summary.attempts) == (
         Status.FAILED,

@@ -149,7 +149,7 @@ class Imports:
             if actor is not None:
                 subject = str(values["import_id"])
                 detail = {"file": values["file_name"]}
-                await audit_log.note(
+                await audit_log.record(
                     tx, now, actor=actor, action="import.begin", subject=subject, tenant_id=tenant_id, detail=detail
                 )
         return await self.find(tenant_id, str(values["import_id"]))

@@ -252,7 +252,7 @@ class Deliveries:
         return len(keys)
 
     async def _note(self, tx: Transaction, actor: str, action: str, about: Delivery) -> None:
-        await audit_log.note(
+        await audit_log.record(
             tx,
             self._clock.now(),
             actor=actor,

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.horizon import Horizon, horizon
+from mailwright.storage.horizon import EventHorizon, event_horizon
 from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries, webhook_endpoints
 
 CURSOR: Final = "events"
@@ -36,7 +36,7 @@ async def derive(database: Database, clock: Clock) -> bool:
     """One stride; whether there may be more to look at now. Any number of processes may call it."""
     async with database.read() as tx:
         wishes = await _wishes(tx)
-        now_visible = await horizon(tx) if wishes else None
+        now_visible = await event_horizon(tx) if wishes else None
     if now_visible is None:
         return False
     begins = min(wish.since for each in wishes.values() for wish in each)
@@ -58,15 +58,15 @@ async def derive(database: Database, clock: Clock) -> bool:
         return bool(position < end < reach)
 
 
-def _reach(cursor: Row[Any], position: int, visible: Horizon) -> int:
+def _reach(cursor: Row[Any], position: int, visible: EventHorizon) -> int:
     """Up to here no event can appear any more."""
-    if visible.is_still:
+    if visible.is_quiet:
         return visible.newest
     is_over = visible.oldest_running >= cursor.seen_before
     return cursor.seen if is_over else position
 
 
-def _noted(cursor: Row[Any], reach: int, visible: Horizon) -> dict[str, int]:
+def _noted(cursor: Row[Any], reach: int, visible: EventHorizon) -> dict[str, int]:
     """What to wait for next, once what was waited for has come."""
     if cursor.seen > reach or visible.newest <= reach:
         return {}

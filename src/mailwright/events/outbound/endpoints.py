@@ -189,7 +189,7 @@ class Endpoints:
             raise InvalidInput(f"{unknown[0][:40]!r} cannot be told; choose among {', '.join(TYPES)}", field="types")
 
     async def _note(self, tx: Transaction, actor: str, action: str, about: Endpoint) -> None:
-        await audit_log.note(
+        await audit_log.record(
             tx,
             self._clock.now(),
             actor=actor,

@@ -15,7 +15,7 @@ from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
-from mailwright.outbox.accept import Intake
+from mailwright.outbox.accept import Acceptor
 from mailwright.sources.api.requests import (
     BatchRequest,
     FieldError,
@@ -84,10 +84,10 @@ class _Item(NamedTuple):
 
 
 class ApiMessages:
-    def __init__(self, database: Database, clock: Clock, intake: Intake) -> None:
+    def __init__(self, database: Database, clock: Clock, acceptor: Acceptor) -> None:
         self._database = database
         self._clock = clock
-        self._intake = intake
+        self._acceptor = acceptor
 
     async def send(self, asking: RequestContext, body: Any) -> Accepted:
         """Accepts one message. When this returns, the message is on disk."""
@@ -96,7 +96,7 @@ class ApiMessages:
         key = f"send:{asking.idempotency_key}" if asking.idempotency_key else None
         now = self._clock.now()
         message = _message(asking, request, named, _Item(uuid7(now), key, body), now)
-        [accepted] = await self._intake.accept([message])
+        [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
         return accepted
@@ -113,7 +113,7 @@ class ApiMessages:
             else _unless_refused(asking, one, named, _Item(outbox_id, _item_key(asking, index), body), now)
             for index, (outbox_id, one, body) in enumerate(zip(uuid7s(now, len(items)), parsed, items, strict=True))
         ]
-        accepted = iter(await self._intake.accept([one for one in messages if isinstance(one, NewMessage)]))
+        accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
         return [one if isinstance(one, Refused) else _unless_conflict(next(accepted)) for one in messages]
 
     async def _named(self, caller: Caller, requests: Sequence[SendRequest]) -> Named:

@@ -18,7 +18,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.articles import divisions
 from mailwright.storage.database import Transaction
-from mailwright.storage.expressions import folded, json_flag, json_text, json_value, position
+from mailwright.storage.expressions import json_boolean, json_text, json_value, lower_ascii, position
 from mailwright.storage.tables import contacts
 
 OCD_IDS: Final = "ocd_ids"
@@ -72,12 +72,12 @@ class AudienceCondition:
 
     def may_hold(self) -> ColumnElement[bool]:
         """What the database can rule out by the text alone; it never rules out anyone for whom it holds."""
-        text = folded(contacts.c.attributes)
+        text = lower_ascii(contacts.c.attributes)
         if self.name == OCD_ID:
             return position(text, self.value) > 0
         return or_(
-            folded(json_text(contacts.c.attributes, self.name)) == self.value,
-            json_flag(contacts.c.attributes, self.name) == self.value,
+            lower_ascii(json_text(contacts.c.attributes, self.name)) == self.value,
+            json_boolean(contacts.c.attributes, self.name) == self.value,
             *(position(text, ending) > 0 for ending in self.endings),
         )
 

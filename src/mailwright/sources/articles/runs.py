@@ -17,7 +17,7 @@ from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import audit_log
-from mailwright.outbox.search import newest_key
+from mailwright.outbox.search import newest_message_key
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, published
 from mailwright.sources.articles.compose import compose
@@ -203,11 +203,11 @@ class ArticleRuns:
             "skipped": 0,
             "walked_to": "",
             "started_at": now,
-            "messages_behind": await newest_key(tx),
+            "messages_behind": await newest_message_key(tx),
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_of(rows[0])
-        await audit_log.note(
+        await audit_log.record(
             tx,
             now,
             actor=begin.actor,

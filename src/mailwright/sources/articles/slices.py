@@ -171,7 +171,7 @@ class SliceStore:
     async def _note(
         self, tx: Transaction, actor: str, tenant_id: int, action: str, article_key: str, **detail: Any
     ) -> None:
-        await audit_log.note(
+        await audit_log.record(
             tx,
             self._clock.now(),
             actor=actor,

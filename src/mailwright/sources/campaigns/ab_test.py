@@ -7,7 +7,7 @@ from mailwright.domain.campaign import CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
-from mailwright.outbox.tallies import Answers, answers_by_template
+from mailwright.outbox.tallies import TemplateResults, results_by_template
 from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, update_entry
 from mailwright.storage.database import Transaction
 
@@ -30,7 +30,7 @@ class VariantResult:
 
 async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) -> list[VariantResult]:
     """In the order of the versions. A reader counts once, however often they opened or clicked."""
-    found = await answers_by_template(tx, entry.campaign_key)
+    found = await results_by_template(tx, entry.campaign_key)
     return [_standing(version, found, winner_by) for version in entry.content.variants]
 
 
@@ -55,8 +55,8 @@ async def decide_winner(
     content = replace(entry.content, variants=(replace(version, share=100),), ab_test=None)
     fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **fresh)
-    await defer.let_go(tx, entry.lane)
-    await audit_log.note(
+    await defer.end_lane_deferral(tx, entry.lane)
+    await audit_log.record(
         tx,
         now,
         actor=actor,
@@ -72,7 +72,7 @@ async def decide_winner(
     return chosen
 
 
-def _standing(version: CampaignVariant, found: Mapping[int, Answers], winner_by: str) -> VariantResult:
+def _standing(version: CampaignVariant, found: Mapping[int, TemplateResults], winner_by: str) -> VariantResult:
     """Over all of its locales. Whoever clicked has opened it, even if no picture told."""
     mine = [found[key] for key in set(version.templates.values()) if key in found]
     answered = (each.opened if winner_by == "opens" else each.clicked for each in mine)

@@ -161,7 +161,7 @@ class Archive:
         async with self._database.write() as tx:
             mine = campaigns.c.id == issue.key
             await tx.execute(update(campaigns).where(mine).values(archived_at=archived_at))
-            await audit_log.note(
+            await audit_log.record(
                 tx,
                 self._clock.now(),
                 actor=acting.actor,

@@ -27,7 +27,7 @@ from mailwright.domain.message import Accepted
 from mailwright.domain.states import Priority
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.accept import accept
-from mailwright.outbox.search import newest_key
+from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns import ab_test, failure_actions
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
@@ -151,9 +151,9 @@ class Campaigns:
             await tx.execute(update(queue_entries).where(queue_entries.c.id == place).values(lane=lane))
             begins_at = campaign.definition.scheduled_at
             if begins_at is not None and begins_at > now:
-                await defer.hold(tx, lane, SCHEDULED, begins_at)
+                await defer.record_lane_deferral(tx, lane, SCHEDULED, begins_at)
             await self._change(
-                tx, campaign, status=CampaignStatus.READY, started_at=now, messages_behind=await newest_key(tx)
+                tx, campaign, status=CampaignStatus.READY, started_at=now, messages_behind=await newest_message_key(tx)
             )
             await self._note(tx, acting, CampaignAction.START, campaign, planned=frozen.planned)
             return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
@@ -162,7 +162,7 @@ class Campaigns:
         """Nothing more is claimed; what a worker has already taken up may still leave. It keeps its place."""
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.PAUSE)
-            await defer.hold(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
+            await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, PAUSED, INDEFINITELY)
             return await self._move(tx, acting, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
     async def resume(self, acting: Actor, campaign_id: str) -> Campaign:
@@ -170,14 +170,14 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.RESUME)
             entry = await _entry(tx, campaign)
-            await defer.let_go(tx, entry.lane)
+            await defer.end_lane_deferral(tx, entry.lane)
             begins_at = campaign.definition.scheduled_at
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
-                await defer.hold(tx, entry.lane, SCHEDULED, begins_at)
+                await defer.record_lane_deferral(tx, entry.lane, SCHEDULED, begins_at)
             contest = entry.content.ab_test
             if contest is not None and contest.decides_at is not None and contest.decides_at > now:
-                await defer.hold(tx, entry.lane, AWAITING_WINNER, contest.decides_at)
+                await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, contest.decides_at)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
             return await self._move(tx, acting, CampaignAction.RESUME, campaign, status)
 
@@ -187,7 +187,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CANCEL)
             if campaign.status is not CampaignStatus.DRAFT:
-                await defer.hold(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
+                await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Open again where it was through but for its failures: what is left is to be emptied.
                 await update_entry(tx, campaign.key, walk_ended_at=now, completed_at=None)
             return await self._move(
@@ -224,7 +224,7 @@ class Campaigns:
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # What held it may hold it no longer; if it does, the next claim finds out.
-                await defer.let_go(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, AWAITING_WINNER))
+                await defer.end_lane_deferral(tx, (await _entry(tx, campaign)).lane, but=(SCHEDULED, AWAITING_WINNER))
             told = limits.model_dump(mode="json", exclude_defaults=True)
             await self._note(tx, acting, CampaignAction.EDIT_LIMITS, campaign, limits=told)
             return replace(campaign, definition=definition)
@@ -238,7 +238,7 @@ class Campaigns:
                 raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
             await ab_test.decide_winner(tx, entry, self._clock.now(), actor=acting.actor, name=version)
             if campaign.status is CampaignStatus.PAUSED:
-                await defer.hold(tx, entry.lane, PAUSED, INDEFINITELY)
+                await defer.record_lane_deferral(tx, entry.lane, PAUSED, INDEFINITELY)
             return campaign
 
     async def extend(self, acting: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
@@ -319,7 +319,7 @@ class Campaigns:
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign.key).values(**changes))
 
     async def _note(self, tx: Transaction, acting: Actor, action: str, campaign: Campaign, **detail: Any) -> None:
-        await audit_log.note(
+        await audit_log.record(
             tx,
             self._clock.now(),
             actor=acting.actor,

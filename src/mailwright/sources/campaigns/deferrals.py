@@ -11,7 +11,7 @@ LIST_DEFERRED_LANES = statement(__package__, "list_deferred_lanes")
 RETRY_SCHEDULED = "retry_scheduled"
 
 
-async def lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
+async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
     """By lane: when the first of its mails may go, and what that one waits for."""
     rows = await tx.run(LIST_DEFERRED_LANES, now=now)
     return {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}

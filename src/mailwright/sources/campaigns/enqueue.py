@@ -21,7 +21,7 @@ from mailwright.ops import metrics
 from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, find_entry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
-from mailwright.storage.tables import campaigns, contacts, deliveries, intake, messages, queue_entries
+from mailwright.storage.tables import accepted_counts, campaigns, contacts, deliveries, messages, queue_entries
 
 # Large enough that the commit is not what costs, small enough that other writers do not wait for long.
 BATCH_SIZE = 10_000
@@ -91,7 +91,7 @@ async def _store(tx: Transaction, entry: QueueEntry, people: ColumnElement[bool]
     stored = int((await tx.execute(select(func.count()).select_from(messages).where(mine)))[0][0])
     if stored:
         await tx.execute(
-            insert(intake).values(
+            insert(accepted_counts).values(
                 tenant_id=entry.tenant_id, source=Source.CAMPAIGN.value, accepted=stored, created_at=now
             )
         )

@@ -27,12 +27,12 @@ from mailwright.domain.permits import (
 )
 from mailwright.outbox.explain import OPTIONS, RULES, at_moment, moment
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
-from mailwright.outbox.limits import Defaults, rules_in_force
-from mailwright.outbox.workers import Presence, present
+from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.policies.hours import ALWAYS, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
-from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, lane_deferrals
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
@@ -40,7 +40,7 @@ from mailwright.sources.campaigns.simulation import CampaignForecast
 from mailwright.sources.campaigns.snapshot import NO_FACTS, check_campaign
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
+from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
 COUNT_LANE = statement(__package__, "count_lane")
 
@@ -77,7 +77,7 @@ class CampaignFacts:
     campaign: Any  # its row, with its place in line and its hold where it has them
     counts: Any  # None before it has a place
     now: Instant
-    workers: list[Presence]
+    workers: list[WorkerPresence]
     goes_after: Any  # the campaign of the same tenant that is before it: its id, name and status, or None
     holder: LimitLevel | None  # whose rule holds it: its own or its tenant's
     course: CampaignForecast | None
@@ -92,7 +92,7 @@ class CampaignFacts:
 async def explain_campaign(
     database: Database,
     clock: Clock,
-    defaults: Defaults,
+    defaults: DefaultLimits,
     campaign_id: str,
     *,
     tenant_id: int | None,
@@ -106,12 +106,12 @@ async def explain_campaign(
     if not is_uuid(campaign_id):
         raise NotFound
     now = clock.now()
-    rules = await rules_in_force(database, defaults)
+    rules = await load_limit_rules(database, defaults)
     async with database.read() as tx:
         row = await _row(tx, campaign_id, tenant_id, now)
         is_in_line = row.lane is not None and row.completed_at is None
         counts = None if row.lane is None else (await tx.run(COUNT_LANE, lane=row.lane))[0]
-        waiting = await lane_deferrals(tx, now)
+        waiting = await load_lane_deferrals(tx, now)
         goes_after = await _goes_after(tx, row, now, waiting) if is_in_line else None
         levels = rules.levels(row.tenant_id, row.lane or 0)
         holder = await _holder(tx, levels, row.defer_reason, now) if row.deferred_until is not None else None
@@ -125,7 +125,7 @@ async def explain_campaign(
         definition = CampaignDefinition.model_validate(orjson.loads(row.definition))
         examined = await check_campaign(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
         may_start = not examined.problems
-    workers = await present(database, now)
+    workers = await list_present(database, now)
     wait = waiting.get(row.lane)
     return explanation(CampaignFacts(row, counts, now, workers, goes_after, holder, course, wait, may_start))
 
@@ -395,12 +395,14 @@ async def _row(tx: Transaction, campaign_id: str, tenant_id: int | None, now: In
             queue_entries.c.walk_ended_at,
             queue_entries.c.limits,
             queue_entries.c.content,
-            holds.c.defer_reason,
-            holds.c.deferred_until,
+            lane_deferrals.c.defer_reason,
+            lane_deferrals.c.deferred_until,
         )
         .join(tenants, tenants.c.id == campaigns.c.tenant_id)
         .outerjoin(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
-        .outerjoin(holds, (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now))
+        .outerjoin(
+            lane_deferrals, (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
+        )
         .where(campaigns.c.campaign_id == campaign_id)
     )
     if tenant_id is not None:
@@ -416,12 +418,14 @@ async def _goes_after(tx: Transaction, row: Any, now: Instant, waiting: Mapping[
     rows = await tx.execute(
         select(campaigns.c.campaign_id, campaigns.c.name, campaigns.c.status)
         .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
-        .outerjoin(holds, (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now))
+        .outerjoin(
+            lane_deferrals, (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
+        )
         .where(
             queue_entries.c.tenant_id == row.tenant_id,
             queue_entries.c.completed_at.is_(None),
             queue_entries.c.lane < row.lane,
-            holds.c.lane.is_(None),
+            lane_deferrals.c.lane.is_(None),
             queue_entries.c.lane.not_in(list(waiting)),
         )
         .order_by(queue_entries.c.lane)

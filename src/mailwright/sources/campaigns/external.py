@@ -20,7 +20,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
 from mailwright.ops import metrics
 from mailwright.outbox.accept import INSERT_CONTACTS, INSERT_DELIVERIES, INSERT_INTAKE
-from mailwright.outbox.search import newest_key
+from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, find_entry, update_entry
 from mailwright.storage.database import Transaction
@@ -72,7 +72,7 @@ async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instan
             created_at=now,
             updated_at=now,
             started_at=now,
-            messages_behind=await newest_key(tx),
+            messages_behind=await newest_message_key(tx),
         )
         .returning(campaigns.c.id)
     )

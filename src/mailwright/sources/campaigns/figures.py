@@ -7,7 +7,7 @@ from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.states import EventType
-from mailwright.outbox.tallies import Happened, mails_of_campaign, not_added_up, of_campaign
+from mailwright.outbox.tallies import CampaignTally, count_campaign_messages, load_campaign_tallies, load_untallied
 from mailwright.storage.database import Database
 
 COUNTED_EVENTS: Final = (
@@ -49,11 +49,11 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
     """From the tallies: the events themselves of a large campaign take seconds to look at."""
     shown = [each.value for each in CHARTED_EVENTS]
     async with database.read() as tx:
-        fresh = await not_added_up(tx, campaign_key)
-        readers = Counter(await mails_of_campaign(tx, campaign_key))
-        drawn, length = await of_campaign(tx, campaign_key, HOUR, shown), HOUR
+        fresh = await load_untallied(tx, campaign_key)
+        readers = Counter(await count_campaign_messages(tx, campaign_key))
+        drawn, length = await load_campaign_tallies(tx, campaign_key, HOUR, shown), HOUR
         if _span([*drawn, *fresh]) <= _MINUTES_UP_TO:
-            drawn, length = await of_campaign(tx, campaign_key, MINUTE, shown), MINUTE
+            drawn, length = await load_campaign_tallies(tx, campaign_key, MINUTE, shown), MINUTE
     for each in fresh:
         readers[each.type] += each.mails
     when = Counter[tuple[str, Instant]]()
@@ -64,7 +64,7 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
     return CampaignStatistics({name.value: readers[name] for name in COUNTED_EVENTS if readers[name]}, steps, length)
 
 
-def _span(happened: Sequence[Happened]) -> Instant:
+def _span(happened: Sequence[CampaignTally]) -> Instant:
     """From the first hour to the last one, whether it is added up or not."""
     moments = [each.begins_at - each.begins_at % HOUR for each in happened if each.type in CHARTED_EVENTS]
     return max(moments, default=0) - min(moments, default=0)

@@ -13,9 +13,9 @@ from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.permits import Deferral, LimitLevel, split_defer_reason
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
-from mailwright.outbox.limits import Defaults, Rules, rules_in_force
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import sending_rate
-from mailwright.sources.campaigns.deferrals import lane_deferrals
+from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import test_group_size
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.simulation import (
@@ -32,7 +32,7 @@ from mailwright.sources.campaigns.simulation import (
 )
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, holds, queue_entries, tenants
+from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
 COUNT_UNSENT = statement(__package__, "count_unsent")
 
@@ -63,7 +63,7 @@ class Forecast:
 async def forecast(
     database: Database,
     clock: Clock,
-    defaults: Defaults,
+    defaults: DefaultLimits,
     *,
     tenant_id: int | None,
     measured_rate: float | None = None,
@@ -72,7 +72,7 @@ async def forecast(
     """Of one tenant's campaigns, or of all. Others' campaigns share workers and quota, so they are simulated too."""
     now = clock.now()
     measured = await sending_rate(database, now) if measured_rate is None else measured_rate
-    rules = await rules_in_force(database, defaults)
+    rules = await load_limit_rules(database, defaults)
     async with database.read() as tx:
         line = await _line(tx, rules, now)
         names = [{"name": name} for name in sorted(needed_counters(line, rules.quota, now))]
@@ -93,30 +93,30 @@ async def forecast(
     )
 
 
-async def _line(tx: Transaction, rules: Rules, now: Instant) -> list[QueuedCampaign]:
+async def _line(tx: Transaction, rules: LimitRules, now: Instant) -> list[QueuedCampaign]:
     """In the order in which they go."""
     left = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
-    held = (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now)
+    held = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
     rows = await tx.execute(
         select(
             campaigns.c.campaign_id,
             campaigns.c.name,
             queue_entries,
             tenants.c.weight,
-            holds.c.defer_reason,
-            holds.c.deferred_until,
+            lane_deferrals.c.defer_reason,
+            lane_deferrals.c.deferred_until,
         )
         .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
         .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
-        .outerjoin(holds, held)
+        .outerjoin(lane_deferrals, held)
         .where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
         .order_by(queue_entries.c.id)
     )
-    waiting = await lane_deferrals(tx, now)
+    waiting = await load_lane_deferrals(tx, now)
     return [_queued(row, rules, left.get(row.lane, 0), waiting.get(row.lane)) for row in rows]
 
 
-def _queued(row: Any, rules: Rules, left: int, wait: Deferral | None) -> QueuedCampaign:
+def _queued(row: Any, rules: LimitRules, left: int, wait: Deferral | None) -> QueuedCampaign:
     coming, trial = _to_come(row, left)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     return QueuedCampaign(
@@ -157,7 +157,7 @@ def _by_the_senders_clock(level: LimitLevel) -> LimitLevel:
     return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
-def _assumptions(line: list[QueuedCampaign], rules: Rules, *, is_rate_measured: bool) -> list[str]:
+def _assumptions(line: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool) -> list[str]:
     found = ["Nothing else is sent meanwhile, no limit changes, and providers take what they are handed."]
     if not is_rate_measured:
         found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")

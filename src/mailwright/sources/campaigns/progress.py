@@ -9,10 +9,10 @@ from sqlalchemy import Select, select
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
-from mailwright.sources.campaigns.deferrals import lane_deferrals
+from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, holds, queue_entries
+from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries
 
 COUNT_LANE = statement(__package__, "count_lane")
 COUNT_BY_LANE = statement(__package__, "count_by_lane")
@@ -86,19 +86,19 @@ async def list_positions(tx: Transaction, now: Instant, *, tenant_id: int | None
     query = _places(now).where(queue_entries.c.completed_at.is_(None), campaigns.c.status != CampaignStatus.CANCELLED)
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
-    waiting = await lane_deferrals(tx, now)
+    waiting = await load_lane_deferrals(tx, now)
     rows = await tx.execute(query.order_by(queue_entries.c.id))
     return [_place(row, waiting.get(row.lane)) for row in rows]
 
 
 async def find_position(tx: Transaction, campaign_key: int, now: Instant) -> QueuePosition | None:
     rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key == campaign_key))
-    return _place(rows[0], (await lane_deferrals(tx, now)).get(rows[0].lane)) if rows else None
+    return _place(rows[0], (await load_lane_deferrals(tx, now)).get(rows[0].lane)) if rows else None
 
 
 async def find_positions(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[QueuePosition]:
     """Of these campaigns, also of those that have ended."""
-    waiting = await lane_deferrals(tx, now)
+    waiting = await load_lane_deferrals(tx, now)
     rows = await tx.execute(_places(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
     return [_place(row, waiting.get(row.lane)) for row in rows]
 
@@ -165,18 +165,18 @@ def _active(line: list[QueuePosition]) -> QueuePosition | None:
 
 
 def _places(now: Instant) -> Select[Any]:
-    held = (holds.c.lane == queue_entries.c.lane) & (holds.c.deferred_until > now)
+    held = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
     return (
         select(
             campaigns.c.campaign_id,
             campaigns.c.name,
             campaigns.c.status.label("campaign_status"),
             queue_entries,
-            holds.c.defer_reason,
-            holds.c.deferred_until,
+            lane_deferrals.c.defer_reason,
+            lane_deferrals.c.deferred_until,
         )
         .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
-        .outerjoin(holds, held)
+        .outerjoin(lane_deferrals, held)
     )
 
 

@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, deliveries, holds, queue_entries
+from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
 
 CANCEL_LANE = statement(__package__, "cancel_lane")
 LANE_IS_MOVING = statement(__package__, "lane_is_moving")
@@ -77,9 +77,9 @@ class CampaignScheduler:
 
     async def _unfinished(self) -> list[OpenEntry]:
         """What waits for its time, or is paused, is left alone until then."""
-        held = select(holds.c.lane).where(
-            holds.c.lane == queue_entries.c.lane,
-            holds.c.deferred_until > self._clock.now(),
+        held = select(lane_deferrals.c.lane).where(
+            lane_deferrals.c.lane == queue_entries.c.lane,
+            lane_deferrals.c.deferred_until > self._clock.now(),
             campaigns.c.status.in_([CampaignStatus.READY, CampaignStatus.PAUSED]),
         )
         return await self._those(queue_entries.c.completed_at.is_(None) & ~held.exists())
@@ -168,7 +168,7 @@ async def _go_on_with_contest(tx: Transaction, entry: QueueEntry, contest: Runni
         decides_at = now + contest.wait
         content = replace(entry.content, ab_test=replace(contest, decides_at=decides_at))
         await update_entry(tx, entry.campaign_key, content=content.as_text())
-        await defer.hold(tx, entry.lane, AWAITING_WINNER, decides_at)
+        await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, decides_at)
         return True
     if now < contest.decides_at:
         return False

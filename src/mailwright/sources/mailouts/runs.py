@@ -129,7 +129,7 @@ class Runs:
             rows = await tx.execute(insert(mailouts).values(**values).returning(mailouts))
             run = _run(rows[0])
             detail = {"page": run.page_id}
-            await audit_log.note(
+            await audit_log.record(
                 tx, now, actor=actor, action="mailout.send", subject=run.mailout_id, tenant_id=tenant_id, detail=detail
             )
         return run

@@ -12,7 +12,7 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.supabase import Standing, Supabase, SupabaseRefused
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, told_standings
+from mailwright.storage.tables import contacts, supabase_status_updates
 
 AT_ONCE: Final = 100
 # One person whom Supabase does not take must not keep the others waiting.
@@ -61,17 +61,23 @@ class Standings:
 
     def _gone(self) -> Select[Any]:
         is_new = or_(
-            told_standings.c.contact_key.is_(None),
-            told_standings.c.status != contacts.c.status,
-            told_standings.c.status_at.is_distinct_from(contacts.c.status_updated_at),
+            supabase_status_updates.c.contact_key.is_(None),
+            supabase_status_updates.c.status != contacts.c.status,
+            supabase_status_updates.c.status_at.is_distinct_from(contacts.c.status_updated_at),
         )
-        people = select(*_columns()).outerjoin(told_standings, told_standings.c.contact_key == contacts.c.id)
+        people = select(*_columns()).outerjoin(
+            supabase_status_updates, supabase_status_updates.c.contact_key == contacts.c.id
+        )
         return self._some(people.where(contacts.c.status != "active", is_new))
 
     def _returned(self) -> Select[Any]:
         """Only those of whom we ourselves said that they had left."""
-        people = select(*_columns()).join(told_standings, told_standings.c.contact_key == contacts.c.id)
-        return self._some(people.where(contacts.c.status == "active", told_standings.c.status == "unsubscribed"))
+        people = select(*_columns()).join(
+            supabase_status_updates, supabase_status_updates.c.contact_key == contacts.c.id
+        )
+        return self._some(
+            people.where(contacts.c.status == "active", supabase_status_updates.c.status == "unsubscribed")
+        )
 
     def _some(self, people: Select[Any]) -> Select[Any]:
         mine: ColumnElement[bool] = and_(contacts.c.tenant_id == self._tenant_id, contacts.c.deleted_at.is_(None))
@@ -81,8 +87,8 @@ class Standings:
     async def _note(self, person: Any) -> None:
         values = {"status": person.status, "status_at": person.status_updated_at, "told_at": self._clock.now()}
         async with self._database.write() as tx:
-            await tx.execute(delete(told_standings).where(told_standings.c.contact_key == person.id))
-            await tx.execute(insert(told_standings).values(contact_key=person.id, **values))
+            await tx.execute(delete(supabase_status_updates).where(supabase_status_updates.c.contact_key == person.id))
+            await tx.execute(insert(supabase_status_updates).values(contact_key=person.id, **values))
 
 
 def _columns() -> list[ColumnElement[Any]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mailwright.domain.clock import Clock
 from mailwright.outbox.explain import ExplanationState
-from mailwright.outbox.workers import present
+from mailwright.outbox.workers import list_present
 from mailwright.sources.mailouts.runs import Run, RunStatus
 from mailwright.storage.database import Database
 
@@ -29,6 +29,6 @@ NO_WORKER = Wait(
 async def waits_of(database: Database, clock: Clock, runs: Sequence[Run]) -> dict[int, Wait]:
     """By the keys of the runs; none of what is through, and none where somebody works."""
     unsent = [run for run in runs if run.status not in (RunStatus.SENT, RunStatus.REFUSED)]
-    if not unsent or await present(database, clock.now()):
+    if not unsent or await list_present(database, clock.now()):
         return {}
     return {run.key: NO_WORKER for run in unsent}

@@ -101,7 +101,7 @@ class Desk:
         requeued = await self._queue.requeue(notification_ids)
         if requeued:
             async with self._database.write() as tx:
-                await audit_log.note(
+                await audit_log.record(
                     tx,
                     self._clock.now(),
                     actor=actor,

@@ -7,7 +7,7 @@ from typing import Any
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Claimed, Event, Outcome, Settlement, Source
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.settle import APPEND_EVENTS, Begun, Settling, event_row, exchange
+from mailwright.outbox.settle import APPEND_EVENTS, BegunAttempts, Settler, event_row, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record, told_of
 from mailwright.sources.notifications.tables import statements_of
@@ -18,17 +18,17 @@ CONCLUDE = statement(__package__, "conclude")
 END_ATTEMPTS = statement(__package__, "end_attempts")
 
 
-class QueueSettling(Settling):
+class QueueSettling(Settler):
     """Every worker settles like this: whoever runs beside the one that serves a queue may send its mails, too."""
 
-    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> Begun:
+    async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> BegunAttempts:
         ours = [outcome for outcome in outcomes if outcome.claimed.source == Source.NOTIFICATION]
         if not ours:
             return await super().exchange(outcomes, next_up)
         now = self._clock.now()
 
-        async def work(tx: Runner) -> Begun:
-            begun = await exchange(tx, outcomes, next_up, now, self._consequences)
+        async def work(tx: Runner) -> BegunAttempts:
+            begun = await settle_and_begin(tx, outcomes, next_up, now, self._consequences)
             await conclude(tx, ours, now)
             return begun
 

@@ -144,7 +144,7 @@ async def look_at(database: Database, schema: str | None) -> Tables:
         for name in {*NEEDED, *WELCOME} & names:
             found[name] = tuple(each["name"] for each in inspector.get_columns(name, schema=schema))
 
-    await database.run_sync_ddl(look, only_looks=True)
+    await database.run_sync_ddl(look, read_only=True)
     if problems := _lacking(NEEDED, found):
         raise ConfigurationInvalid(*(f"the queue at {shown(database)} has no {each}" for each in problems))
     return Tables(

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from mailwright.outbox.audit_log import deeds
+from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
 from mailwright.web.api.caller import CallerDep
@@ -31,7 +31,7 @@ class JournalPage(Page):
 async def show(parts: Parts, caller: CallerDep, page: Annotated[JournalPage, Query()]) -> Response:
     """The latest first."""
     before = decode_cursor("deed", page.cursor)[0] if page.cursor is not None else _NEWEST
-    found = await deeds(
+    found = await list_entries(
         parts.database, tenant_id=caller.tenant_id, limit=page.limit, before=before, subject=page.subject
     )
     following = encode_cursor("deed", found[-1].id) if len(found) == page.limit else None

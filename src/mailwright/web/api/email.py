@@ -11,7 +11,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
-from mailwright.outbox.search import look_for
+from mailwright.outbox.search import find_page
 from mailwright.schemas import answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
 from mailwright.sources.api.requests import (
@@ -45,8 +45,8 @@ class SearchQuery(Page):
     since: Annotated[Moment | None, Field(description="Accepted at this time or later.")] = None
     until: Annotated[Moment | None, Field(description="Accepted before this time.")] = None
 
-    def wanted(self) -> message_records.Search:
-        return message_records.Search(
+    def wanted(self) -> message_records.MessageSearch:
+        return message_records.MessageSearch(
             status=self.status,
             to_email=self.to.lower() if self.to is not None else None,
             source=self.source,
@@ -94,7 +94,7 @@ async def send_batch(request: Request) -> Response:
 @router.get("", responses=describe_responses({HTTPStatus.OK: answers.MessageListResponse}))
 async def search(parts: Parts, caller: CallerDep, query: Annotated[SearchQuery, Query()]) -> Response:
     """Messages, the latest first. There is more as long as there is a `nextCursor`, also after a page that is short."""
-    found = await look_for(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
+    found = await find_page(parts.database, caller.tenant_id, query.wanted(), limit=query.limit)
     following = encode_cursor("message", found.next_key) if found.next_key is not None else None
     return json_response({"messages": [answers.line(message) for message in found.messages], "nextCursor": following})
 

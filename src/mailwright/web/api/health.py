@@ -13,7 +13,7 @@ from starlette.responses import Response
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.workers import present
+from mailwright.outbox.workers import list_present
 from mailwright.schemas.answers import ResponseModel
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import newest_revision
@@ -87,7 +87,7 @@ async def _providers(parts: ApiParts) -> dict[str, str]:
     """As the workers that were heard of lately see them: one that any of them can use is fine."""
     now = parts.clock.now()
     found: dict[str, str] = {}
-    for presence in await present(parts.database, now):
+    for presence in await list_present(parts.database, now):
         is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
         if not is_left_alone or presence.provider not in found:
             found[presence.provider] = "left_alone" if is_left_alone else "ok"

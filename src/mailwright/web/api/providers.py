@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from mailwright.domain.clock import isoformat
 from mailwright.outbox import quotas
-from mailwright.outbox.quotas import Known
-from mailwright.outbox.workers import Presence, sightings
+from mailwright.outbox.quotas import ProviderQuota
+from mailwright.outbox.workers import WorkerPresence, presence_by_provider
 from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
 from mailwright.web.api.openapi import describe_responses
@@ -52,13 +52,13 @@ class ProviderListResponse(ResponseModel):
 @router.get("", openapi_extra=ADMINISTRATORS_ONLY, responses=describe_responses({HTTPStatus.OK: ProviderListResponse}))
 async def list_providers(parts: Parts, _administrator: AdministratorDep) -> Response:
     """In the order of the route."""
-    seen = await sightings(parts.database, parts.clock.now(), parts.defaults.providers)
-    known = {each.provider: each for each in await quotas.known(parts.database)}
+    seen = await presence_by_provider(parts.database, parts.clock.now(), parts.defaults.providers)
+    known = {each.provider: each for each in await quotas.load_quotas(parts.database)}
     found = [_provider(name, by_workers, known.get(name)) for name, by_workers in seen.items()]
     return json_response({"providers": found})
 
 
-def _provider(name: str, seen: list[Presence], known: Known | None) -> dict[str, Any]:
+def _provider(name: str, seen: list[WorkerPresence], known: ProviderQuota | None) -> dict[str, Any]:
     shut = [presence for presence in seen if presence.unavailable_until is not None]
     first = shut[0] if shut and len(shut) == len(seen) else None
     return {
@@ -71,7 +71,7 @@ def _provider(name: str, seen: list[Presence], known: Known | None) -> dict[str,
     }
 
 
-def _quota(known: Known) -> dict[str, Any]:
+def _quota(known: ProviderQuota) -> dict[str, Any]:
     return {
         "remaining": known.remaining,
         "sentSince": known.sent_since,

@@ -427,7 +427,7 @@ async def _page(
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
         "segments": await segments.list_all(parts.database, visitor.tenant_id),
-        "deeds": await audit_log.deeds(
+        "deeds": await audit_log.list_entries(
             parts.database, tenant_id=visitor.tenant_id, limit=_DEEDS_SHOWN, subject=campaign.campaign_id
         ),
     }
@@ -487,7 +487,7 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
     asked = line.campaign.definition.ab_test
     if asked is None:
         return None
-    found = await audit_log.deeds(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
+    found = await audit_log.list_entries(parts.database, tenant_id=None, limit=100, subject=line.campaign.campaign_id)
     decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
     if decided is not None:
         versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]

@@ -17,8 +17,8 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
-from mailwright.outbox.message_records import NEWEST, Record, Search, Summary
-from mailwright.outbox.search import STRETCH, holds_on, look_for
+from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
+from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened
@@ -178,7 +178,7 @@ async def list_messages(
     if is_uuid(asked.q):
         return RedirectResponse(f"/messages/{asked.q}", HTTPStatus.SEE_OTHER)
     wanted = await _wanted(parts, visitor, asked, decode_cursor("message", cursor)[0] if cursor else NEWEST)
-    found = await look_for(parts.database, visitor.tenant_id, wanted, limit=PAGE)
+    found = await find_page(parts.database, visitor.tenant_id, wanted, limit=PAGE)
     values: dict[str, Any] = {
         "asked": asked,
         "found": found.messages,
@@ -188,10 +188,10 @@ async def list_messages(
             tenant_id=visitor.tenant_id,
             at=parts.clock.now(),
         ),
-        "waits": await holds_on(parts.database, found.messages, parts.clock.now()),
+        "waits": await find_deferrals(parts.database, found.messages, parts.clock.now()),
         "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
-        "stretch": STRETCH,
+        "stretch": SCAN_LIMIT,
         "statuses": STATUSES,
         "sources": SOURCES,
         "decisions": DECISIONS,
@@ -309,14 +309,14 @@ async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
     return bool(await message_records.dead_letters(parts.database, visitor.tenant_id, limit=1, before=(NEWEST, NEWEST)))
 
 
-async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Record:
+async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> MessageRecord:
     try:
         return await message_records.find(parts.database, outbox_id, tenant_id=visitor.tenant_id)
     except NotFound as error:
         raise NotFound("There is no such message here. It may be another tenant’s.") from error
 
 
-async def _mail(parts: ApiParts, visitor: Visitor, record: Record) -> Opened | str:
+async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> Opened | str:
     if parts.identity is None:
         return "Mails cannot be looked at on this server."
     summary = record.summary
@@ -331,7 +331,7 @@ async def _mail(parts: ApiParts, visitor: Visitor, record: Record) -> Opened | s
     return mail if isinstance(mail, str) else opened(mail)
 
 
-async def _story(parts: ApiParts, visitor: Visitor, record: Record) -> dict[str, Any]:
+async def _story(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
     outbox_id = record.summary.outbox_id
     why = await explain(parts.database, parts.clock, outbox_id, tenant_id=visitor.tenant_id)
     return {
@@ -348,7 +348,7 @@ async def _story(parts: ApiParts, visitor: Visitor, record: Record) -> dict[str,
     }
 
 
-def _steps(message: Summary, events: Sequence[Event]) -> Iterator[Step]:
+def _steps(message: MessageSummary, events: Sequence[Event]) -> Iterator[Step]:
     for event in events:
         shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
         details = [(words, _told(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
@@ -382,7 +382,7 @@ def after(milliseconds: Instant) -> str:
     return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
 
 
-async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) -> Search:
+async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) -> MessageSearch:
     to_email, words = None, asked.q or None
     if "@" in asked.q:
         # A piece of an address is looked for as words.
@@ -392,7 +392,7 @@ async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) 
     if asked.campaign:
         campaign = await parts.campaigns.find(asked.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
-    return Search(
+    return MessageSearch(
         status=asked.status,
         to_email=to_email,
         source=asked.source,

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from mailwright.domain.campaign import AWAITING_WINNER, PAUSED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.outbox import quotas, tallies
-from mailwright.outbox.summary import MOST_COUNTED, Glance, glance
-from mailwright.outbox.workers import present
+from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
+from mailwright.outbox.workers import list_present
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
@@ -124,11 +124,11 @@ async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
 
 async def _now(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
     now, tenant_id = parts.clock.now(), visitor.tenant_id
-    seen = await glance(parts.database, now, tenant_id)
-    today = await tallies.stretches(parts.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
+    seen = await summarize_queue(parts.database, now, tenant_id)
+    today = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
     return {
         "glance": seen,
-        "most": MOST_COUNTED,
+        "most": MAX_COUNTED,
         "rate": await _rate(parts, tenant_id, now),
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
         "chart": await _chart(parts, tenant_id, now, RANGES[span]),
@@ -141,14 +141,14 @@ async def _now(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
 
 async def _rate(parts: ApiParts, tenant_id: int, now: Instant) -> float:
     """Mails per second over the last minute: all of this one, and as much of the one before as still counts."""
-    last = await tallies.stretches(parts.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
+    last = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
     sent = [each.counts.get("SENT", 0) for each in last]
     passed = now % MINUTE / MINUTE
     return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
 
 
 async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -> str:
-    found = await tallies.stretches(
+    found = await tallies.load_buckets(
         parts.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
     data = {
@@ -166,8 +166,8 @@ async def _in_line(parts: ApiParts, tenant_id: int, now: Instant) -> list[InLine
         return [InLine(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)]
 
 
-async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]:
-    workers = await present(parts.database, now)
+async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str, Any]:
+    workers = await list_present(parts.database, now)
     providers: dict[str, Any] = {}
     for presence in workers:
         is_left_alone = presence.unavailable_until is not None and presence.unavailable_until > now
@@ -177,7 +177,7 @@ async def _health(parts: ApiParts, now: Instant, seen: Glance) -> dict[str, Any]
     return {
         "workers": sorted({presence.worker for presence in workers}),
         "providers": providers,
-        "quotas": await quotas.known(parts.database),
+        "quotas": await quotas.load_quotas(parts.database),
         "is_worker_alive": parts.is_worker_alive() if parts.is_worker_alive is not None else None,
         "oldest_due": oldest,
         "engine": parts.database.dialect,

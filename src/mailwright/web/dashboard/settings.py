@@ -14,8 +14,8 @@ from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_sc
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
-from mailwright.outbox.audit_log import deeds, note
-from mailwright.outbox.workers import sightings
+from mailwright.outbox.audit_log import list_entries, record
+from mailwright.outbox.workers import presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
 from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
@@ -248,8 +248,8 @@ async def _limits_page(
 
 @router.get("/providers")
 async def show_providers(request: Request, parts: Parts, visitor: Administering) -> Response:
-    known = {each.provider: each for each in await quotas.known(parts.database)}
-    seen = await sightings(parts.database, parts.clock.now(), parts.defaults.providers)
+    known = {each.provider: each for each in await quotas.load_quotas(parts.database)}
+    seen = await presence_by_provider(parts.database, parts.clock.now(), parts.defaults.providers)
     return await _page(request, visitor, "providers", None, seen=seen, quotas=known)
 
 
@@ -279,7 +279,7 @@ async def show_journal(
     """Those of the installation see what concerns no tenant, too."""
     before = decode_cursor("deed", cursor)[0] if cursor else _NEWEST
     tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
-    found = await deeds(parts.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None)
+    found = await list_entries(parts.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None)
     following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
     names = {tenant.id: tenant.name for tenant in await tenants.list_all(parts.database)}
     values = {"deeds": found, "following": following, "tenant_names": names, "is_first": cursor is None}
@@ -296,7 +296,7 @@ async def _page(
 
 async def _journal(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
     async with parts.database.write() as tx:
-        await note(
+        await record(
             tx,
             parts.clock.now(),
             actor=visitor.actor,

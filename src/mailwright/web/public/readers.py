@@ -14,7 +14,7 @@ from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
-from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, found_secret, kept_secret
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
 from mailwright.web.errors import HEADERS, problem
 from mailwright.web.parts import ApiParts
 from mailwright.web.public.language import chosen_language, language_of
@@ -114,8 +114,8 @@ async def link_secrets(parts: ApiParts) -> list[str]:
     """
     pages = parts.public_pages
     if pages.secret is None:
-        return [await kept_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired]
-    ours = await found_secret(parts.database, UNSUBSCRIBE_SECRET)
+        return [await get_or_create_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired]
+    ours = await find_secret(parts.database, UNSUBSCRIBE_SECRET)
     return [pages.secret, *pages.retired, *([ours] if ours else [])]
 
 

@@ -18,4 +18,4 @@ class SharedPace:
     async def seconds_to_wait(self) -> float:
         """Until a moment that is given to nobody else."""
         booking = await self._ledger.book((PACE,), 1, {})
-        return max(0.0, booking.moments[0] / 1_000_000 - self._clock.now() / 1_000)
+        return max(0.0, booking.slots[0] / 1_000_000 - self._clock.now() / 1_000)

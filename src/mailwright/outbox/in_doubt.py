@@ -7,7 +7,7 @@ from typing import Any
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, OnDoubt, Status
-from mailwright.outbox.settle import APPEND_EVENTS, Proof, event_row, prove
+from mailwright.outbox.settle import APPEND_EVENTS, SentProof, event_row, record_proofs
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 
@@ -16,7 +16,7 @@ DOUBTS_TO_DECIDE = statement(__package__, "doubts_to_decide")
 DECIDE_DOUBTS = statement(__package__, "decide_doubts")
 
 # How long a held doubt waits for a provider's report or an operator before it is closed as unknown.
-HOLD: Instant = DAY
+RESOLUTION_PERIOD: Instant = DAY
 
 BATCH = 500
 
@@ -32,7 +32,7 @@ class Decision:
         return self.status is Status.RETRY_SCHEDULED
 
 
-class Doubts:
+class InDoubtHandler:
     def __init__(self, database: Database, clock: Clock, grace: Instant, silent: Iterable[str] = ()) -> None:
         """`grace`: how long a provider's own report may take to come; `silent` are those that report nothing."""
         self._database = database
@@ -40,7 +40,7 @@ class Doubts:
         self._grace = grace
         self._silent = [{"provider": name} for name in silent]
 
-    async def take_over(self) -> int:
+    async def mark_lost_attempts(self) -> int:
         """Attempts whose worker died become doubts, with the events that the dead worker could not write."""
         now = self._clock.now()
         async with self._database.write() as tx:
@@ -50,14 +50,14 @@ class Doubts:
                 await tx.run(APPEND_EVENTS, events=events)
         return len(rows)
 
-    async def decide(self) -> int:
+    async def decide_due(self) -> int:
         """Doubts whose time has come: sent again once, held, or closed as unknown."""
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(DOUBTS_TO_DECIDE, now=now, limit=BATCH)
             if not rows:
                 return 0
-            await prove(tx, [Proof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
+            await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
             decisions = {row.message_key: (row, decide(row, now)) for row in rows if not row.is_reported}
             changed = await tx.run(
                 DECIDE_DOUBTS,
@@ -100,10 +100,13 @@ def decide(row: Any, now: Instant) -> Decision:
                 },
             ),
         )
-    closes_at = row.doubted_at + HOLD
+    closes_at = row.doubted_at + RESOLUTION_PERIOD
     if now < closes_at:
         return Decision(Status.IN_DOUBT, closes_at)
-    metadata = {"heldHours": HOLD // 3_600_000, "message": "No report came; it is unknown whether the mail was sent."}
+    metadata = {
+        "heldHours": RESOLUTION_PERIOD // 3_600_000,
+        "message": "No report came; it is unknown whether the mail was sent.",
+    }
     return Decision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
 
 

@@ -26,16 +26,16 @@ from tests.builders import (
     a_message,
     a_newsletter,
     a_result,
-    an_intake,
+    a_settler,
+    an_acceptor,
+    an_in_doubt_handler,
     attempt_steps,
     claims_of,
     deliveries_of,
-    doubts_of,
-    settling_of,
+    record_of,
     status_of,
     statuses,
     steps,
-    story_of,
     the_event,
 )
 
@@ -44,9 +44,9 @@ E = EventType
 
 async def an_attempt(database: Database, clock: ManualClock, message: NewMessage | None = None) -> Claimed:
     """A worker has marked the message and is handing it over."""
-    await an_intake(database, clock).accept([message or a_message()])
+    await an_acceptor(database, clock).accept([message or a_message()])
     (claimed,) = await claims_of(database, clock, "slow").claim(1)
-    await settling_of(database, clock).exchange([], [claimed])
+    await a_settler(database, clock).exchange([], [claimed])
     return claimed
 
 
@@ -60,8 +60,8 @@ async def a_lost_attempt(database: Database, clock: ManualClock, message: NewMes
 async def test_an_attempt_whose_worker_is_lost_becomes_a_doubt(database: Database, clock: ManualClock) -> None:
     attempted_at = clock.now()
     claimed = await a_lost_attempt(database, clock)
-    assert await doubts_of(database, clock).take_over() == 1
-    record = await story_of(database, claimed.outbox_id)
+    assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 1
+    record = await record_of(database, claimed.outbox_id)
     assert (record.summary.status, record.summary.error_code) == (Status.IN_DOUBT, "WORKER_LOST")
     assert steps(record) == attempt_steps(E.IN_DOUBT)  # what the lost worker could not write is written for it
     assert [event.at for event in record.events] == [attempted_at] * 3 + [clock.now()]
@@ -73,25 +73,25 @@ async def test_an_attempt_whose_worker_is_lost_becomes_a_doubt(database: Databas
 async def test_an_attempt_under_a_lock_is_left_alone(database: Database, clock: ManualClock) -> None:
     await an_attempt(database, clock)
     clock.advance(LOCK_TTL - 1)
-    assert await doubts_of(database, clock).take_over() == 0
+    assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 0
 
 
 @pytest.mark.promise("doubt-take-over")
 async def test_what_was_claimed_and_not_marked_is_no_doubt(database: Database, clock: ManualClock) -> None:
-    await an_intake(database, clock).accept([a_message()])
+    await an_acceptor(database, clock).accept([a_message()])
     await claims_of(database, clock, "dead").claim(1)
     clock.advance(LOCK_TTL)
-    assert await doubts_of(database, clock).take_over() == 0
+    assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 0
     assert len(await claims_of(database, clock).claim_suspects(1)) == 1
 
 
 @pytest.mark.promise("doubt-resend-once")
 async def test_a_receipt_in_doubt_is_sent_once_more_and_then_held(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
-    doubts, settling = doubts_of(database, clock), settling_of(database, clock)
-    await doubts.take_over()
-    assert await doubts.decide() == 1
-    record = await story_of(database, claimed.outbox_id)
+    doubts, settling = an_in_doubt_handler(database, clock), a_settler(database, clock)
+    await doubts.mark_lost_attempts()
+    assert await doubts.decide_due() == 1
+    record = await record_of(database, claimed.outbox_id)
     assert record.summary.status == Status.RETRY_SCHEDULED
     assert the_event(record, E.RETRY_SCHEDULED).metadata["reason"] == "in_doubt_resend"
 
@@ -99,12 +99,12 @@ async def test_a_receipt_in_doubt_is_sent_once_more_and_then_held(database: Data
     assert (again.outbox_id, again.resends) == (claimed.outbox_id, 1)
     await settling.exchange([], [again])
     clock.advance(LOCK_TTL)
-    await doubts.take_over()
-    await doubts.decide()
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
     clock.advance(DAY)
-    await doubts.decide()
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
+    await doubts.decide_due()
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
     assert await claims_of(database, clock).claim(1) == []
     counted = await audit(database)
     assert (counted.closed_unknown, counted.resent_in_doubt, counted.ok) == (1, 1, True)
@@ -115,15 +115,15 @@ async def test_a_newsletter_in_doubt_is_held_for_a_day_and_then_closed_as_unknow
     database: Database, clock: ManualClock
 ) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
-    doubts = doubts_of(database, clock)
-    await doubts.take_over()
-    await doubts.decide()
+    doubts = an_in_doubt_handler(database, clock)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
     clock.advance(DAY - 1)
-    assert await doubts.decide() == 0
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    assert await doubts.decide_due() == 0
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
     clock.advance(1)
-    assert await doubts.decide() == 1
-    record = await story_of(database, claimed.outbox_id)
+    assert await doubts.decide_due() == 1
+    record = await record_of(database, claimed.outbox_id)
     assert record.summary.status == Status.CLOSED_UNKNOWN
     assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.CLOSED_UNKNOWN]
     assert (await audit(database)).resent_in_doubt == 0
@@ -133,24 +133,24 @@ async def test_a_newsletter_in_doubt_is_held_for_a_day_and_then_closed_as_unknow
 async def test_what_has_expired_is_not_sent_again(database: Database, clock: ManualClock) -> None:
     expiring = a_message(expires_at=clock.now() + LOCK_TTL)
     claimed = await a_lost_attempt(database, clock, expiring)
-    doubts = doubts_of(database, clock)
-    await doubts.take_over()
-    await doubts.decide()
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
+    doubts = an_in_doubt_handler(database, clock)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.IN_DOUBT
     clock.advance(DAY)
-    await doubts.decide()
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
+    await doubts.decide_due()
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.CLOSED_UNKNOWN
 
 
 async def test_a_doubt_waits_for_the_report_of_a_provider_that_reports(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
-    doubts = doubts_of(database, clock, grace=10 * MINUTE)
-    await doubts.take_over()
+    doubts = an_in_doubt_handler(database, clock, grace=10 * MINUTE)
+    await doubts.mark_lost_attempts()
     clock.advance(10 * MINUTE - 1)
-    assert await doubts.decide() == 0
+    assert await doubts.decide_due() == 0
     clock.advance(1)
-    assert await doubts.decide() == 1
-    assert (await story_of(database, claimed.outbox_id)).summary.status == Status.RETRY_SCHEDULED
+    assert await doubts.decide_due() == 1
+    assert (await record_of(database, claimed.outbox_id)).summary.status == Status.RETRY_SCHEDULED
 
 
 @pytest.mark.parametrize("decided", [False, True], ids=["in doubt", "resend pending"])
@@ -159,12 +159,12 @@ async def test_a_slow_workers_result_ends_the_doubt(
     database: Database, clock: ManualClock, decided: bool, result: object
 ) -> None:
     claimed = await a_lost_attempt(database, clock)
-    doubts = doubts_of(database, clock)
-    await doubts.take_over()
+    doubts = an_in_doubt_handler(database, clock)
+    await doubts.mark_lost_attempts()
     if decided:
-        await doubts.decide()
-    await settling_of(database, clock).exchange([a_result(claimed, result, clock.now())], [])  # type: ignore[arg-type]
-    record = await story_of(database, claimed.outbox_id)
+        await doubts.decide_due()
+    await a_settler(database, clock).exchange([a_result(claimed, result, clock.now())], [])  # type: ignore[arg-type]
+    record = await record_of(database, claimed.outbox_id)
     assert (record.summary.status, record.summary.attempts) == (Status.SENT if result is SENT else Status.FAILED, 1)
     assert record.events[-1].type == (E.SENT if result is SENT else E.FAILED)
     assert await claims_of(database, clock).claim(1) == []
@@ -174,29 +174,29 @@ async def test_a_slow_workers_result_changes_nothing_once_somebody_else_has_the_
     database: Database, clock: ManualClock
 ) -> None:
     stale = await a_lost_attempt(database, clock)
-    doubts, settling = doubts_of(database, clock), settling_of(database, clock)
-    await doubts.take_over()
-    await doubts.decide()
+    doubts, settling = an_in_doubt_handler(database, clock), a_settler(database, clock)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
     (fresh,) = await claims_of(database, clock, "heir").claim(1)
-    before = await story_of(database, stale.outbox_id)
+    before = await record_of(database, stale.outbox_id)
     await settling.exchange([a_result(stale, SENT, clock.now())], [])
-    assert await story_of(database, stale.outbox_id) == before
+    assert await record_of(database, stale.outbox_id) == before
 
     await settling.exchange([], [fresh])
     await settling.exchange([a_result(stale, SENT, clock.now())], [])
-    assert (await story_of(database, stale.outbox_id)).summary.status == Status.SENT_ATTEMPT
+    assert (await record_of(database, stale.outbox_id)).summary.status == Status.SENT_ATTEMPT
     await settling.exchange([a_result(fresh, SENT, clock.now())], [])
     await settling.exchange([a_result(stale, REFUSAL, clock.now())], [])
-    assert (await story_of(database, stale.outbox_id)).summary.status == Status.SENT
+    assert (await record_of(database, stale.outbox_id)).summary.status == Status.SENT
 
 
 async def test_a_slow_worker_whose_provider_never_began_withdraws_the_doubt(
     database: Database, clock: ManualClock
 ) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
-    await doubts_of(database, clock).take_over()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims_of(database, clock, "slow").release([claimed])
-    assert await doubts_of(database, clock).decide() == 0
+    assert await an_in_doubt_handler(database, clock).decide_due() == 0
     (again,) = await claims_of(database, clock, "heir").claim(1)
     assert (again.claims, again.resends, again.attempts) == (1, 0, 0)
 
@@ -205,9 +205,9 @@ async def test_a_slow_worker_that_gives_back_after_the_decision_harms_nothing(
     database: Database, clock: ManualClock
 ) -> None:
     claimed = await a_lost_attempt(database, clock)
-    doubts, slow = doubts_of(database, clock), claims_of(database, clock, "slow")
-    await doubts.take_over()
-    await doubts.decide()
+    doubts, slow = an_in_doubt_handler(database, clock), claims_of(database, clock, "slow")
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
     await slow.release([claimed])
     (row,) = await deliveries_of(database)
     assert row.claims == 0
@@ -219,29 +219,29 @@ async def test_a_doubt_that_is_withdrawn_while_it_is_held_is_due_at_once(
     database: Database, clock: ManualClock
 ) -> None:
     claimed = await a_lost_attempt(database, clock, a_newsletter())
-    doubts = doubts_of(database, clock)
-    await doubts.take_over()
-    await doubts.decide()
+    doubts = an_in_doubt_handler(database, clock)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
     await claims_of(database, clock, "slow").release([claimed])
     assert len(await claims_of(database, clock, "heir").claim(1)) == 1
 
 
 async def test_a_doubt_that_is_withdrawn_is_told_by_an_event(database: Database, clock: ManualClock) -> None:
     claimed = await a_lost_attempt(database, clock)
-    await doubts_of(database, clock).take_over()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims_of(database, clock, "slow").release([claimed])
-    assert (await story_of(database, claimed.outbox_id)).events[-1].type is not E.IN_DOUBT
+    assert (await record_of(database, claimed.outbox_id)).events[-1].type is not E.IN_DOUBT
 
 
 async def test_a_result_that_is_written_twice_counts_once(database: Database, clock: ManualClock) -> None:
     """After a commit whose answer was lost, a worker writes its results again."""
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     for result, status in ((SENT, Status.SENT), (FAULT, Status.RETRY_SCHEDULED), (UNKNOWN, Status.IN_DOUBT)):
         claimed = await an_attempt(database, clock)
         settlement = a_result(claimed, result, clock.now(), doubt_grace=HOUR)
         for _ in range(3):
             await settling.exchange([settlement], [])
-        record = await story_of(database, claimed.outbox_id)
+        record = await record_of(database, claimed.outbox_id)
         assert (record.summary.status, record.summary.attempts) == (status, 1)
         assert len(record.events) == 4
 
@@ -249,11 +249,11 @@ async def test_a_result_that_is_written_twice_counts_once(database: Database, cl
 async def test_a_doubt_that_is_written_again_does_not_undo_its_decision(database: Database, clock: ManualClock) -> None:
     claimed = await an_attempt(database, clock)
     settlement = a_result(claimed, UNKNOWN, clock.now())
-    settling = settling_of(database, clock)
+    settling = a_settler(database, clock)
     await settling.exchange([settlement], [])
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).decide_due()
     await settling.exchange([settlement], [])
-    record = await story_of(database, claimed.outbox_id)
+    record = await record_of(database, claimed.outbox_id)
     assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 1)
     assert steps(record) == [*attempt_steps(E.IN_DOUBT), E.RETRY_SCHEDULED]
 
@@ -264,10 +264,10 @@ async def test_an_answer_that_never_came_is_a_doubt_by_the_same_rule(
     database: Database, clock: ManualClock, rule: OnDoubt
 ) -> None:
     claimed = await an_attempt(database, clock, a_message(on_doubt=rule))
-    await settling_of(database, clock).exchange([a_result(claimed, UNKNOWN, clock.now())], [])
-    await doubts_of(database, clock).decide()
+    await a_settler(database, clock).exchange([a_result(claimed, UNKNOWN, clock.now())], [])
+    await an_in_doubt_handler(database, clock).decide_due()
     expected = Status.RETRY_SCHEDULED if rule is OnDoubt.RESEND else Status.IN_DOUBT
-    assert (await story_of(database, claimed.outbox_id)).summary.status == expected
+    assert (await record_of(database, claimed.outbox_id)).summary.status == expected
 
 
 # A report on a resend.
@@ -283,17 +283,17 @@ async def test_a_report_ends_a_resend_that_did_not_come_through(
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     held = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], held)
+    await a_settler(database, clock).exchange([], held)
     settlement = a_result(held[0], answer, clock.now())
-    await settling_of(database, clock).exchange([settlement], [])
+    await a_settler(database, clock).exchange([settlement], [])
     await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
     assert await status_of(database, outbox_id) == Status.SENT
     clock.advance(DAY)
     assert await claims_of(database, clock).claim(1) == []
-    record = await story_of(database, outbox_id)
+    record = await record_of(database, outbox_id)
     assert record.summary.error_code is None
     assert [event.type for event in record.events[-2:]] == [E.SENT, E.DELIVERED]
 
@@ -301,12 +301,12 @@ async def test_a_report_ends_a_resend_that_did_not_come_through(
 @pytest.mark.promise("doubt-report-settles")
 async def test_a_report_takes_a_failed_resend_out_of_the_dead_letters(database: Database, clock: ManualClock) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     for _ in range(5):
         held = await claims_of(database, clock).claim(1)
-        await settling_of(database, clock).exchange([], held)
-        await settling_of(database, clock).exchange([a_result(held[0], FAULT, clock.now())], [])
+        await a_settler(database, clock).exchange([], held)
+        await a_settler(database, clock).exchange([a_result(held[0], FAULT, clock.now())], [])
         clock.advance(HOUR)
         if await status_of(database, outbox_id) == Status.FAILED:
             break
@@ -324,17 +324,17 @@ async def test_a_report_that_comes_while_a_mail_is_resent_stops_the_next_resend(
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     held = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], held)
+    await a_settler(database, clock).exchange([], held)
     await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
     assert await status_of(database, outbox_id) == Status.SENT_ATTEMPT
-    await settling_of(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
     assert await status_of(database, outbox_id) == Status.SENT
     clock.advance(DAY)
     assert await claims_of(database, clock).claim(1) == []
-    record = await story_of(database, outbox_id)
+    record = await record_of(database, outbox_id)
     assert record.summary.error_code is None
     assert [event.type for event in record.events[-2:]] == [E.SENT, E.DELIVERED]
     assert await dead_letters(database, 1, limit=10) == []
@@ -350,8 +350,8 @@ async def test_a_report_proves_a_mail_whatever_the_clock_of_whoever_took_it_says
     elsewhere = ManualClock(clock.now() + difference)
     await Reports(database, elsewhere).receive([a_delivery(elsewhere, outbox_id)])
     clock.advance(LOCK_TTL)
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     assert await status_of(database, outbox_id) == Status.SENT
     assert await claims_of(database, clock).claim(1) == []
 
@@ -361,13 +361,13 @@ async def test_a_report_that_comes_while_a_mail_is_resent_counts_whatever_the_cl
     database: Database, clock: ManualClock, answer: SendResult
 ) -> None:
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     held = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], held)
+    await a_settler(database, clock).exchange([], held)
     behind = ManualClock(clock.now() - MINUTE)
     await Reports(database, behind).receive([a_delivery(behind, outbox_id)])
-    await settling_of(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(held[0], answer, clock.now())], [])
     assert await status_of(database, outbox_id) == Status.SENT
 
 
@@ -375,14 +375,14 @@ async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_o
     database: Database, clock: ManualClock
 ) -> None:
     refused = await an_attempt(database, clock)
-    await settling_of(database, clock).exchange([a_result(refused, REFUSAL, clock.now())], [])
+    await a_settler(database, clock).exchange([a_result(refused, REFUSAL, clock.now())], [])
     await Reports(database, clock).receive([a_delivery(clock, refused.outbox_id)])
     await Operations(database, clock).requeue(refused.outbox_id, tenant_id=None)
     again = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], again)
+    await a_settler(database, clock).exchange([], again)
     clock.advance(LOCK_TTL)
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     assert await status_of(database, refused.outbox_id) == Status.RETRY_SCHEDULED
 
 
@@ -390,16 +390,16 @@ async def test_what_was_reported_before_an_operator_tried_again_proves_nothing_o
 async def test_a_report_stops_a_mail_that_an_operator_has_just_put_back(database: Database, clock: ManualClock) -> None:
     """Its provider may have had it when it failed: it did."""
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     held = await claims_of(database, clock).claim(1)
-    await settling_of(database, clock).exchange([], held)
-    await settling_of(database, clock).exchange([a_result(held[0], REFUSAL, clock.now())], [])
+    await a_settler(database, clock).exchange([], held)
+    await a_settler(database, clock).exchange([a_result(held[0], REFUSAL, clock.now())], [])
     await Operations(database, clock).requeue(outbox_id, tenant_id=None)
     held = await claims_of(database, clock).claim(1)
     await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
     assert await status_of(database, outbox_id) == Status.SENT
-    assert (await settling_of(database, clock).exchange([], held)).message_keys == frozenset()
+    assert (await a_settler(database, clock).exchange([], held)).message_keys == frozenset()
     assert (await audit(database)).ok
 
 
@@ -410,15 +410,15 @@ async def test_a_report_that_comes_while_a_resend_is_given_back_stops_the_next_o
 ) -> None:
     """It was marked and did not begin: the worker stopped, or had lost its lock."""
     outbox_id = (await a_lost_attempt(database, clock)).outbox_id
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     claims = claims_of(database, clock)
     held = await claims.claim(1)
-    await settling_of(database, clock).exchange([], held)
+    await a_settler(database, clock).exchange([], held)
     await Reports(database, clock).receive([a_delivery(clock, outbox_id)])
     if is_late:
         clock.advance(LOCK_TTL)
-        await doubts_of(database, clock).take_over()
+        await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims.release(held)
     assert await status_of(database, outbox_id) == Status.SENT
     clock.advance(DAY)
@@ -431,13 +431,13 @@ async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_a
     database: Database, clock: ManualClock
 ) -> None:
     messages = [a_message() for _ in range(20)]
-    await an_intake(database, clock).accept(messages)
-    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    await an_acceptor(database, clock).accept(messages)
+    claims, settling = claims_of(database, clock), a_settler(database, clock)
     first = await claims.claim(20)
     await settling.exchange([], first)
     clock.advance(LOCK_TTL)
-    await doubts_of(database, clock).take_over()
-    await doubts_of(database, clock).decide()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
+    await an_in_doubt_handler(database, clock).decide_due()
     held = await claims.claim(20)
     await settling.exchange([], held)
     reports = Reports(database, clock)
@@ -454,8 +454,8 @@ async def test_a_report_and_the_answer_of_a_resend_that_come_at_once_end_it_in_a
 async def test_an_operators_retry_goes_to_no_other_than_who_may_have_the_mail(
     database: Database, clock: ManualClock, definitely_not_sent: bool
 ) -> None:
-    [accepted] = await an_intake(database, clock).accept([a_message()])
-    claims, settling = claims_of(database, clock), settling_of(database, clock)
+    [accepted] = await an_acceptor(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock), a_settler(database, clock)
     while claimed := await claims.claim(1):
         claimed[0].provider = "scripted"
         await settling.exchange([], claimed)
@@ -472,8 +472,8 @@ async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
     database: Database, clock: ManualClock
 ) -> None:
     """The provider answered that it may have it; a retry with the same one lost its lock before it began."""
-    await an_intake(database, clock).accept([a_message()])
-    claims, settling = claims_of(database, clock, "slow"), settling_of(database, clock)
+    await an_acceptor(database, clock).accept([a_message()])
+    claims, settling = claims_of(database, clock, "slow"), a_settler(database, clock)
     [claimed] = await claims.claim(1)
     claimed.provider = "scripted"
     await settling.exchange([], [claimed])
@@ -485,7 +485,7 @@ async def test_a_worker_that_lost_its_lock_does_not_lose_who_may_have_the_mail(
     again.provider = "scripted"
     await settling.exchange([], [again])
     clock.advance(LOCK_TTL)
-    await doubts_of(database, clock).take_over()
+    await an_in_doubt_handler(database, clock).mark_lost_attempts()
     await claims.release([again])
     [third] = await claims_of(database, clock, "heir").claim(1)
     assert (third.only_provider, third.resends) == ("scripted", 0)
