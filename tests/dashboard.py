@@ -87,7 +87,7 @@ PAGES: Final = {
     "settings-limits": "/settings/limits",
     "settings-providers": "/settings/providers",
     "settings-domain": "/settings/domain",
-    "settings-journal": "/settings/journal",
+    "settings-audit-log": "/settings/audit-log",
 }
 # Those that stand alone, for whoever is not in yet.
 ALONE: Final = {"sign-in": "/sign-in"}

@@ -91,13 +91,13 @@ def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard:
     ada.keyboard.press("Enter")
 
     expect(ada.get_by_role("heading", level=1)).to_have_text(sent.subject)
-    expect(ada.locator("#stands .sentence")).to_contain_text("it was sent by mailbox")
+    expect(ada.locator("#status .sentence")).to_contain_text("it was sent by mailbox")
     expect(ada.locator("#timeline")).to_contain_text("The provider took it")
-    expect(ada.frame_locator(".mail-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
+    expect(ada.frame_locator(".email-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
     ada.get_by_role("link", name="Headers").click()
-    expect(ada.locator(".mail-headers")).to_contain_text("Message-ID")
+    expect(ada.locator(".email-headers")).to_contain_text("Message-ID")
     ada.get_by_role("link", name="Source", exact=True).click()
-    expect(ada.locator(".mail-text")).to_contain_text("MIME-Version: 1.0")
+    expect(ada.locator(".email-text")).to_contain_text("MIME-Version: 1.0")
 
 
 def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Page) -> None:
@@ -130,26 +130,26 @@ def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: 
     ada.wait_for_timeout(2_500)
     confirm(ada)
     expect(ada.locator("#flash")).to_have_text("It counts as sent.")
-    expect(ada.locator("#stands .status")).to_have_text("sent")
+    expect(ada.locator("#status .status")).to_have_text("sent")
     assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
 
 
 def test_mail_arrives_in_the_mailbox_while_one_looks(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/mailbox")
-    before = ada.locator(".arrivals li").count()
+    before = ada.locator(".inbox li").count()
     # One more arrives: a mail that waits for next week is moved to now.
     [waiting] = some(dashboard, "PENDING")
     now = {"claimable_at": 0, "next_attempt_at": None, "defer_reason": None}
     change(dashboard, update(deliveries).where(deliveries.c.message_key == waiting.id).values(**now))
-    expect(ada.locator(".arrivals li")).to_have_count(before + 1, timeout=15_000)
-    ada.locator(".arrivals a").first.click()
+    expect(ada.locator(".inbox li")).to_have_count(before + 1, timeout=15_000)
+    ada.locator(".inbox a").first.click()
     expect(ada.locator(".envelope")).to_contain_text(waiting.to_email)
-    frame = ada.locator(".mail-frame iframe")
+    frame = ada.locator(".email-frame iframe")
     assert "allow-scripts" not in (frame.get_attribute("sandbox") or "")
     ada.get_by_role("link", name="Phone").click()
-    assert ada.locator(".mail-frame").bounding_box()["width"] < 380  # type: ignore[index]
+    assert ada.locator(".email-frame").bounding_box()["width"] < 380  # type: ignore[index]
     ada.get_by_role("link", name="Text", exact=True).click()
-    expect(ada.locator(".mail-text")).to_be_visible()
+    expect(ada.locator(".email-text")).to_be_visible()
     # The other tenant's mails are in the same folder, and not shown.
     [other] = some(dashboard, "SENT", tenant_id=DEFAULT_TENANT + 1)
     assert ada.request.get(f"{dashboard.address}/mailbox/{other.outbox_id}").status == 404
@@ -166,7 +166,7 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     ada.get_by_label("Tags").fill("vip, beta")
     ada.get_by_label("List", exact=False).last.select_option("news")
     ada.get_by_role("button", name="Add", exact=True).click()
-    expect(ada.locator(".memberships").first).to_contain_text("News of the shop")
+    expect(ada.locator(".item-list").first).to_contain_text("News of the shop")
 
     ada.get_by_label("Name").fill("Maryam Mirzakhani")
     ada.get_by_role("button", name="Save").click()
@@ -177,16 +177,16 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     ada.get_by_role("link", name="Maryam Mirzakhani").click()
     ada.get_by_role("button", name="Take off").click()
     confirm(ada)
-    expect(ada.locator(".memberships").first).to_contain_text("left")
+    expect(ada.locator(".item-list").first).to_contain_text("left")
     assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
 
     dashboard.do(lambda: _standing(dashboard).bounce(DEFAULT_TENANT, "maryam@example.com", source="test"))
     ada.reload()
-    expect(ada.locator(".stands")).to_contain_text("Their mail came back")
+    expect(ada.locator(".status-card")).to_contain_text("Their mail came back")
     ada.get_by_role("button", name="Write to them again").click()
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("They may be written to again")
-    expect(ada.locator(".stands .status").first).to_have_text("active")
+    expect(ada.locator(".status-card .status").first).to_have_text("active")
     assert ("ada", "contact.activate") in deeds_of(dashboard, "maryam@example.com")
 
     ada.get_by_label("Write their address to confirm").fill("maryam@example.com")
@@ -240,17 +240,17 @@ def test_a_segment_is_put_together_and_counted_as_it_grows(dashboard: Dashboard,
     open_page(ada, dashboard, "/segments/new")
     ada.get_by_label("Name", exact=True).fill("Buyers")
     ada.get_by_label("Key").fill("buyers")
-    expect(ada.locator("#outlook")).to_contain_text("Name the attribute of question 1.")
+    expect(ada.locator("#summary")).to_contain_text("Name the attribute of question 1.")
     ada.locator("#q0-0-name").fill("orders")
     ada.locator("#q0-0-op").select_option("atLeast")
     ada.locator("#q0-0-value").fill("10")
-    expect(ada.locator("#outlook .sentence")).to_have_text("People whose orders is at least 10.")
-    alone = int(ada.locator("#outlook strong").inner_text())
+    expect(ada.locator("#summary .sentence")).to_have_text("People whose orders is at least 10.")
+    alone = int(ada.locator("#summary strong").inner_text())
     ada.get_by_role("button", name="Group", exact=True).click()
     ada.locator("#q1-0-name").fill("city")
     ada.locator("#q1-0-value").fill("London")
-    expect(ada.locator("#outlook .sentence")).to_contain_text("and whose city is “London”")
-    assert int(ada.locator("#outlook strong").inner_text()) < alone
+    expect(ada.locator("#summary .sentence")).to_contain_text("and whose city is “London”")
+    assert int(ada.locator("#summary strong").inner_text()) < alone
     ada.get_by_role("button", name="Save").click()
     expect(ada.locator("tbody tr")).to_have_count(1)
     ada.get_by_role("link", name="Change").click()

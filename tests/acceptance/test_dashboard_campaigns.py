@@ -85,19 +85,19 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     ada.locator('[data-insert="city"]').click()
     ada.locator("#as_contact").fill("grace@example.com")
     # The preview follows the typing, as that reader would see it.
-    mail = ada.frame_locator(".screen.is-light iframe:not(.is-coming)")
+    mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(mail.locator("h1")).to_have_text("Autumn in New York")
-    expect(ada.locator("#preview-words b").first).to_have_text("Autumn, Grace Hopper")
+    expect(ada.locator("#preview-details b").first).to_have_text("Autumn, Grace Hopper")
     ada.get_by_label("News of the shop").check()
     ada.get_by_role("button", name="Save the draft").click()
 
     expect(ada.get_by_role("heading", level=1)).to_have_text("Letter of autumn")
-    expect(ada.locator(".preflight")).to_contain_text("15 people would get it now")
+    expect(ada.locator(".checks")).to_contain_text("15 people would get it now")
     campaign_id = ada.url.rpartition("/")[2]
     ada.get_by_role("button", name="Start").click()
     expect(ada.locator("#confirm-text")).to_contain_text("It goes to 15 people on news, as fast as the tenant’s")
     confirm(ada)
-    expect(ada.locator("#head")).to_contain_text("sent", timeout=10_000)
+    expect(ada.locator("#header")).to_contain_text("sent", timeout=10_000)
     expect(ada.locator("#progress")).to_contain_text("100 %", timeout=10_000)
     assert deeds_of(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_stands_beside_its_field_and_nothing_that_was_written_is_l
     ada.locator(".editor .cm-content").click()
     ada.keyboard.press("Control+End")
     ada.keyboard.type("{{ name")
-    expect(ada.locator("#preview-words .error")).to_be_visible()
+    expect(ada.locator("#preview-details .error")).to_be_visible()
     ada.on("dialog", lambda dialog: dialog.accept())
 
 
@@ -128,7 +128,7 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
     content = {"subject": "News", "body": '<p>{{ shoe_size }}</p><a href="/news">here</a>'}
     campaign_id = created(dashboard, "Refused", content=content)
     open_page(ada, dashboard, f"/campaigns/{campaign_id}")
-    panel = ada.locator(".preflight")
+    panel = ada.locator(".checks")
     expect(panel).to_contain_text("shoe_size")
     expect(panel).to_contain_text("Write a whole address, with https://")
     expect(panel.get_by_role("link", name="Put it right").first).to_have_attribute(
@@ -136,7 +136,7 @@ def test_a_start_that_is_refused_says_every_reason_and_what_to_do(dashboard: Das
     )
     expect(ada.get_by_role("button", name="Start")).to_be_disabled()
     # Whoever is faster than the panel is refused by the server.
-    preflight = f"**/campaigns/{campaign_id}/preflight"
+    preflight = f"**/campaigns/{campaign_id}/checks"
     ada.route(preflight, lambda route: route.abort())
     ada.reload()
     ada.get_by_role("button", name="Start").click()
@@ -153,15 +153,15 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     expect(ada.locator(f"[id='ends-{campaign_id}']")).to_contain_text(re.compile(r"\d\d:\d\d"))
     ada.get_by_role("link", name=HELD).click()
     ada.get_by_role("button", name="Pause").click()
-    expect(ada.locator("#head .status")).to_have_text("paused")
-    expect(ada.locator(".outlook")).to_contain_text("once somebody resumes it")
+    expect(ada.locator("#header .status")).to_have_text("paused")
+    expect(ada.locator(".forecast-card")).to_contain_text("once somebody resumes it")
     ada.get_by_role("button", name="Resume").click()
-    expect(ada.locator("#head .status")).to_have_text("held")
+    expect(ada.locator("#header .status")).to_have_text("held")
     # What was said of a deed goes when the state does.
     ada.get_by_role("button", name="Pause").click()
     expect(ada.locator("#flash")).not_to_be_empty()
     dashboard.do(lambda: dashboard.parts.campaigns.resume(ADA, campaign_id))
-    expect(ada.locator("#head .status")).to_have_text("held")
+    expect(ada.locator("#header .status")).to_have_text("held")
     expect(ada.locator("#flash")).to_be_empty()
     ada.get_by_role("link", name="Mail and limits").click()
     ada.get_by_label("Hours", exact=False).first.fill("18:00-09:00")
@@ -214,7 +214,7 @@ def test_a_template_grows_in_versions_that_can_be_compared_and_tried(dashboard: 
     ada.locator(".editor .cm-content").click()
     ada.keyboard.press("Control+Home")
     ada.keyboard.type("In {{ town }}.\n\n")
-    expect(ada.frame_locator(".screen.is-light iframe:not(.is-coming)").locator("body")).to_contain_text("In Lisbon.")
+    expect(ada.frame_locator(".screen.is-light iframe:not(.is-loading)").locator("body")).to_contain_text("In Lisbon.")
     ada.get_by_role("button", name="Save as a new version").click()
     ada.get_by_role("link", name="Changes in version 2").click()
     expect(ada.locator(".diff .is-new").first).to_have_text("+Good day, {{ name }}")
@@ -245,6 +245,6 @@ def test_the_campaign_of_another_tenant_is_not_there(dashboard: Dashboard, ada: 
     other = next(each for each in dashboard.do(lambda: tenants.list_all(parts.database)) if each.id != DEFAULT_TENANT)
     definition = found(dashboard, DRAFT).definition
     theirs = dashboard.do(lambda: parts.campaigns.create(Actor("theirs", other.id), other.id, definition))
-    for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/preflight", "/stream"):
+    for place in ("", "/edit", "/mail", "/recipients", "/report.csv", "/checks", "/stream"):
         answer = ada.request.get(f"{dashboard.address}/campaigns/{theirs.campaign_id}{place}")
         assert answer.status == 404, place

@@ -101,12 +101,12 @@ async def test_a_draft_says_before_its_start_how_many_get_it_and_how_fast(ada: V
     campaign_id = await desk.create(limits=limits)
     await ada.open(f"/campaigns/{campaign_id}")
     assert "Limits 500 an hour, 09:00-18:00, Europe/Lisbon" in ada.words()
-    await ada.open(f"/campaigns/{campaign_id}/preflight")
+    await ada.open(f"/campaigns/{campaign_id}/checks")
     question = "It goes to 2 people on news; its limits: 500 an hour, 09:00-18:00, Europe/Lisbon."
     assert question in ada.text
     assert " disabled" not in ada.text
     empty = await desk.create(lists=["nobody"])
-    await ada.open(f"/campaigns/{empty}/preflight")
+    await ada.open(f"/campaigns/{empty}/checks")
     assert " disabled" in ada.text
 
 
@@ -124,7 +124,7 @@ async def test_what_was_found_and_what_to_do_about_it_say_nothing_twice(ada: Vis
     drafts.append(await desk.create(content={"templateId": "none"}))
     told: dict[str, str] = {}
     for campaign_id in drafts:
-        await ada.open(f"/campaigns/{campaign_id}/preflight")
+        await ada.open(f"/campaigns/{campaign_id}/checks")
         told |= re.findall(r"<b>(.*?)</b>(?: <span>(.*?)</span>)?", ada.text)
     assert len(told) > 18
     for finding, advice in told.items():
@@ -140,12 +140,12 @@ def pairs(text: str) -> set[tuple[str, str]]:
 async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk: Desk) -> None:
     campaign_id = await desk.start(3, limits={"ratePerHour": 1})
     await desk.bench.drain(ScriptedProvider())
-    await ada.open(f"/campaigns/{campaign_id}/outlook")
+    await ada.open(f"/campaigns/{campaign_id}/forecast")
     assert f'href="/campaigns/{campaign_id}/content#limits"' in ada.text
     assert "Still to send" not in ada.text
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Pause")
-    await ada.open(f"/campaigns/{campaign_id}/outlook")
+    await ada.open(f"/campaigns/{campaign_id}/forecast")
     assert "<dd>once somebody resumes it</dd>" in ada.text
     assert "<dt>What would change it</dt><dd>Resume</dd>" in ada.text
     assert "Other limits" not in ada.text

@@ -67,15 +67,15 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_text("Limits of this campaign").click()
         page.get_by_label("Per hour").fill("4")
         page.get_by_role("button", name="Save the draft").click()
-        expect(page.locator(".preflight")).to_contain_text("6 people would get it now")
+        expect(page.locator(".checks")).to_contain_text("6 people would get it now")
         page.get_by_role("button", name="Start").click()
         page.locator("#confirm-yes").click()
         expect(page.locator("#progress")).to_contain_text("4 of 6", timeout=15_000)
-        expect(page.locator("#head")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
+        expect(page.locator("#header")).to_contain_text(re.compile(r"by the hourly limit until \S+"))
 
         # It is paused, resumed, given more room, and ends.
         page.get_by_role("button", name="Pause").click()
-        expect(page.locator("#head .status")).to_have_text("paused")
+        expect(page.locator("#header .status")).to_have_text("paused")
         page.get_by_role("button", name="Resume").click()
         page.get_by_role("link", name="Mail and limits").click()
         page.get_by_label("Per hour").fill("")

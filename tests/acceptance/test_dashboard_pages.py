@@ -166,7 +166,7 @@ def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -
     for zone in ("Asia/Tokyo", "America/Lima"):
         context = browser.new_context(timezone_id=zone)
         page = dashboard.sign_in(context)
-        page.goto(f"{dashboard.address}/settings/journal")
+        page.goto(f"{dashboard.address}/settings/audit-log")
         shown[zone] = page.locator("tbody time").first.inner_text()
         context.close()
     assert shown["Asia/Tokyo"] != shown["America/Lima"]

@@ -100,7 +100,7 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     ada.get_by_role("textbox", name="Address").fill(HOOK)
     ada.get_by_label("What it is for").fill("order pages")
     ada.get_by_role("button", name="Add it").click()
-    secret = ada.locator(".is-told-once code").inner_text()
+    secret = ada.locator(".secret-card code").inner_text()
     assert secret.startswith("whsec_")
 
     ada.goto(f"{dashboard.address}/settings/webhooks")
@@ -111,12 +111,12 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     expect(ada.locator("#deliveries")).to_contain_text("not told yet")
     answer(dashboard, webhook_id, Answered(410, "nobody here", 12))
     # Without being loaded again.
-    expect(ada.locator("#standing")).to_contain_text("because it answered 410 Gone")
+    expect(ada.locator("#status")).to_contain_text("because it answered 410 Gone")
     expect(ada.locator("#deliveries")).to_contain_text("until the webhook is tried again")
 
     ada.reload()
     ada.get_by_role("button", name="Try it again").click()
-    expect(ada.locator("#standing")).to_contain_text("active")
+    expect(ada.locator("#status")).to_contain_text("active")
     ada.get_by_role("button", name="Send a test").click()
     answer(dashboard, webhook_id, Answered(200, '{"ok": true}', 8))
     ada.get_by_role("link", name="Taken").click()
@@ -139,7 +139,7 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     ada.get_by_label("Title").fill("Colorado")
     ada.locator(".editor .cm-content").click()
     ada.keyboard.type("Snow, [[name|friend]], on the roads.")
-    mail = ada.frame_locator(".screen.is-light iframe:not(.is-coming)")
+    mail = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(mail.locator("body")).to_contain_text("Snow, friend, on the roads.")
     ada.get_by_label("Section").fill("3")
     ada.get_by_label("Only for readers in").fill("Colorado")
@@ -153,12 +153,13 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     ada.get_by_role("link", name="As a reader gets it").click()
     ada.get_by_label("Reader").fill("columbus@example.com")
     ada.get_by_role("button", name="Show the letter").click()
-    expect(ada.locator(".fates .is-in")).to_have_count(4)
-    expect(ada.locator(".fates .is-out").filter(has_text="Colorado")).to_contain_text("is not among their divisions")
+    expect(ada.locator(".slice-decisions .is-in")).to_have_count(4)
+    left_out = ada.locator(".slice-decisions .is-out").filter(has_text="Colorado")
+    expect(left_out).to_contain_text("is not among their divisions")
     expect(ada.frame_locator(".screen.is-light iframe").locator("body")).to_contain_text("Franklin County")
 
     ada.get_by_role("link", name="Who gets what").click()
-    expect(ada.locator(".shares > li").first).to_contain_text("Only what is for everyone")
+    expect(ada.locator(".variant-list > li").first).to_contain_text("Only what is for everyone")
 
     ada.get_by_role("link", name="Send", exact=True).click()
     ada.get_by_label("Tag").fill("snow-2027")
@@ -213,10 +214,10 @@ def test_mailouts_name_what_is_missing_and_why_one_was_refused(dashboard: Dashbo
     expect(ada.locator(".empty pre")).to_have_text("mailwright mailout send PAGE --dry-run")
     run = refused_mailout(dashboard)
     ada.goto(f"{dashboard.address}/mailouts")
-    missing = ada.locator(".set-up li").filter(has_text="NOTION_TOKEN")
+    missing = ada.locator(".setting-list li").filter(has_text="NOTION_TOKEN")
     expect(missing).to_contain_text("missing")
     ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
-    expect(ada.locator("#standing")).to_contain_text("subject_required")
+    expect(ada.locator("#status")).to_contain_text("subject_required")
     expect(ada.locator("tbody tr")).to_have_count(2)
     expect(ada.locator("tbody tr").nth(0)).to_contain_text("subject_required")
     expect(ada.locator("tbody tr").nth(1)).to_contain_text("empty_body")
@@ -230,7 +231,7 @@ def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for
     for due_at, words in ((dashboard.parts.clock.now() + HOUR, "looked for again"), (None, "nobody looks for it")):
         dashboard.do(partial(change_mailout, dashboard, run, {**told, "due_at": due_at}))
         ada.goto(f"{dashboard.address}/mailouts/{run.mailout_id}")
-        expect(ada.locator("#standing")).to_contain_text("The page is in Notion’s trash.")
+        expect(ada.locator("#status")).to_contain_text("The page is in Notion’s trash.")
         expect(ada.locator(".card").first).to_contain_text(f"the page is gone; {words}")
 
 
@@ -254,7 +255,7 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             ada.get_by_label("Page in Notion").fill(page_id)
             ada.get_by_role("button", name="Show what would be sent").click()
             expect(ada.get_by_role("heading", level=1)).to_have_text("News of {{ March }}")
-            expect(ada.locator(".some")).to_contain_text("tester@example.com")
+            expect(ada.locator(".sample-addresses")).to_contain_text("tester@example.com")
             mail = ada.frame_locator(".screen.is-light iframe").locator("body")
             expect(mail).to_contain_text("Hello, readers.")
             expect(ada.locator("#preview-text")).to_contain_text("Unsubscribe: https://")
@@ -262,7 +263,7 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             ada.get_by_role("button", name="Send to 2").click()
             confirm(ada)
             expect(ada.locator(".flash")).to_contain_text("a worker does the rest")
-            expect(ada.locator("#standing")).to_contain_text("No worker is running, so nothing is sent.")
+            expect(ada.locator("#status")).to_contain_text("No worker is running, so nothing is sent.")
             run_id = ada.url.rpartition("/")[2]
             assert deeds_of(dashboard, run_id) == [("ada", "mailout.send")]
             ada.context.close()

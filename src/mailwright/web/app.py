@@ -85,7 +85,7 @@ def create_app(parts: ApiParts) -> FastAPI:
     for router in dashboard_pages.ROUTERS:
         app.include_router(router)
     handle_problems(app)
-    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.nothing_here)
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
     app.add_middleware(InvalidateOnWrite, kept=parts.kept)
     app.add_middleware(RejectNul)
     app.add_middleware(RequestIds, clock=parts.clock)

@@ -17,7 +17,7 @@ from mailwright.storage.database import Database
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.dashboard import pages
-from mailwright.web.dashboard.shell import own_path
+from mailwright.web.dashboard.shell import local_path
 from tests.api import a_request, client_of
 from tests.builders import an_acceptor
 
@@ -239,7 +239,7 @@ async def test_too_many_wrong_passwords_close_the_page_too(house: House) -> None
     ],
 )
 def test_one_goes_on_to_a_page_of_ours_only(given: str | None, taken: str) -> None:
-    assert own_path(given) == taken
+    assert local_path(given) == taken
 
 
 @pytest.mark.promise("api-key-scopes")

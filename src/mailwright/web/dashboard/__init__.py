@@ -1,29 +1,30 @@
-"""The dashboard: pages for people, rendered by the server. They hold no rule: the same parts answer them as the API.
+"""The dashboard: server-rendered pages. They hold no business rule: they call the same services as the HTTP API.
 
-To add a page:
+How to add a page:
 
-1. A module here, `things.py`, with `router = APIRouter(route_class=PageRoute, include_in_schema=False)`: whatever goes
-   wrong is then told as a page, and whoever is not signed in is sent to sign in.
-2. Each route names who may: `visitor: Viewing` (looks), `Editing` (changes), `Administering`. Give `visitor.tenant_id`
-   to every query and `visitor.actor` to every deed. Forms are posted, with `{{ ui.token() }}` inside; htmx sends the
-   token by itself. That is all that the check against foreign pages needs.
-3. A template, `templates/things.html`: `{% extends "base.html" %}`, `{% import "parts.html" as ui with context %}`, the
-   blocks `title`, `content`, and where needed `scripts` and `styles`. Look into `parts.html` before you write HTML by
-   hand: status, wait, figures, table and paging, empty, field, area (with an editor), choice, tick, act (a button, with
-   a question first), heading, bar, facts, copyable, tabs, linked. `time(instant)` is in the viewer's zone, and
-   `{{ n | number }}` has thin spaces. No style attribute and no inline script: the policy of the page refuses both.
-4. `return await page(request, visitor, "things.html", …)`; for a part that htmx asked for `fragment(…)`; after a form
-   `return done(request, "/things", "Saved.")`; a mail's own HTML as `framed(html)` under an address of its own, shown
-   in `<iframe sandbox src=…>`. Fields come from `fields_of(request)`; what is wrong with them goes back as
-   `errors=errors_of(error)` with status 422, and each field shows its own.
-5. Live parts: `<div data-live="/things/stream">` around elements that have ids, `live.js` in the scripts block, and a
-   route that returns `stream(request, visitor, "things", look)`.
-6. Lists are paged by cursor (`schemas/paging.py`); figures come from roll-ups (`outbox/tallies.py`) or from indexes
-   of what is open: never from counting a table that grows.
-7. Its router goes to `pages.py`, its line to `navigation.py`; only then do `link` and `ui.linked` lead to it. Others
-   expect `/messages?status=…`, `/messages/{outboxId}`, `/campaigns/{campaignId}` and `/dead-letters`. A script or style
-   of its own goes to `static/`, and is linked with `{{ asset("things.js") }}`.
-8. Its address goes to `PAGES` of `tests/dashboard.py`: each page there is looked at with axe, narrow and wide, light
-   and dark. What it does is tested in `tests/acceptance/test_dashboard_things.py`; `python -m tests.screens` takes
-   pictures.
+1. Create a module here, for example `things.py`, with `router = APIRouter(prefix="/things", route_class=PageRoute,
+   include_in_schema=False)`. `PageRoute` renders errors as pages and sends visitors who are not signed in to the
+   sign-in page.
+2. Declare the required role on every route: `visitor: Viewing` (read), `Editing` (change) or `Administering`. Pass
+   `visitor.tenant_id` to every query and `visitor.actor` to every change. Forms use POST and contain `{{ ui.token()
+   }}`; htmx sends the token in a header. The CSRF check needs nothing else.
+3. Write a template `templates/things.html` that extends `base.html`, imports `components.html` as `ui` and fills the
+   blocks `title` and `content` (and `scripts` and `styles` if needed). Use the macros of `components.html` before
+   writing HTML: status, wait, figures, table, paging, empty, field, area, choice, checkbox, action, heading, bar,
+   facts, copyable, tabs. `time(instant)` shows a time in the viewer's time zone; `{{ n | number }}` formats a number.
+   Inline scripts and `style` attributes are blocked by the Content-Security-Policy.
+4. Return `await page(request, visitor, "things.html", ...)`, `fragment(...)` for a part that htmx loads, or
+   `redirect(request, "/things", "Thing saved.")` after a form. Serve the HTML of an email with `email_frame(html)`
+   from a route of its own and show it in `<iframe sandbox src=...>`. Read forms with `read_fields(request)`; on
+   invalid input render the form again with status 422 and `errors=field_errors(error)`, and each field shows its own
+   error.
+5. For live updates wrap elements that have ids in `<div data-live="/things/stream">`, load `live.js` in the scripts
+   block, and return `stream(request, visitor, "things", render_parts)` from that route.
+6. Page lists by cursor (`schemas/paging.py`). Take figures from the tallies (`outbox/tallies.py`) or from indexes of
+   open rows; never count a table that grows.
+7. Add the router to `pages.py` and an entry to `navigation.py`. Put scripts and styles into `static/` and link them
+   with `{{ asset("things.js") }}`.
+8. Add the address to `PAGES` in `tests/dashboard.py`: the suite checks each page there with axe, narrow and wide,
+   light and dark. Test its behaviour in `tests/acceptance/test_dashboard_things.py`, and run `python -m
+   tests.screens` for the screenshots in the docs.
 """

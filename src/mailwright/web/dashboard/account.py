@@ -10,8 +10,8 @@ from starlette.responses import Response
 from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Viewing, Visitor, host_of
 
@@ -32,26 +32,26 @@ async def show(request: Request, parts: Parts, visitor: Viewing) -> Response:
 @router.post("/password")
 async def change_password(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Everywhere else one is signed out."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await _require_password(request, parts, visitor, form["current"])
         digest = visitor.session.digest
         await parts.users.change_password(visitor.user.login, form["password"], actor=visitor.actor, keeps=digest)
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error)
-    return done(request, "/account", "Your password is changed, and every other session of yours is over.")
+    return redirect(request, "/account", "Your password is changed, and every other session of yours is over.")
 
 
 @router.post("/second-factor")
 async def begin_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
     await parts.users.begin_second_factor(visitor.user)
-    return done(request, "/account#second-factor")
+    return redirect(request, "/account#second-factor")
 
 
 @router.post("/second-factor/confirm")
 async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """The recovery codes are shown in the answer itself: they are never shown again."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     codes = await parts.users.confirm_second_factor(visitor.user, form["code"], keeps=visitor.session.digest)
     if codes is None:
         error = InvalidInput("this code is wrong; is the clock of your telephone right?", field="code")
@@ -61,19 +61,19 @@ async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing
 
 @router.post("/second-factor/drop")
 async def remove_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await _require_password(request, parts, visitor, form["current"])
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error, place="drop")
     await parts.users.remove_second_factor(visitor.user.login, actor=visitor.actor)
-    return done(request, "/account", "Signing in asks for the password alone again.")
+    return redirect(request, "/account", "Signing in asks for the password alone again.")
 
 
 @router.post("/sessions/{session_id}/end")
 async def end_session(request: Request, parts: Parts, visitor: Viewing, session_id: int) -> Response:
     await parts.sessions.end(visitor.session, session_id)
-    return done(request, "/account", "That session is over.")
+    return redirect(request, "/account", "That session is over.")
 
 
 async def _require_password(request: Request, parts: ApiParts, visitor: Visitor, password: str) -> None:
@@ -90,7 +90,7 @@ async def _page(
         "sessions": await parts.sessions.list_for_user(visitor.session),
         "secret": secret,
         "picture": Markup(second_factor.qr_code_svg(secret, visitor.user.login)) if secret else None,  # noqa: S704
-        "errors": errors_of(error) if error is not None else Errors(),
+        "errors": field_errors(error) if error is not None else Errors(),
         "place": place,
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK

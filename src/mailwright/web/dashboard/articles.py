@@ -19,8 +19,8 @@ from mailwright.sources.articles.assembly import Inclusion, Slice, SliceSet, dec
 from mailwright.sources.articles.files import FileProblem, FilesRefused
 from mailwright.sources.articles.preview import ArticlePreview
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.forms import Errors, errors_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.dashboard.forms import Errors, field_errors
+from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -30,13 +30,13 @@ ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
 Email = Annotated[str, Query(alias="as", max_length=254)]
 Divisions = Annotated[str, Query(alias="in", max_length=8_000)]
 
-_SOME_READERS: Final = 20
+_SUGGESTED_CONTACTS: Final = 20
 _MOST_FILES: Final = 500
 _RUNS_SHOWN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SliceRow:
     """A slice, and what becomes of it now, whoever reads it: `published`, or why nobody gets it."""
 
     slice: Slice
@@ -65,7 +65,7 @@ async def show_import(request: Request, visitor: Editing) -> Response:
 
 
 @router.post("/~import")
-async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def import_files(request: Request, parts: Parts, visitor: Editing) -> Response:
     """All of the files together, or nothing and every line that is wrong."""
     problems: tuple[FileProblem, ...] = ()
     errors = Errors()
@@ -75,11 +75,11 @@ async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
     except FilesRefused as error:
         problems = error.problems
     except InvalidInput as error:
-        errors = errors_of(error, {"path": "files"})
+        errors = field_errors(error, {"path": "files"})
     else:
         keys = {each.slice.article_key for each in found}
         words = f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged."
-        return done(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
+        return redirect(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
     shown: dict[str, Any] = {"errors": errors, "problems": problems[: files.MAX_PROBLEMS]}
     more = max(0, len(problems) - files.MAX_PROBLEMS)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -89,7 +89,7 @@ async def take_in(request: Request, parts: Parts, visitor: Editing) -> Response:
 @router.get("/{article_key}/slices.csv")
 async def export_csv(parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
     text = files.as_csv((await edition_of(parts, visitor, article_key)).slices)
-    return _handed_out(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
+    return _download(text.encode(), "text/csv; charset=utf-8", f"{article_key}.csv")
 
 
 @router.get("/{article_key}/slices.zip")
@@ -100,7 +100,7 @@ async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKe
     with zipfile.ZipFile(folder, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in texts.items():
             packed.writestr(name, text)
-    return _handed_out(folder.getvalue(), "application/zip", f"{article_key}.zip")
+    return _download(folder.getvalue(), "application/zip", f"{article_key}.zip")
 
 
 # One article.
@@ -110,8 +110,8 @@ async def export_markdown(parts: Parts, visitor: Viewing, article_key: ArticleKe
 async def show(request: Request, parts: Parts, visitor: Viewing, article_key: ArticleKey) -> Response:
     now = parts.clock.now()
     edition = await edition_of(parts, visitor, article_key)
-    lines = [Line(each, state_of(each, now)) for each in edition.slices]
-    return await page(request, visitor, "articles/show.html", **about(article_key), lines=lines)
+    lines = [SliceRow(each, state_of(each, now)) for each in edition.slices]
+    return await page(request, visitor, "articles/show.html", **article_values(article_key), lines=lines)
 
 
 @router.get("/{article_key}/preview")
@@ -127,16 +127,16 @@ async def preview(
     await edition_of(parts, visitor, article_key)
     seen, errors = None, Errors()
     try:
-        seen = await _seen(parts, visitor, article_key, email, divisions)
+        seen = await _preview_for(parts, visitor, article_key, email, divisions)
     except InvalidInput as error:
-        errors = errors_of(error, {"email": "as", "ocd_ids": "in"})
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+        errors = field_errors(error, {"email": "as", "ocd_ids": "in"})
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     html = seen.rendered.html if seen is not None and seen.rendered is not None else None
     return await page(
         request,
         visitor,
         "articles/preview.html",
-        **about(article_key),
+        **article_values(article_key),
         status=HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK,
         seen=seen,
         errors=errors,
@@ -157,10 +157,10 @@ async def show_mail(
     scheme: Annotated[str, Query(max_length=10)] = "light",
 ) -> Response:
     """For the frame."""
-    seen = await _seen(parts, visitor, article_key, email, divisions)
+    seen = await _preview_for(parts, visitor, article_key, email, divisions)
     if seen.rendered is None:
-        return framed(previews.notice("None of the slices is for this reader: they get no letter."))
-    return framed(previews.shown(seen.rendered, is_dark=scheme == "dark"))
+        return email_frame(previews.notice("None of the slices is for this reader: they get no letter."))
+    return email_frame(previews.shown(seen.rendered, is_dark=scheme == "dark"))
 
 
 @router.get("/{article_key}/coverage")
@@ -174,9 +174,11 @@ async def show_coverage(
 ) -> Response:
     """Everyone is asked, which may take a while: the picture comes after the page, unless no script fetches it."""
     await edition_of(parts, visitor, article_key)
-    values = await covered(parts, visitor, article_key, filter) if whole else {"coverage": None, "errors": Errors()}
+    values = (
+        await coverage_values(parts, visitor, article_key, filter) if whole else {"coverage": None, "errors": Errors()}
+    )
     values |= {"filter": filter, "is_there": bool(whole)}
-    return await page(request, visitor, "articles/coverage.html", **about(article_key), **values)
+    return await page(request, visitor, "articles/coverage.html", **article_values(article_key), **values)
 
 
 @router.get("/{article_key}/coverage/picture")
@@ -187,14 +189,14 @@ async def show_picture(
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
 ) -> Response:
-    values = await covered(parts, visitor, article_key, filter)
-    return fragment(request, visitor, "articles/picture.html", **about(article_key), **values)
+    values = await coverage_values(parts, visitor, article_key, filter)
+    return fragment(request, visitor, "articles/coverage_results.html", **article_values(article_key), **values)
 
 
 # What the other pages of articles share.
 
 
-def about(article_key: str) -> dict[str, Any]:
+def article_values(article_key: str) -> dict[str, Any]:
     to = f"/articles/{article_key}"
     tabs = (
         (to, "Slices"),
@@ -212,7 +214,7 @@ async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> Sli
     return SliceSet(found)
 
 
-async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
+async def coverage_values(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
     try:
         given = filter_of(text)
         question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
@@ -221,7 +223,7 @@ async def covered(parts: ApiParts, visitor: Visitor, article_key: str, text: str
         )
         return {"coverage": coverage, "errors": Errors()}
     except InvalidInput as error:
-        return {"coverage": None, "errors": about_filter(error)}
+        return {"coverage": None, "errors": filter_errors(error)}
 
 
 def filter_of(text: str) -> dict[str, str]:
@@ -237,11 +239,11 @@ def filter_of(text: str) -> dict[str, str]:
     return found
 
 
-def about_filter(error: InvalidInput) -> Errors:
-    """All that is wrong with a filter stands beside its one field, with the word that it is about."""
+def filter_errors(error: InvalidInput) -> Errors:
+    """All that is wrong with a filter stands beside its one field, with the word that it is article_values."""
     name, _, word = (error.field or "").partition(".")
     if name != "audience_filter":
-        return errors_of(error)
+        return field_errors(error)
     return Errors(filter=f"{word}: {error}" if word else str(error))
 
 
@@ -250,7 +252,9 @@ def state_of(each: Slice, now: Instant) -> str:
     return "published" if found in (Inclusion.FOR_EVERYONE, Inclusion.OUT_OF_SCOPE) else found.value
 
 
-async def _seen(parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str) -> ArticlePreview:
+async def _preview_for(
+    parts: ApiParts, visitor: Visitor, article_key: str, email: str, divisions: str
+) -> ArticlePreview:
     named = divisions.replace(",", " ").replace(";", " ").split()
     person = await parts.article_previews.find_recipient(visitor.tenant_id, email.strip() or None, named)
     return await parts.article_previews.preview(visitor.tenant_id, article_key, person)
@@ -275,6 +279,6 @@ async def _uploaded(request: Request) -> list[tuple[str, str]]:
     return texts
 
 
-def _handed_out(content: bytes, media_type: str, name: str) -> Response:
+def _download(content: bytes, media_type: str, name: str) -> Response:
     headers: Mapping[str, str] = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(content, media_type=media_type, headers=dict(headers))

@@ -16,9 +16,9 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import RequestInvalid
 from mailwright.sources.articles import history
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
-from mailwright.web.dashboard.articles import ArticleKey, about, about_filter, edition_of, filter_of
-from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.articles import ArticleKey, article_values, edition_of, filter_errors, filter_of
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
@@ -30,11 +30,11 @@ _PAGE: Final = 30
 _GROUPS: Final = (
     ("good", "sent", (Status.SENT,)),
     ("bad", "failed", (Status.FAILED,)),
-    ("doubt", "in doubt", (Status.IN_DOUBT, Status.CLOSED_UNKNOWN)),
-    ("quiet", "cancelled", (Status.CANCELLED,)),
-    ("calm", "on their way", (Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED)),
+    ("unconfirmed", "in doubt", (Status.IN_DOUBT, Status.CLOSED_UNKNOWN)),
+    ("neutral", "cancelled", (Status.CANCELLED,)),
+    ("info", "on their way", (Status.PENDING, Status.SENT_ATTEMPT, Status.RETRY_SCHEDULED)),
 )
-_NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key": WHOLE}
+_NAMES: Final = {"campaign_tag": "tag", "send_batch_id": "batch", "article_key": FORM}
 
 
 @router.get("/{article_key}/send")
@@ -46,7 +46,7 @@ async def show_form(request: Request, parts: Parts, visitor: Editing, article_ke
 @router.post("/{article_key}/send")
 async def send(request: Request, parts: Parts, visitor: Editing, article_key: ArticleKey) -> Response:
     """Looked at first, with who would get it; sent once that was confirmed."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         wanted = {
             "campaign_tag": form["tag"],
@@ -62,7 +62,7 @@ async def send(request: Request, parts: Parts, visitor: Editing, article_key: Ar
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, parts, visitor, article_key, form, error)
     words = "This batch was sent before: here is its run." if is_replay else "It has begun: a worker does the rest."
-    return done(request, f"/articles/~runs/{run.run_id}", words)
+    return redirect(request, f"/articles/~runs/{run.run_id}", words)
 
 
 @router.get("/{article_key}/runs")
@@ -78,7 +78,7 @@ async def show_runs(
     found = await parts.article_runs.list_runs(visitor.tenant_id, limit=_PAGE, before=before, article_key=article_key)
     following = encode_cursor("run", found[-1].id) if len(found) == _PAGE else None
     values: dict[str, Any] = {"runs": found, "following": following, "is_first": cursor is None}
-    return await page(request, visitor, "articles/runs.html", **about(article_key), **values)
+    return await page(request, visitor, "articles/runs.html", **article_values(article_key), **values)
 
 
 @router.get("/~runs/{run_id}")
@@ -92,39 +92,47 @@ async def show_run(
 ) -> Response:
     """With its letters in the order of addresses, all of them or those that stand alike."""
     run = await parts.article_runs.find(visitor.tenant_id, run_id)
-    values = {**about(run.article_key), **await _standing(parts, run), **await _variants(parts, visitor, run)}
-    values |= await _letters(parts, run, show, after)
+    values = {
+        **article_values(run.article_key),
+        **await _progress_values(parts, run),
+        **await _variant_values(parts, visitor, run),
+    }
+    values |= await _message_values(parts, run, show, after)
     return await page(request, visitor, "articles/run.html", **values)
 
 
 @router.get("/~runs/{run_id}/stream")
 async def watch(request: Request, parts: Parts, visitor: Viewing, run_id: str) -> Response:
-    async def look() -> Mapping[str, str]:
+    async def render_parts() -> Mapping[str, str]:
         run = await parts.article_runs.find(visitor.tenant_id, run_id)
-        values = {**about(run.article_key), **await _standing(parts, run), **await _variants(parts, visitor, run)}
-        values |= await _letters(parts, run)
-        names = ("progress", "letters", "shares")
-        return {name: rendered(request, visitor, f"articles/{name}.html", **values) for name in names}
+        values = {
+            **article_values(run.article_key),
+            **await _progress_values(parts, run),
+            **await _variant_values(parts, visitor, run),
+        }
+        values |= await _message_values(parts, run)
+        names = ("progress", "emails", "variants")
+        return {name: render_part(request, visitor, f"articles/{name}.html", **values) for name in names}
 
     await parts.article_runs.find(visitor.tenant_id, run_id)
-    return stream(request, visitor, f"article-run:{run_id}", look)
+    return stream(request, visitor, f"article-run:{run_id}", render_parts)
 
 
-async def _standing(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
+async def _progress_values(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
     counts = await parts.article_runs.count_messages(run)
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
     on_the_way = groups[-1][1]
     return {"run": run, "groups": groups, "is_over": run.walk_ended_at is not None and not on_the_way}
 
 
-async def _letters(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
+async def _message_values(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:
     wanted = next((those for _, words, those in _GROUPS if words == show), ())
     found = await history.list_messages(parts.database, run, limit=_PAGE, after=after, statuses=wanted)
     following = found[-1].email if len(found) == _PAGE else None
     return {"letters": found, "show": show if wanted else "", "following": following, "is_first": not after}
 
 
-async def _variants(parts: ApiParts, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
+async def _variant_values(parts: ApiParts, visitor: Visitor, run: ArticleRun) -> dict[str, Any]:
     """A slice that was removed since has no title any more."""
     shares: list[RunVariant] = await parts.article_runs.list_variants(run)
     known = await parts.slices.list_slices(visitor.tenant_id, run.article_key)
@@ -143,12 +151,12 @@ async def _form_page(
 ) -> Response:
     await edition_of(parts, visitor, article_key)
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
-    errors = Errors() if error is None else _told(error)
+    errors = Errors() if error is None else _errors_for(error)
     values = {"form": form, "errors": errors, "coverage": coverage}
-    return await page(request, visitor, "articles/send.html", status=status, **about(article_key), **values)
+    return await page(request, visitor, "articles/send.html", status=status, **article_values(article_key), **values)
 
 
-def _told(error: MailwrightError) -> Errors:
+def _errors_for(error: MailwrightError) -> Errors:
     if isinstance(error, InvalidInput) and (error.field or "").startswith("audience_filter"):
-        return about_filter(error)
-    return errors_of(error, _NAMES)
+        return filter_errors(error)
+    return field_errors(error, _NAMES)

@@ -20,25 +20,25 @@ from mailwright.sources.articles.slices import SlicePositionTaken
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
-from mailwright.web.dashboard.campaigns_forms import local_time, moment_text
-from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Visitor
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
 _VERBATIM: Final = ("body_md",)
-_MOMENTS: Final = ("publish_at", "expires_at")
-_SOME_READERS: Final = 20
+_TIME_FIELDS: Final = ("publish_at", "expires_at")
+_SUGGESTED_CONTACTS: Final = 20
 # A slice is found by its place; put there again, it would silently take the place of another.
 _TAKEN: Final = "Another slice has this place: choose another section, scope or order."
 # Put in by itself, below every letter.
-_OF_THE_FRAME: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
+_ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
 
 
 @router.get("/~new")
-async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
+async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
     key = request.query_params.get("article", "")
     form = Fields(article_key=key, section_order="1", sort_index="0", publish_status=PublishStatus.DRAFT)
     return await _page(request, parts, visitor, form)
@@ -46,18 +46,18 @@ async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.post("/~new")
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     try:
         wanted = _slice(form, viewer_zone(request))
         await _require_free(parts, visitor, wanted)
         await parts.slices.put(visitor.actor, visitor.tenant_id, [wanted])
     except MailwrightError as error:
         return await _page(request, parts, visitor, form, error=error)
-    return done(request, f"/articles/{wanted.article_key}", "Saved.")
+    return redirect(request, f"/articles/{wanted.article_key}", "Saved.")
 
 
 @router.get("/~slices/{slice_id}")
-async def look_again(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
+async def show_edit(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
     found = await parts.slices.find(visitor.tenant_id, slice_id)
     return await _page(request, parts, visitor, _fields(found, viewer_zone(request)), found)
 
@@ -65,13 +65,15 @@ async def look_again(request: Request, parts: Parts, visitor: Editing, slice_id:
 @router.post("/~slices/{slice_id}")
 async def change(request: Request, parts: Parts, visitor: Editing, slice_id: str) -> Response:
     found = await parts.slices.find(visitor.tenant_id, slice_id)
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     try:
         wanted = _slice(form, viewer_zone(request), found)
         await parts.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
     except MailwrightError as error:
         return await _page(request, parts, visitor, form, found, error)
-    return done(request, f"/articles/{wanted.article_key}", "Saved. Runs that have begun keep what they began with.")
+    return redirect(
+        request, f"/articles/{wanted.article_key}", "Saved. Runs that have begun keep what they began with."
+    )
 
 
 @router.post("/~slices/{slice_id}/remove")
@@ -79,40 +81,40 @@ async def remove(request: Request, parts: Parts, visitor: Editing, slice_id: str
     found = await parts.slices.find(visitor.tenant_id, slice_id)
     await parts.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
     rest = await parts.slices.list_slices(visitor.tenant_id, found.article_key)
-    return done(request, f"/articles/{found.article_key}" if rest else "/articles", "The slice is gone.")
+    return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", "The slice is gone.")
 
 
 @router.post("/~preview")
 async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
     """For the frame: what is in the form now, as a letter of its own. Nothing is stored."""
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        rendered = await _rendered(request, parts, visitor, form)
+        rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
-        return framed(previews.notice(_sentence(error)))
-    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+        return email_frame(previews.notice(_sentence(error)))
+    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
 
 
-@router.post("/~preview/words")
-async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
+@router.post("/~preview/details")
+async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
     """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _rendered(request, parts, visitor, form)
+        rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         values["problem"] = _sentence(error)
         values["is_awaited"] = not (form["title"] or form["dek"] or form["body_md"])
     else:
         facts = PresendContext(postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
-        minded = [each for each in found if each.code not in _OF_THE_FRAME]
+        minded = [each for each in found if each.code not in _ADDED_BY_LAYOUT]
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": minded, "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
-async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _render(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "article_key": form["article_key"] or "preview", "publish_at": "", "expires_at": ""})
     person = await parts.article_previews.find_recipient(visitor.tenant_id, form["as_contact"] or None, ())
     article = assemble([_slice(shown, viewer_zone(request))])
@@ -135,17 +137,17 @@ def _place(each: Slice) -> tuple[int, str | None, int]:
 
 def _slice(form: Fields, zone: tzinfo, kept: Slice | None = None) -> Slice:
     given: dict[str, Any] = {name: form[name] for name in slice_input.FIELDS}
-    for name in _MOMENTS:
+    for name in _TIME_FIELDS:
         before = None if kept is None else getattr(kept, name)
         # The field shows minutes; what nobody touched keeps its seconds.
         is_same = before is not None and form[name] == local_time(before, zone)
-        given[name] = isoformat(before) if is_same else moment_text(form[name], zone)
+        given[name] = isoformat(before) if is_same else utc_text(form[name], zone)
     return slice_input.parse_slice(given)
 
 
 def _fields(found: Slice, zone: tzinfo) -> Fields:
     shown = {name: getattr(found, name) for name in slice_input.FIELDS}
-    shown |= {name: local_time(getattr(found, name), zone) for name in _MOMENTS}
+    shown |= {name: local_time(getattr(found, name), zone) for name in _TIME_FIELDS}
     shown |= {"is_headline": "yes" if found.is_headline else "", "tags": ", ".join(found.tags)}
     return Fields({name: "" if value is None else str(value) for name, value in shown.items()})
 
@@ -158,7 +160,7 @@ async def _page(
     found: Slice | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     articles = await parts.slices.list_articles(visitor.tenant_id)
     return await page(
         request,
@@ -167,7 +169,7 @@ async def _page(
         status=HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY,
         form=form,
         found=found,
-        errors=Errors() if error is None else _told(error),
+        errors=Errors() if error is None else _errors_for(error),
         readers=readers,
         articles=articles,
         statuses=[(each.value, each.value.capitalize()) for each in PublishStatus],
@@ -175,16 +177,16 @@ async def _page(
     )
 
 
-def _told(error: MailwrightError) -> Errors:
+def _errors_for(error: MailwrightError) -> Errors:
     match error:
         case SliceRefused():
             return Errors({each.field: f"{each.message}" for each in error.problems})
         case SlicePositionTaken():
             return Errors(sort_index=_TAKEN)
         case InvalidInput():
-            return errors_of(error)
+            return field_errors(error)
         case _:
-            return Errors({WHOLE: str(error)})
+            return Errors({FORM: str(error)})
 
 
 def _sentence(error: MailwrightError) -> str:

@@ -35,14 +35,14 @@ from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.axis import round_number
 from mailwright.web.dashboard.campaigns_compose import viewer_zone
 from mailwright.web.dashboard.campaigns_forms import (
+    field_errors_of,
     fields_from,
     limits_of,
-    moment_text,
-    told,
+    utc_text,
     variables_text,
 )
-from mailwright.web.dashboard.forms import Errors, Fields, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page, rendered
+from mailwright.web.dashboard.forms import Errors, Fields, read_fields
+from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
@@ -53,12 +53,12 @@ PAGE: Final = 25
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
 # Whoever watches a campaign until its end sees it on the page; later the report is enough.
-_DEEDS_SHOWN: Final = 20
+_ACTIVITY_SHOWN: Final = 20
 _MOST_MARKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CampaignRow:
     """A campaign as a list shows it. Without a place it has not started."""
 
     campaign: Campaign
@@ -99,7 +99,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class AbTestReport:
     """How the versions of a campaign did. `winner` None: not decided."""
 
     standings: tuple[VariantResult, ...]
@@ -119,7 +119,7 @@ async def list_campaigns(request: Request, parts: Parts, visitor: Viewing, curso
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
     found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
     following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
-    lines = await _lines(parts, found)
+    lines = await _rows(parts, found)
     return await page(request, visitor, "campaigns/list.html", lines=lines, following=following, cursor=cursor)
 
 
@@ -128,23 +128,23 @@ async def listen_to_all(request: Request, parts: Parts, visitor: Viewing, cursor
     """The cells of a page of the list that change."""
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
 
-    async def look() -> dict[str, str]:
+    async def render_parts() -> dict[str, str]:
         found = await parts.campaigns.some(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
         cells: dict[str, str] = {}
-        for line in await _lines(parts, found):
+        for line in await _rows(parts, found):
             name = line.campaign.campaign_id
-            cells[f"state-{name}"] = rendered(request, visitor, "campaigns/state.html", line=line)
-            cells[f"done-{name}"] = rendered(request, visitor, "campaigns/done.html", line=line)
+            cells[f"state-{name}"] = render_part(request, visitor, "campaigns/status_cell.html", line=line)
+            cells[f"done-{name}"] = render_part(request, visitor, "campaigns/progress_cell.html", line=line)
         return cells
 
-    return stream(request, visitor, f"campaigns {before}", look)
+    return stream(request, visitor, f"campaigns {before}", render_parts)
 
 
 @router.get("/ends")
-async def foresee_all(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_forecasts(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """When each of those in line ends, asked for once the list is there."""
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id)
-    return fragment(request, visitor, "campaigns/ends.html", courses=found.campaigns)
+    return fragment(request, visitor, "campaigns/forecast_cells.html", courses=found.campaigns)
 
 
 @router.get("/{campaign_id}")
@@ -157,16 +157,18 @@ async def show(request: Request, parts: Parts, visitor: Viewing, campaign_id: st
 async def listen(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     await _found(parts, visitor, campaign_id)
 
-    async def look() -> dict[str, str]:
-        line = await _line(parts, await _found(parts, visitor, campaign_id))
+    async def render_parts() -> dict[str, str]:
+        line = await _row(parts, await _found(parts, visitor, campaign_id))
         values = {"line": line, "rate": await _rate(parts, line)}
-        return {name: rendered(request, visitor, f"campaigns/{name}.html", **values) for name in ("head", "progress")}
+        return {
+            name: render_part(request, visitor, f"campaigns/{name}.html", **values) for name in ("header", "progress")
+        }
 
-    return stream(request, visitor, f"campaign {campaign_id}", look)
+    return stream(request, visitor, f"campaign {campaign_id}", render_parts)
 
 
-@router.get("/{campaign_id}/outlook")
-async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+@router.get("/{campaign_id}/forecast")
+async def show_forecast(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """When it ends and what would change that: a simulation, asked for once the page is there."""
     database, clock, tenant_id = parts.database, parts.clock, visitor.tenant_id
     found = await forecast(database, clock, parts.defaults, tenant_id=tenant_id)
@@ -175,10 +177,10 @@ async def foresee(request: Request, parts: Parts, visitor: Viewing, campaign_id:
     )
     course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
     values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions}
-    return fragment(request, visitor, "campaigns/outlook.html", **values)
+    return fragment(request, visitor, "campaigns/forecast.html", **values)
 
 
-@router.get("/{campaign_id}/preflight")
+@router.get("/{campaign_id}/checks")
 async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """What starting would say, asked for once the page is there: the audience is counted for it."""
     campaign = await _found(parts, visitor, campaign_id)
@@ -195,7 +197,7 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
 
     examined = await parts.kept.get(("preflight", campaign.key), ask)
     values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
-    return fragment(request, visitor, "campaigns/preflight.html", **values)
+    return fragment(request, visitor, "campaigns/checks.html", **values)
 
 
 @router.get("/{campaign_id}/mail")
@@ -208,9 +210,9 @@ async def show_mail(
     try:
         versions = await render_variants(parts.database, parts.templates, trial)
     except MailwrightError as error:
-        return framed(previews.notice(str(error)))
+        return email_frame(previews.notice(str(error)))
     found = versions.get(version) or next(iter(versions.values()))
-    return framed(previews.shown(found, is_dark=scheme == "dark"))
+    return email_frame(previews.shown(found, is_dark=scheme == "dark"))
 
 
 @router.get("/{campaign_id}/content")
@@ -218,7 +220,7 @@ async def show_content(
     request: Request, parts: Parts, visitor: Viewing, campaign_id: str, *, version: str = "", reader: str = ""
 ) -> Response:
     """What it says, to whom and under which limits, beside the mail."""
-    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    line = await _row(parts, await _found(parts, visitor, campaign_id))
     shown = await _mail_values(parts, line.campaign, version, reader)
     form = fields_from(line.campaign.definition, viewer_zone(request))
     values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
@@ -232,11 +234,11 @@ async def show_recipients(
     visitor: Viewing,
     campaign_id: str,
     *,
-    show: Literal["all", "failed", "doubt"] = "all",
+    show: Literal["all", "failed", "unconfirmed"] = "all",
     cursor: str = "",
 ) -> Response:
     """All in the order of addresses; those that went wrong in the order in which they were met."""
-    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    line = await _row(parts, await _found(parts, visitor, campaign_id))
     found: Sequence[Any]
     if show == "all":
         found = await report.report_page(parts.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320])
@@ -255,14 +257,14 @@ async def show_recipients(
 
 @router.get("/{campaign_id}/report")
 async def show_report(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
-    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    line = await _row(parts, await _found(parts, visitor, campaign_id))
     return await page(request, visitor, "campaigns/report.html", line=line, tabs=_tabs(line))
 
 
 @router.get("/{campaign_id}/report/figures")
 async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """Asked for once the page is there: all events of the campaign are looked at."""
-    line = await _line(parts, await _found(parts, visitor, campaign_id))
+    line = await _row(parts, await _found(parts, visitor, campaign_id))
     found = await campaign_statistics(parts.database, line.campaign.key)
     values: dict[str, Any] = {
         "line": line,
@@ -271,13 +273,13 @@ async def show_figures(request: Request, parts: Parts, visitor: Viewing, campaig
         "top": round_number(found.largest),
         "marks": _marks(found),
         "has_days": _has_days(found),
-        "experiment": await _experiment(parts, line),
+        "experiment": await _ab_test_report(parts, line),
     }
     return fragment(request, visitor, "campaigns/figures.html", **values)
 
 
 @router.get("/{campaign_id}/report.csv")
-async def hand_out_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
+async def download_report(parts: Parts, visitor: Viewing, campaign_id: str) -> Response:
     """The same file as the API's."""
     campaign = await _found(parts, visitor, campaign_id)
     lines = answers.report_csv(report.report_rows(parts.database, campaign.key))
@@ -291,10 +293,10 @@ async def hand_out_report(parts: Parts, visitor: Viewing, campaign_id: str) -> R
 @router.post("/{campaign_id}/start")
 async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     """Now, or at the time that the form names; the draft keeps it."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     acting, campaign = _acting(visitor), await _found(parts, visitor, campaign_id)
     try:
-        begins_at = moment_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
+        begins_at = utc_text(form["scheduledAt"], viewer_zone(request)) if form["when"] == "later" else None
         if form["when"] == "later" and begins_at is None:
             raise InvalidInput("choose a day and a time", field="scheduledAt")
         await _reschedule(parts, acting, campaign, begins_at)
@@ -302,7 +304,7 @@ async def start(request: Request, parts: Parts, visitor: Editing, campaign_id: s
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         return await _page(request, parts, visitor, await _found(parts, visitor, campaign_id), error=error)
     words = "Scheduled. It begins by itself." if begins_at else "Started. It takes its place in line."
-    return done(request, f"/campaigns/{campaign_id}", words)
+    return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/pause")
@@ -336,14 +338,14 @@ async def accept_failures(request: Request, parts: Parts, visitor: Editing, camp
 
 @router.post("/{campaign_id}/extend")
 async def extend(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     deed = parts.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
     return await _act(request, campaign_id, deed, "Also for whoever has joined since; nobody gets it twice.")
 
 
 @router.post("/{campaign_id}/winner")
 async def choose_winner(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     deed = parts.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
     words = f"{form['version'][:100]} goes to everyone who has none yet."
     return await _act(request, campaign_id, deed, words, back=f"/campaigns/{campaign_id}/report")
@@ -352,12 +354,12 @@ async def choose_winner(request: Request, parts: Parts, visitor: Editing, campai
 @router.post("/{campaign_id}/duplicate")
 async def duplicate(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     made = await parts.campaigns.duplicate(_acting(visitor), campaign_id)
-    return done(request, f"/campaigns/{made.campaign_id}/edit", "A draft with the same content and audience.")
+    return redirect(request, f"/campaigns/{made.campaign_id}/edit", "A draft with the same content and audience.")
 
 
 @router.post("/{campaign_id}/test")
-async def try_out(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
-    form = await fields_of(request)
+async def send_test(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+    form = await read_fields(request)
     addresses = [each for each in form["addresses"].replace(";", ",").replace(" ", ",").split(",") if each]
     try:
         mails = await parts.campaigns.test_send(
@@ -367,23 +369,29 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, campaign_id:
         campaign = await _found(parts, visitor, campaign_id)
         return await _page(request, parts, visitor, campaign, error=error, form=form)
     words = "1 test mail is on its way." if len(mails) == 1 else f"{len(mails)} test mails are on their way."
-    return done(request, f"/campaigns/{campaign_id}", words)
+    return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/limits")
 async def edit_limits(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     """Within one batch also while it is being sent."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await parts.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
-        line = await _line(parts, await _found(parts, visitor, campaign_id))
+        line = await _row(parts, await _found(parts, visitor, campaign_id))
         shown = await _mail_values(parts, line.campaign, "", "")
-        values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": told(error), **shown}
+        values: dict[str, Any] = {
+            "line": line,
+            "tabs": _tabs(line),
+            "form": form,
+            "errors": field_errors_of(error),
+            **shown,
+        }
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return await page(request, visitor, "campaigns/content.html", status=status, **values)
     words = "The limits hold from the next batch on."
-    return done(request, f"/campaigns/{campaign_id}/content", words)
+    return redirect(request, f"/campaigns/{campaign_id}/content", words)
 
 
 async def _act(
@@ -394,8 +402,8 @@ async def _act(
     try:
         await deed
     except (NotPossibleNow, InvalidInput) as error:
-        return done(request, to, str(error), tone="bad")
-    return done(request, to, words)
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, words)
 
 
 async def _reschedule(parts: ApiParts, acting: Actor, campaign: Campaign, begins_at: str | None) -> None:
@@ -417,18 +425,18 @@ async def _page(
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    line = await _line(parts, campaign)
+    line = await _row(parts, campaign)
     values: dict[str, Any] = {
         "line": line,
         "rate": await _rate(parts, line),
         "tabs": _tabs(line),
-        "errors": told(error) if error is not None else Errors(),
+        "errors": field_errors_of(error) if error is not None else Errors(),
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, viewer_zone(request))),
         "zone_name": str(viewer_zone(request)),
         "segments": await segments.list_all(parts.database, visitor.tenant_id),
         "deeds": await audit_log.list_entries(
-            parts.database, tenant_id=visitor.tenant_id, limit=_DEEDS_SHOWN, subject=campaign.campaign_id
+            parts.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id
         ),
     }
     is_draft = campaign.status is CampaignStatus.DRAFT
@@ -454,7 +462,7 @@ async def _mail_values(parts: ApiParts, campaign: Campaign, version: str, reader
     return {**values, "mail": found, "versions": list(versions), "has_dark": has_dark}
 
 
-def _tabs(line: Line) -> list[tuple[str, str]]:
+def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
     if line.campaign.status is CampaignStatus.DRAFT:
         return []
     path = f"/campaigns/{line.campaign.campaign_id}"
@@ -462,27 +470,27 @@ def _tabs(line: Line) -> list[tuple[str, str]]:
     return [*places, (f"{path}/content", "Mail and limits")] if line.place else [(f"{path}/content", "Mail")]
 
 
-async def _lines(parts: ApiParts, found: list[Campaign]) -> list[Line]:
+async def _rows(parts: ApiParts, found: list[Campaign]) -> list[CampaignRow]:
     async with parts.database.read() as tx:
         keys = [campaign.key for campaign in found]
         places = await progress.find_positions(tx, keys, parts.clock.now())
         counted = await progress.count_messages_of(tx, places)
     known = {place.campaign_id: (place, counts) for place, counts in zip(places, counted, strict=True)}
-    return [Line(each, *known.get(each.campaign_id, (None, None))) for each in found]
+    return [CampaignRow(each, *known.get(each.campaign_id, (None, None))) for each in found]
 
 
-async def _line(parts: ApiParts, campaign: Campaign) -> Line:
-    [line] = await _lines(parts, [campaign])
+async def _row(parts: ApiParts, campaign: Campaign) -> CampaignRow:
+    [line] = await _rows(parts, [campaign])
     return line
 
 
-async def _rate(parts: ApiParts, line: Line) -> float:
+async def _rate(parts: ApiParts, line: CampaignRow) -> float:
     """Mails per second, where it is being sent."""
     is_moving = line.place is not None and line.place.status is QueueStatus.PROCESSING
     return await sending_rate(parts.database, parts.clock.now()) if is_moving else 0.0
 
 
-async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
+async def _ab_test_report(parts: ApiParts, line: CampaignRow) -> AbTestReport | None:
     """Undecided as it stands now; decided as it stood then, which the journal keeps."""
     asked = line.campaign.definition.ab_test
     if asked is None:
@@ -491,7 +499,7 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
     decided = next((each for each in found if each.action == f"campaign.{CampaignAction.CHOOSE_WINNER}"), None)
     if decided is not None:
         versions = [VariantResult(each["name"], each["sent"], each["answered"]) for each in decided.detail["versions"]]
-        return Experiment(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
+        return AbTestReport(tuple(versions), asked.winner_by, decided.detail["winner"], decided.actor, may_choose=False)
     async with parts.database.read() as tx:
         entry = await find_entry(tx, line.campaign.key)
         if entry is None:
@@ -500,7 +508,7 @@ async def _experiment(parts: ApiParts, line: Line) -> Experiment | None:
     may_choose = (
         line.may(CampaignAction.CHOOSE_WINNER) and entry.content.ab_test is not None and entry.walk_ended_at is not None
     )
-    return Experiment(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
+    return AbTestReport(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
 
 
 def _has_days(found: CampaignStatistics) -> bool:

@@ -23,10 +23,10 @@ from mailwright.sources.campaigns.snapshot import CampaignNotStartable
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
-from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, fields_from, told, variant_rows
-from mailwright.web.dashboard.forms import Errors, Fields, chosen, fields_of
+from mailwright.web.dashboard.campaigns_forms import VERBATIM, definition_of, field_errors_of, fields_from, variant_rows
+from mailwright.web.dashboard.forms import Errors, Fields, read_fields, read_values
 from mailwright.web.dashboard.labels import zone_of
-from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, done, fragment, framed, page
+from mailwright.web.dashboard.shell import ZONE_COOKIE, PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Visitor
 
@@ -34,12 +34,12 @@ router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema
 
 FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "MJML"), (TemplateFormat.HTML, "HTML"))
 # Readers to look through the eyes of, and whose attributes are offered as variables.
-_SOME_READERS: Final = 20
+_SUGGESTED_CONTACTS: Final = 20
 _MOST_TEMPLATES: Final = 200
 
 _LINE: Final = re.compile(r"\(line (\d+)\)")
 
-_FIRST_WORDS: Final = """# Hello {{ name }}
+_STARTER_BODY: Final = """# Hello {{ name }}
 
 Write here what you have to say.
 
@@ -50,8 +50,8 @@ Write here what you have to say.
 
 
 @router.get("/new")
-async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = Fields({"content.format": TemplateFormat.MARKDOWN, "content.body": _FIRST_WORDS})
+async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = Fields({"content.format": TemplateFormat.MARKDOWN, "content.body": _STARTER_BODY})
     form["content.templateId"] = request.query_params.get("template", "")
     form["segment"] = request.query_params.get("segment", "")
     return await _page(request, parts, visitor, form, request.query_params.getlist("list"))
@@ -59,21 +59,21 @@ async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
 
 @router.post("/new")
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
+    form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request))
         made = await parts.campaigns.create(Actor(visitor.actor, visitor.tenant_id), visitor.tenant_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, error=error)
-    return done(request, f"/campaigns/{made.campaign_id}", "Saved as a draft. Nobody gets it before you start it.")
+    return redirect(request, f"/campaigns/{made.campaign_id}", "Saved as a draft. Nobody gets it before you start it.")
 
 
 @router.get("/{campaign_id}/edit")
-async def look_again(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
+async def show_edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
         words = "What has started is fixed, but for its limits. Duplicate it to change what it says."
-        return done(request, f"/campaigns/{campaign_id}", words, tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}", words, tone="bad")
     form = fields_from(campaign.definition, viewer_zone(request))
     return await _page(request, parts, visitor, form, list(campaign.definition.lists), campaign=campaign)
 
@@ -81,33 +81,33 @@ async def look_again(request: Request, parts: Parts, visitor: Editing, campaign_
 @router.post("/{campaign_id}/edit")
 async def edit(request: Request, parts: Parts, visitor: Editing, campaign_id: str) -> Response:
     campaign = await parts.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
-    form, on_lists = await fields_of(request, verbatim=VERBATIM), await chosen(request, "lists")
+    form, on_lists = await read_fields(request, verbatim=VERBATIM), await read_values(request, "lists")
     try:
         definition = definition_of(form, on_lists, viewer_zone(request), campaign.definition)
         await parts.campaigns.edit(Actor(visitor.actor, visitor.tenant_id), campaign_id, definition)
     except (InvalidInput, RequestInvalid) as error:
         return await _page(request, parts, visitor, form, on_lists, campaign=campaign, error=error)
-    return done(request, f"/campaigns/{campaign_id}", "Saved.")
+    return redirect(request, f"/campaigns/{campaign_id}", "Saved.")
 
 
 @router.post("/preview")
 async def show_mail(request: Request, parts: Parts, visitor: Editing) -> Response:
     """For the frame: the mail of what is in the form now. Nothing is stored."""
-    form = await fields_of(request, verbatim=VERBATIM)
+    form = await read_fields(request, verbatim=VERBATIM)
     try:
-        rendered = await _rendered(request, parts, visitor, form)
+        rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
-        return framed(previews.notice(_sentence(error)))
-    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+        return email_frame(previews.notice(_sentence(error)))
+    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
 
 
-@router.post("/preview/words")
-async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
+@router.post("/preview/details")
+async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
     """Beside the frame: subject, text part, what is wrong, and what readers would mind."""
-    form = await fields_of(request, verbatim=VERBATIM)
+    form = await read_fields(request, verbatim=VERBATIM)
     values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _rendered(request, parts, visitor, form)
+        rendered = await _render(request, parts, visitor, form)
     except MailwrightError as error:
         problem = _sentence(error)
         line = _LINE.search(problem)
@@ -116,16 +116,16 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         facts = PresendContext(postal_address=parts.postal_address)
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
-        values |= {"rendered": rendered, "findings": _authors(found), "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+        values |= {"rendered": rendered, "findings": _author_issues(found), "has_dark": has_dark}
+    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
 def viewer_zone(request: Request) -> tzinfo:
     return zone_of(unquote(request.cookies.get(ZONE_COOKIE, "")))
 
 
-async def _rendered(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
-    definition = _shown_definition(form, await chosen(request, "lists"), viewer_zone(request))
+async def _render(request: Request, parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+    definition = _shown_definition(form, await read_values(request, "lists"), viewer_zone(request))
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(parts.database, parts.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))
@@ -151,13 +151,13 @@ async def _page(
     error: MailwrightError | None = None,
 ) -> Response:
     tenant_id = visitor.tenant_id
-    readers = await contacts.list_page(parts.database, tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
         "on_lists": on_lists,
         "campaign": campaign,
-        "errors": told(error) if error is not None else Errors(),
+        "errors": field_errors_of(error) if error is not None else Errors(),
         "formats": FORMATS,
         "variants": variant_rows(form),
         "lists": await lists.list_all(parts.database, tenant_id),
@@ -181,6 +181,6 @@ def _sentence(error: MailwrightError) -> str:
             return str(error)
 
 
-def _authors(findings: list[PresendIssue]) -> list[PresendIssue]:
+def _author_issues(findings: list[PresendIssue]) -> list[PresendIssue]:
     """The link to leave is put in by itself and the samples stand for values: what remains is the author's."""
     return [each for each in findings if each.code not in ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")]

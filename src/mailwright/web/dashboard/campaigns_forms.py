@@ -1,6 +1,6 @@
-"""The form of a campaign: what its fields say as a definition, and a definition in the words of its fields.
+"""Convert between the campaign form and a campaign definition.
 
-A field is called as the API calls it, `content.subject`, so that whatever is wrong with it is told beside it.
+Form fields have the names of the API, for example `content.subject`, so that each API error appears beside its field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.campaign_requests import CampaignRefused, CampaignRequest, parse
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.snapshot import CampaignNotStartable
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 
 LIMITS_IN_NUMBERS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
 LIMITS_IN_WORDS: Final = ("workingHours", "timezone")
@@ -47,7 +47,7 @@ def definition_of(
         "variables": variables_of(form["variables"]),
         "limits": _limits(form),
         "experiment": _experiment(form) if form["experiment"] else None,
-        "scheduledAt": moment_text(form["scheduledAt"], zone),
+        "scheduledAt": utc_text(form["scheduledAt"], zone),
     }
     return parse(CampaignRequest, _given(body))
 
@@ -95,9 +95,9 @@ def variant_rows(form: Mapping[str, str]) -> int:
     return min(MOST_VARIANTS, max(2, max(filled, default=-1) + 2))
 
 
-def told(error: MailwrightError) -> Errors:
+def field_errors_of(error: MailwrightError) -> Errors:
     """Each error beside its field."""
-    found = errors_of(CampaignRefused(error) if isinstance(error, CampaignNotStartable) else error, _BESIDE)
+    found = field_errors(CampaignRefused(error) if isinstance(error, CampaignNotStartable) else error, _BESIDE)
     return Errors({name.partition("[")[0] if name.startswith("lists[") else name: text for name, text in found.items()})
 
 
@@ -121,14 +121,14 @@ def variables_text(variables: Mapping[str, Any]) -> str:
     return "\n".join(f"{name} = {_value_text(value)}" for name, value in variables.items())
 
 
-def moment_text(text: str, zone: tzinfo) -> str | None:
+def utc_text(text: str, zone: tzinfo) -> str | None:
     """What a field for a time says, which knows no zone: the viewer's is meant."""
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return text  # told of by whoever reads it
+        return text  # field_errors_of of by whoever reads it
     return moment.replace(tzinfo=zone).astimezone(UTC).isoformat() if moment.tzinfo is None else text
 
 
@@ -174,7 +174,7 @@ def _experiment(form: Fields) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | str:
-    """What is no number goes on as it is, and is told of there."""
+    """What is no number goes on as it is, and is field_errors_of of there."""
     plain = text.replace(" ", "").replace("\u202f", "")
     return int(plain) if plain.isascii() and plain.isdecimal() and len(plain) <= 12 else text
 

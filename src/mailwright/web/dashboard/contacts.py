@@ -20,8 +20,8 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.email_parts import download
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -71,7 +71,7 @@ async def show_form(request: Request, parts: Parts, visitor: Editing) -> Respons
 @router.post("/new")
 async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
     """On a list by an editor's word: the list asks them first, where it requires that."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await _put(parts, visitor, form["email"], form)
         if form["list"]:
@@ -79,8 +79,8 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
                 visitor.tenant_id, form["email"], form["list"], source=visitor.actor
             )
     except InvalidInput as error:
-        return await _form(request, parts, visitor, form, errors_of(error))
-    return done(request, to_contact(form["email"]), "Added.")
+        return await _form(request, parts, visitor, form, field_errors(error))
+    return redirect(request, to_contact(form["email"]), "Added.")
 
 
 @router.get("/export.csv")
@@ -104,7 +104,7 @@ async def export(
 
 # An address may hold a slash before its @.
 @router.get("/{email:path}/data.json")
-async def hand_out_data(parts: Parts, visitor: Viewing, email: str) -> Response:
+async def download_data(parts: Parts, visitor: Viewing, email: str) -> Response:
     """Everything that is known of a person, mails and all, to be handed to them."""
     known = await personal_data.export_personal_data(parts.database, visitor.tenant_id, email)
     return download(orjson.dumps(known, option=orjson.OPT_INDENT_2), f"{email}.json", "application/json")
@@ -113,17 +113,17 @@ async def hand_out_data(parts: Parts, visitor: Viewing, email: str) -> Response:
 @router.post("/{email:path}/edit")
 async def edit(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     await contacts.find_by_email(parts.database, visitor.tenant_id, email)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await _put(parts, visitor, email, form)
     except InvalidInput as error:
-        return await _page(request, parts, visitor, email, form=form, errors=errors_of(error))
-    return done(request, to_contact(email), "Saved.")
+        return await _page(request, parts, visitor, email, form=form, errors=field_errors(error))
+    return redirect(request, to_contact(email), "Saved.")
 
 
 @router.post("/{email:path}/join")
 async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     await lists.find(parts.database, visitor.tenant_id, form["list"])
     if form["confirmed"]:
         standing = ContactStatusService(parts.database, parts.clock)
@@ -131,31 +131,31 @@ async def join(request: Request, parts: Parts, visitor: Editing, email: str) -> 
     else:
         double_opt_in, actor = await parts.double_opt_in(), visitor.actor
         await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
-    return done(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
+    return redirect(request, to_contact(email), "Put on the list. Where it requires that, they are asked first.")
 
 
 @router.post("/{email:path}/leave")
 async def leave(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
-    return done(request, to_contact(email), "They get no more mail of this list.")
+    return redirect(request, to_contact(email), "They get no more mail of this list.")
 
 
 @router.post("/{email:path}/activate")
 async def activate(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     standing = ContactStatusService(parts.database, parts.clock)
     await standing.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
-    return done(request, to_contact(email), "They may be written to again. Lists that they left stay left.")
+    return redirect(request, to_contact(email), "They may be written to again. Lists that they left stay left.")
 
 
 @router.post("/{email:path}/erase")
 async def erase(request: Request, parts: Parts, visitor: Editing, email: str) -> Response:
     """What waits is cancelled; whoever has a mail under way is told that it has to end first."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     if form["address"].lower() != email.lower():
         error = InvalidInput("write the address as it stands above", field="address")
-        return await _page(request, parts, visitor, email, errors=errors_of(error))
+        return await _page(request, parts, visitor, email, errors=field_errors(error))
     try:
         whose, folder = visitor.tenant_id, parts.imports_folder
         emptied = await erasure.erase(
@@ -165,7 +165,7 @@ async def erase(request: Request, parts: Parts, visitor: Editing, email: str) ->
         if isinstance(error, NotFound):
             raise
         return await _page(request, parts, visitor, email, errors=Errors({"address": str(error)}))
-    return done(request, "/contacts", f"Erased, also from {emptied} mail{'' if emptied == 1 else 's'}.")
+    return redirect(request, "/contacts", f"Erased, also from {emptied} mail{'' if emptied == 1 else 's'}.")
 
 
 @router.get("/{email:path}")

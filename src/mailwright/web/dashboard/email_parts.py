@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from mailwright.domain.errors import NotFound
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.shell import framed
+from mailwright.web.dashboard.shell import email_frame
 
 VIEWS: Final = {"html": "HTML", "text": "Text", "headers": "Headers", "source": "Source"}
 # A page shows so much of a source; whoever wants all of it downloads it.
@@ -24,7 +24,7 @@ _INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class EmailPart:
     number: int
     name: str
     kind: str
@@ -39,13 +39,13 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ParsedEmail:
     """`html` shows its own images in place, whatever its frame may load."""
 
     headers: tuple[tuple[str, str], ...]
     html: str | None
     text: str | None
-    attached: tuple[Attached, ...]
+    attached: tuple[EmailPart, ...]
     source: bytes
 
     def header(self, name: str) -> str:
@@ -70,12 +70,12 @@ class Opened:
         return wanted if wanted in names else names[0]
 
 
-def opened(source: bytes) -> Opened:
+def parse_email(source: bytes) -> ParsedEmail:
     """Whatever is in it: a part that cannot be read is an attachment, and a header is shown as it stands."""
     letter = message_from_bytes(source, policy=policy.compat32)
     html = text = None
     inline: dict[str, str] = {}
-    attached: list[Attached] = []
+    attached: list[EmailPart] = []
     for part in _leaves(letter):
         kind, content = part.get_content_type(), _content(part)
         is_attached = part.get_content_disposition() == "attachment"
@@ -88,23 +88,23 @@ def opened(source: bytes) -> Opened:
             if cid and kind.startswith("image/"):
                 inline[cid] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
             name = part.get_filename() or cid or f"part-{len(attached) + 1}"
-            attached.append(Attached(len(attached), readable(name), kind, content))
+            attached.append(EmailPart(len(attached), readable(name), kind, content))
     if html is not None and inline:
         html = _INLINE.sub(lambda found: inline.get(found[1], found[0]), html)
     headers = tuple((name, readable(str(value))) for name, value in letter.items())
-    return Opened(headers, html, text, tuple(attached), source)
+    return ParsedEmail(headers, html, text, tuple(attached), source)
 
 
-def frame_of(mail: Opened | str, *, is_dark: bool = False) -> Response:
+def frame_of(mail: ParsedEmail | str, *, is_dark: bool = False) -> Response:
     """For the frame: the mail as its reader sees it, in a place where it can do nothing."""
     if isinstance(mail, str):
-        return framed(previews.notice(mail))
+        return email_frame(previews.notice(mail))
     if mail.html is None:
-        return framed(previews.notice("This mail has no HTML."))
-    return framed(previews.in_dark(mail.html) if is_dark else previews.in_light(mail.html))
+        return email_frame(previews.notice("This mail has no HTML."))
+    return email_frame(previews.in_dark(mail.html) if is_dark else previews.in_light(mail.html))
 
 
-def file_of(mail: Opened | str, number: int) -> Response:
+def file_of(mail: ParsedEmail | str, number: int) -> Response:
     """Handed out as a file to be kept, whatever it says it is: nothing of a mail runs on our address."""
     if isinstance(mail, str) or not 0 <= number < len(mail.attached):
         raise NotFound

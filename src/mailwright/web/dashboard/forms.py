@@ -8,7 +8,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.sources.api.requests import RequestInvalid
 
 # Beside the fields themselves: what is wrong with the form as a whole.
-WHOLE = "form"
+FORM = "form"
 
 
 class Fields(dict[str, str]):
@@ -27,14 +27,14 @@ class Fields(dict[str, str]):
         return int(text)
 
 
-async def fields_of(request: Request, *, verbatim: Iterable[str] = ("password", "current")) -> Fields:
+async def read_fields(request: Request, *, verbatim: Iterable[str] = ("password", "current")) -> Fields:
     form = await request.form()
     kept = frozenset(verbatim)
     found = ((name, value) for name, value in form.items() if isinstance(value, str))
     return Fields({name: value if name in kept else value.strip() for name, value in found})
 
 
-async def chosen(request: Request, name: str) -> list[str]:
+async def read_values(request: Request, name: str) -> list[str]:
     """All values of a field that may be sent several times, as boxes that are ticked."""
     return [value for value in (await request.form()).getlist(name) if isinstance(value, str)]
 
@@ -46,10 +46,10 @@ class Errors(dict[str, str]):
         return ""
 
 
-def errors_of(error: MailwrightError, names: Mapping[str, str] | None = None) -> Errors:
+def field_errors(error: MailwrightError, names: Mapping[str, str] | None = None) -> Errors:
     """Beside the field that the error is about; `names` are fields that a page calls otherwise than the API."""
     names = names or {}
     if isinstance(error, RequestInvalid):
         return Errors({names.get(each.field, each.field): each.message for each in error.errors})
-    name = error.field if error.field is not None else WHOLE
+    name = error.field if error.field is not None else FORM
     return Errors({names.get(name, name): str(error)})

@@ -16,8 +16,8 @@ from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_targe
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.web.api.imports import beginning
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
@@ -48,20 +48,20 @@ async def list_imports(
 @router.post("/file")
 async def take(request: Request, parts: Parts, visitor: Editing) -> Response:
     """The file is kept for a while, so that it can be looked at before anything is done with it."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     file = (await request.form()).get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         error = InvalidInput("choose a CSV file", field="file")
-        return await _page(request, parts, visitor, form, errors_of(error))
+        return await _page(request, parts, visitor, form, field_errors(error))
     try:
         token = await parts.import_uploads.stage(visitor.tenant_id, _chunks(file))
         await parts.import_uploads.staged_titles(visitor.tenant_id, token)
     except InvalidInput as error:
-        return await _page(request, parts, visitor, form, errors_of(error))
+        return await _page(request, parts, visitor, form, field_errors(error))
     finally:
         await file.close()
     asked = {name: form[name] for name in ("list", "tags", "confirmed") if form[name]}
-    return done(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **asked})}")
+    return redirect(request, f"/imports/preview?{urlencode({'file': token, 'name': file.filename[:255], **asked})}")
 
 
 @router.get("/preview")
@@ -73,12 +73,12 @@ async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
 @router.post("/preview")
 async def preview_again(request: Request, parts: Parts, visitor: Editing) -> Response:
     """With other columns."""
-    return await _preview(request, parts, visitor, await fields_of(request))
+    return await _preview(request, parts, visitor, await read_fields(request))
 
 
 @router.post("")
 async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         titles = await parts.import_uploads.staged_titles(visitor.tenant_id, form["file"])
         begun = await parts.import_uploads.receive_staged(
@@ -90,7 +90,7 @@ async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
         )
     except InvalidInput as error:
         return await _preview(request, parts, visitor, form, error)
-    return done(request, f"/imports/{begun.import_id}")
+    return redirect(request, f"/imports/{begun.import_id}")
 
 
 @router.get("/{import_id}")
@@ -103,15 +103,15 @@ async def show(request: Request, parts: Parts, visitor: Viewing, import_id: str)
 async def listen(request: Request, parts: Parts, visitor: Viewing, import_id: str) -> Response:
     await parts.import_uploads.find(visitor.tenant_id, import_id)
 
-    async def look() -> dict[str, str]:
+    async def render_parts() -> dict[str, str]:
         found = await parts.import_uploads.find(visitor.tenant_id, import_id)
-        return {"import": rendered(request, visitor, "audience/import_progress.html", each=found)}
+        return {"import": render_part(request, visitor, "audience/import_progress.html", each=found)}
 
-    return stream(request, visitor, f"import {import_id}", look)
+    return stream(request, visitor, f"import {import_id}", render_parts)
 
 
 @router.get("/{import_id}/report.csv")
-async def hand_out_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
+async def download_report(parts: Parts, visitor: Viewing, import_id: str) -> Response:
     """The same file as the API's: a line for every row that is done."""
     path, length = await parts.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}

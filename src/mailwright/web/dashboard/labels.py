@@ -15,7 +15,7 @@ NO_TIME: Final = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusStyle:
     """`tone` is a colour of the style sheet, `shape` a drawing of templates/icons.html."""
 
     word: str
@@ -24,57 +24,57 @@ class Look:
 
 
 # Messages, campaigns, people, keys and parts of the installation. What is not here is shown as it is called.
-LOOKS: Final = {
-    "PENDING": Look("waiting", "calm", "ring"),
-    "SENT_ATTEMPT": Look("being sent", "calm", "arrow"),
-    "RETRY_SCHEDULED": Look("tried again", "care", "loop"),
-    "SENT": Look("sent", "good", "check"),
-    "FAILED": Look("failed", "bad", "cross"),
-    "IN_DOUBT": Look("in doubt", "doubt", "question"),
-    "CLOSED_UNKNOWN": Look("never known", "doubt", "slash"),
-    "CANCELLED": Look("cancelled", "quiet", "dash"),
-    "DRAFT": Look("draft", "quiet", "pencil"),
-    "READY": Look("in line", "calm", "ring"),
-    "SENDING": Look("sending", "calm", "arrow"),
-    "PAUSED": Look("paused", "care", "bars"),
-    "HELD": Look("held", "care", "clock"),
-    "RUNNING": Look("running", "calm", "arrow"),
-    "COMPLETED": Look("done", "good", "check"),
-    "active": Look("active", "good", "check"),
-    "unsubscribed": Look("left", "quiet", "dash"),
-    "bounced": Look("bounces", "bad", "cross"),
-    "complained": Look("complained", "bad", "cross"),
-    "blocked": Look("blocked", "bad", "slash"),
-    "suppressed": Look("suppressed", "quiet", "slash"),
-    "pending": Look("to confirm", "care", "clock"),
-    "deleted": Look("deleted", "quiet", "dash"),
-    "ok": Look("fine", "good", "check"),
-    "problem": Look("problem", "bad", "cross"),
-    "warning": Look("look here", "care", "attention"),
-    "left_alone": Look("left alone", "care", "clock"),
-    "unreachable": Look("out of reach", "bad", "cross"),
-    "stopped": Look("stopped", "bad", "cross"),
-    "revoked": Look("revoked", "quiet", "dash"),
-    "disabled": Look("disabled", "quiet", "dash"),
-    "delivered": Look("delivered", "good", "check"),
-    "open": Look("opened", "good", "check"),
-    "click": Look("clicked", "good", "arrow"),
-    "bounce": Look("bounced", "bad", "cross"),
-    "complaint": Look("complaint", "bad", "cross"),
-    "unsubscribe": Look("left", "quiet", "dash"),
-    "deferred": Look("put off", "care", "clock"),
-    "published": Look("published", "good", "check"),
-    "accepted": Look("accepted", "calm", "ring"),
-    "archived": Look("archived", "quiet", "dash"),
-    "draft": Look("draft", "quiet", "pencil"),
-    "not_yet": Look("later", "calm", "clock"),
-    "failing": Look("failing", "care", "loop"),
-    "paused": Look("paused", "bad", "bars"),
-    "off": Look("off", "quiet", "dash"),
-    "DELIVERED": Look("taken", "good", "check"),
-    "SKIPPED": Look("skipped", "quiet", "dash"),
-    "EXPIRED": Look("expired", "care", "slash"),
-    "REFUSED": Look("refused", "bad", "slash"),
+STATUS_STYLES: Final = {
+    "PENDING": StatusStyle("waiting", "info", "ring"),
+    "SENT_ATTEMPT": StatusStyle("being sent", "info", "arrow"),
+    "RETRY_SCHEDULED": StatusStyle("tried again", "warning", "loop"),
+    "SENT": StatusStyle("sent", "good", "check"),
+    "FAILED": StatusStyle("failed", "bad", "cross"),
+    "IN_DOUBT": StatusStyle("in doubt", "unconfirmed", "question"),
+    "CLOSED_UNKNOWN": StatusStyle("never known", "unconfirmed", "slash"),
+    "CANCELLED": StatusStyle("cancelled", "neutral", "dash"),
+    "DRAFT": StatusStyle("draft", "neutral", "pencil"),
+    "READY": StatusStyle("in line", "info", "ring"),
+    "SENDING": StatusStyle("sending", "info", "arrow"),
+    "PAUSED": StatusStyle("paused", "warning", "bars"),
+    "HELD": StatusStyle("held", "warning", "clock"),
+    "RUNNING": StatusStyle("running", "info", "arrow"),
+    "COMPLETED": StatusStyle("done", "good", "check"),
+    "active": StatusStyle("active", "good", "check"),
+    "unsubscribed": StatusStyle("left", "neutral", "dash"),
+    "bounced": StatusStyle("bounces", "bad", "cross"),
+    "complained": StatusStyle("complained", "bad", "cross"),
+    "blocked": StatusStyle("blocked", "bad", "slash"),
+    "suppressed": StatusStyle("suppressed", "neutral", "slash"),
+    "pending": StatusStyle("to confirm", "warning", "clock"),
+    "deleted": StatusStyle("deleted", "neutral", "dash"),
+    "ok": StatusStyle("fine", "good", "check"),
+    "problem": StatusStyle("problem", "bad", "cross"),
+    "warning": StatusStyle("look here", "warning", "attention"),
+    "left_alone": StatusStyle("left alone", "warning", "clock"),
+    "unreachable": StatusStyle("out of reach", "bad", "cross"),
+    "stopped": StatusStyle("stopped", "bad", "cross"),
+    "revoked": StatusStyle("revoked", "neutral", "dash"),
+    "disabled": StatusStyle("disabled", "neutral", "dash"),
+    "delivered": StatusStyle("delivered", "good", "check"),
+    "open": StatusStyle("opened", "good", "check"),
+    "click": StatusStyle("clicked", "good", "arrow"),
+    "bounce": StatusStyle("bounced", "bad", "cross"),
+    "complaint": StatusStyle("complaint", "bad", "cross"),
+    "unsubscribe": StatusStyle("left", "neutral", "dash"),
+    "deferred": StatusStyle("put off", "warning", "clock"),
+    "published": StatusStyle("published", "good", "check"),
+    "accepted": StatusStyle("accepted", "info", "ring"),
+    "archived": StatusStyle("archived", "neutral", "dash"),
+    "draft": StatusStyle("draft", "neutral", "pencil"),
+    "not_yet": StatusStyle("later", "info", "clock"),
+    "failing": StatusStyle("failing", "warning", "loop"),
+    "paused": StatusStyle("paused", "bad", "bars"),
+    "off": StatusStyle("off", "neutral", "dash"),
+    "DELIVERED": StatusStyle("taken", "good", "check"),
+    "SKIPPED": StatusStyle("skipped", "neutral", "dash"),
+    "EXPIRED": StatusStyle("expired", "warning", "slash"),
+    "REFUSED": StatusStyle("refused", "bad", "slash"),
 }
 
 # Waits that no limit makes, with a place for the time at which they end.
@@ -92,8 +92,8 @@ _OTHER_WAITS: Final = {
 }
 
 
-def look(status: str) -> Look:
-    return LOOKS.get(str(status)) or Look(str(status).replace("_", " ").lower(), "quiet", "ring")
+def status_style(status: str) -> StatusStyle:
+    return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").lower(), "neutral", "ring")
 
 
 def rule(reason: str) -> str:
@@ -108,7 +108,7 @@ def wait_words(reason: str) -> tuple[str, str]:
     return before, after
 
 
-def is_until_told(until: Instant | None) -> bool:
+def is_open_ended(until: Instant | None) -> bool:
     return until is None or until >= INDEFINITELY
 
 
@@ -130,7 +130,7 @@ _SYSTEMS: Final = (
 )
 
 
-def browser_words(agent: str | None) -> str:
+def browser_name(agent: str | None) -> str:
     """A browser as people call it, `Firefox on Windows`; a program by its own words."""
     if not agent:
         return NO_TIME
@@ -153,7 +153,7 @@ def zone_of(name: str | None) -> tzinfo:
         return UTC
 
 
-def clock_words(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:
+def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:
     """`15:00` today, `Mon 15:00` this week, `3 Mar 15:00` else, with the year where it is another."""
     then, today = _local(instant, zone), _local(now, zone)
     time = f"{then:%H:%M:%S}" if with_seconds else f"{then:%H:%M}"
@@ -161,29 +161,29 @@ def clock_words(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: b
         return time
     if abs(instant - now) < 6 * DAY:
         return f"{then:%a} {time}"
-    return f"{day_words(instant, now, zone)} {time}"
+    return f"{format_day(instant, now, zone)} {time}"
 
 
-def day_words(instant: Instant, now: Instant, zone: tzinfo) -> str:
+def format_day(instant: Instant, now: Instant, zone: tzinfo) -> str:
     then = _local(instant, zone)
     year = "" if then.year == _local(now, zone).year else f" {then.year}"
     return f"{then.day} {then:%b}{year}"
 
 
-def full_words(instant: Instant, now: Instant, zone: tzinfo) -> str:
+def format_full(instant: Instant, now: Instant, zone: tzinfo) -> str:
     """Everything, for whoever points at a time: `3 March 2027, 15:00:12 WET (in 12 minutes)`."""
     then = _local(instant, zone)
     return f"{then.day} {then:%B %Y, %H:%M:%S} {then.tzname()} ({distance(instant, now)})"
 
 
-def number_words(value: float) -> str:
+def format_number(value: float) -> str:
     """`12 345`, with thin spaces; figures stand under each other."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.1f}".replace(",", "\u202f")
     return f"{int(value):,}".replace(",", "\u202f")
 
 
-def share_words(part: float, whole: float) -> str:
+def format_percent(part: float, whole: float) -> str:
     if not whole:
         return NO_TIME
     percent = 100 * part / whole

@@ -13,8 +13,8 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import ListRequest, parse
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -30,7 +30,7 @@ async def list_lists(request: Request, parts: Parts, visitor: Viewing) -> Respon
 
 @router.post("")
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         wanted = _wanted(form, form["listKey"])
         made = await lists.create(
@@ -45,8 +45,8 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        return await _page(request, parts, visitor, form, errors_of(error))
-    return done(request, f"/lists/{made.list_key}", "Made. Put the first people on it.")
+        return await _page(request, parts, visitor, form, field_errors(error))
+    return redirect(request, f"/lists/{made.list_key}", "Made. Put the first people on it.")
 
 
 @router.get("/{list_key}")
@@ -72,11 +72,11 @@ async def show_form(request: Request, parts: Parts, visitor: Editing, list_key: 
 
 @router.post("/{list_key}/edit")
 async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
-    found, form = await _found(parts, visitor, list_key), await fields_of(request)
+    found, form = await _found(parts, visitor, list_key), await read_fields(request)
     try:
         wanted = _wanted(form, list_key)
     except MailwrightError as error:
-        return await _form_page(request, visitor, found, form, errors_of(error))
+        return await _form_page(request, visitor, found, form, field_errors(error))
     await lists.edit(
         parts.database,
         parts.clock,
@@ -88,13 +88,13 @@ async def edit(request: Request, parts: Parts, visitor: Editing, list_key: str) 
         requires_confirmation=wanted.requires_confirmation,
         actor=visitor.actor,
     )
-    return done(request, f"/lists/{list_key}", "Saved.")
+    return redirect(request, f"/lists/{list_key}", "Saved.")
 
 
 @router.post("/{list_key}/add")
 async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
     """They are asked first where the list requires that, unless somebody says that they have agreed."""
-    found, form = await _found(parts, visitor, list_key), await fields_of(request)
+    found, form = await _found(parts, visitor, list_key), await read_fields(request)
     try:
         if form["confirmed"]:
             standing = ContactStatusService(parts.database, parts.clock)
@@ -104,19 +104,19 @@ async def add(request: Request, parts: Parts, visitor: Editing, list_key: str) -
             double_opt_in, actor = await parts.double_opt_in(), visitor.actor
             await double_opt_in.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
     except MailwrightError as error:
-        return await _show(request, parts, visitor, found, form, errors_of(error))
+        return await _show(request, parts, visitor, found, form, field_errors(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
     words = "They were asked by mail to confirm." if is_asked else "They are on the list."
-    return done(request, f"/lists/{list_key}", words)
+    return redirect(request, f"/lists/{list_key}", words)
 
 
 @router.post("/{list_key}/remove")
 async def remove(request: Request, parts: Parts, visitor: Editing, list_key: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     standing = ContactStatusService(parts.database, parts.clock)
     actor = visitor.actor
     await standing.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
-    return done(request, f"/lists/{list_key}", f"{form['email']} gets no more mail of this list.")
+    return redirect(request, f"/lists/{list_key}", f"{form['email']} gets no more mail of this list.")
 
 
 async def _found(parts: ApiParts, visitor: Visitor, list_key: str) -> List:

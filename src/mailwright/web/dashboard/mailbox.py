@@ -21,8 +21,8 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.storage.tables import messages
-from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened, readable
-from mailwright.web.dashboard.shell import PageRoute, page, rendered
+from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_of, frame_of, parse_email, readable
+from mailwright.web.dashboard.shell import PageRoute, page, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Viewing, Visitor
@@ -38,14 +38,14 @@ _NEWEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class MailboxFile:
     outbox_id: str
     arrived_ns: int
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MailboxRow:
     outbox_id: str
     to_email: str
     subject: str
@@ -58,7 +58,7 @@ class Line:
 
 @router.get("")
 async def list_mails(request: Request, parts: Parts, visitor: Viewing, q: str = "", cursor: str = "") -> Response:
-    values = await _listed(parts, visitor, q, cursor)
+    values = await _list_values(parts, visitor, q, cursor)
     return await page(request, visitor, "mailbox/list.html", mail=None, outbox_id="", **values)
 
 
@@ -66,11 +66,11 @@ async def list_mails(request: Request, parts: Parts, visitor: Viewing, q: str = 
 async def listen(
     request: Request, parts: Parts, visitor: Viewing, *, q: str = "", cursor: str = "", shown: str = ""
 ) -> Response:
-    async def look() -> dict[str, str]:
-        values = await _listed(parts, visitor, q, cursor)
-        return {"arrivals": rendered(request, visitor, "mailbox/arrivals.html", outbox_id=shown, **values)}
+    async def render_parts() -> dict[str, str]:
+        values = await _list_values(parts, visitor, q, cursor)
+        return {"inbox": render_part(request, visitor, "mailbox/inbox.html", outbox_id=shown, **values)}
 
-    return stream(request, visitor, f"mailbox {q} {cursor} {shown}", look)
+    return stream(request, visitor, f"mailbox {q} {cursor} {shown}", render_parts)
 
 
 @router.get("/{outbox_id}")
@@ -85,9 +85,9 @@ async def show(
     view: str = "html",
     width: Literal["desk", "phone"] = "desk",
 ) -> Response:
-    mail = await _opened(parts, visitor, outbox_id)
+    mail = await _read_email(parts, visitor, outbox_id)
     values: dict[str, Any] = {
-        **await _listed(parts, visitor, q, cursor),
+        **await _list_values(parts, visitor, q, cursor),
         "mail": mail,
         "view": mail.view(view),
         "width": width,
@@ -99,24 +99,24 @@ async def show(
 
 @router.get("/{outbox_id}/frame")
 async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    return frame_of(await _opened(parts, visitor, outbox_id))
+    return frame_of(await _read_email(parts, visitor, outbox_id))
 
 
 @router.get("/{outbox_id}/files/{number}")
-async def hand_out_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
-    return file_of(await _opened(parts, visitor, outbox_id), number)
+async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
+    return file_of(await _read_email(parts, visitor, outbox_id), number)
 
 
 @router.get("/{outbox_id}/source.eml")
-async def hand_out_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
-    mail = await _opened(parts, visitor, outbox_id)
+async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+    mail = await _read_email(parts, visitor, outbox_id)
     return download(mail.source, f"{outbox_id}.eml", "message/rfc822")
 
 
-async def _listed(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
+async def _list_values(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dict[str, Any]:
     before = decode_cursor("mailbox", cursor)[0] if cursor else _NEWEST
     words = q.strip()[:320]
-    lines = await _lines(parts, visitor, words, before) if parts.mailbox_folder is not None else []
+    lines = await _rows(parts, visitor, words, before) if parts.mailbox_folder is not None else []
     following = encode_cursor("mailbox", lines[PAGE - 1].arrived_ns) if len(lines) > PAGE else None
     return {
         "is_on": parts.mailbox_folder is not None,
@@ -127,16 +127,16 @@ async def _listed(parts: ApiParts, visitor: Visitor, q: str, cursor: str) -> dic
     }
 
 
-async def _lines(parts: ApiParts, visitor: Visitor, words: str, before: int) -> list[Line]:
+async def _rows(parts: ApiParts, visitor: Visitor, words: str, before: int) -> list[MailboxRow]:
     """One more than a page, the latest first."""
-    arrived = await asyncio.to_thread(_arrived, parts.mailbox_folder or Path(), before)
-    found: list[Line] = []
+    arrived = await asyncio.to_thread(_files, parts.mailbox_folder or Path(), before)
+    found: list[MailboxRow] = []
     for start in range(0, len(arrived), _AT_ONCE):
         some = arrived[start : start + _AT_ONCE]
-        known = await _known(parts, visitor, [each.outbox_id for each in some])
+        known = await _addresses_of(parts, visitor, [each.outbox_id for each in some])
         mine = [each for each in some if each.outbox_id in known]
         for each, subject in zip(mine, await asyncio.to_thread(_subjects, mine), strict=True):
-            line = Line(each.outbox_id, known[each.outbox_id], subject, each.arrived_ns)
+            line = MailboxRow(each.outbox_id, known[each.outbox_id], subject, each.arrived_ns)
             if words.lower() in line.subject.lower() or words.lower() in line.to_email:
                 found.append(line)
         if len(found) > PAGE:
@@ -144,8 +144,8 @@ async def _lines(parts: ApiParts, visitor: Visitor, words: str, before: int) -> 
     return found
 
 
-def _arrived(folder: Path, before: int) -> list[Arrived]:
-    found: list[Arrived] = []
+def _files(folder: Path, before: int) -> list[MailboxFile]:
+    found: list[MailboxFile] = []
     for name in _FOLDERS:
         if not (folder / name).is_dir():
             continue
@@ -155,11 +155,11 @@ def _arrived(folder: Path, before: int) -> list[Arrived]:
                 if _SUFFIX in entry.name and is_uuid(outbox_id):
                     arrived_ns = entry.stat().st_mtime_ns
                     if arrived_ns < before:
-                        found.append(Arrived(outbox_id, arrived_ns, entry.path))
+                        found.append(MailboxFile(outbox_id, arrived_ns, entry.path))
     return sorted(found, key=lambda each: each.arrived_ns, reverse=True)
 
 
-def _subjects(some: Sequence[Arrived]) -> list[str]:
+def _subjects(some: Sequence[MailboxFile]) -> list[str]:
     """As the mails themselves have them: a campaign's message is kept with the subject of all."""
     return [_subject(each.path, each.arrived_ns) for each in some]
 
@@ -174,7 +174,7 @@ def _subject(path: str, arrived_ns: int) -> str:
     return readable(str(head.get("Subject", "")))
 
 
-async def _known(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
+async def _addresses_of(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
     """Which of these are the tenant's, with the address of each."""
     mine = (messages.c.tenant_id == visitor.tenant_id, messages.c.outbox_id.in_(outbox_ids))
     async with parts.database.read() as tx:
@@ -182,15 +182,15 @@ async def _known(parts: ApiParts, visitor: Visitor, outbox_ids: Sequence[str]) -
     return {row.outbox_id: row.to_email for row in rows}
 
 
-async def _opened(parts: ApiParts, visitor: Visitor, outbox_id: str) -> Opened:
+async def _read_email(parts: ApiParts, visitor: Visitor, outbox_id: str) -> ParsedEmail:
     if parts.mailbox_folder is None or not is_uuid(outbox_id):
         raise NotFound
-    if not await _known(parts, visitor, [outbox_id]):
+    if not await _addresses_of(parts, visitor, [outbox_id]):
         raise NotFound("There is no such mail in this mailbox.")
     content = await asyncio.to_thread(_content, parts.mailbox_folder, outbox_id)
     if content is None:
         raise NotFound("This mail is no longer in the mailbox.")
-    return opened(content)
+    return parse_email(content)
 
 
 def _content(folder: Path, outbox_id: str) -> bytes | None:

@@ -19,8 +19,8 @@ from mailwright.sources.mailouts.runs import RunStatus
 from mailwright.sources.mailouts.supabase import SupabaseError
 from mailwright.sources.mailouts.wait_reasons import waits_of
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.forms import Errors, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, framed, page
+from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -57,12 +57,12 @@ async def show_all(
     return await _list_page(request, parts, visitor, cursor=cursor)
 
 
-@router.post("/~rehearse")
-async def rehearse(request: Request, parts: Parts, visitor: Editing) -> Response:
+@router.post("/~preview")
+async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
     """What a run would do. Nothing of it is stored or sent."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
-        mailouts = await _opened(parts, visitor)
+        mailouts = await _open_mailouts(parts, visitor)
         seen = await mailouts.rehearse(form["page"])
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
@@ -73,7 +73,7 @@ async def rehearse(request: Request, parts: Parts, visitor: Editing) -> Response
         "rendered": mailouts.preview(seen.written),
         "has_dark": previews.has_dark_style(seen.written.html),
     }
-    return await page(request, visitor, "mailouts/rehearsal.html", **values)
+    return await page(request, visitor, "mailouts/preview.html", **values)
 
 
 @router.get("/~mail")
@@ -85,24 +85,24 @@ async def show_mail(
 ) -> Response:
     """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
     try:
-        mailouts = await _opened(parts, visitor)
+        mailouts = await _open_mailouts(parts, visitor)
         written = await mailouts.read(asked)
     except _NOT_SENT as error:
-        return framed(previews.notice(str(error)))
-    return framed(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
+        return email_frame(previews.notice(str(error)))
+    return email_frame(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
 
 
 @router.post("/~send")
 async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
-        run = await (await _opened(parts, visitor)).send(form["page"], actor=visitor.actor)
+        run = await (await _open_mailouts(parts, visitor)).send(form["page"], actor=visitor.actor)
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
     to = f"/mailouts/{run.mailout_id}"
     if run.status is RunStatus.REFUSED:
-        return done(request, to, "Nothing was sent: what speaks against it stands below.", tone="bad")
-    return done(request, to, "It is on disk: a worker does the rest.")
+        return redirect(request, to, "Nothing was sent: what speaks against it stands below.", tone="bad")
+    return redirect(request, to, "It is on disk: a worker does the rest.")
 
 
 @router.get("/{mailout_id}")
@@ -115,7 +115,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str
 
 
 @router.get("/{mailout_id}/report.csv")
-async def hand_out_report(parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
+async def download_report(parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     rows = report.report_rows(parts.database, run.campaign_key or 0)
     headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}
@@ -133,28 +133,28 @@ async def _list_page(
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
     found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
-    is_ours, tallies = await _is_ours(parts, visitor), await tallies_of(parts.database, parts.clock, found)
+    is_ours, tallies = await _is_mailout_tenant(parts, visitor), await tallies_of(parts.database, parts.clock, found)
     waits = await waits_of(parts.database, parts.clock, found)
     values: dict[str, Any] = {
         "runs": [(run, tallies.get(run.key), waits.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
         "is_first": cursor is None,
         "asked": asked,
-        "errors": Errors() if error is None else Errors(page=next(iter(errors_of(error).values()))),
+        "errors": Errors() if error is None else Errors(page=next(iter(field_errors(error).values()))),
         "is_ours": is_ours,
-        "settings": _standing(parts.mailouts) if is_ours else [],
+        "settings": _settings_status(parts.mailouts) if is_ours else [],
     }
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return await page(request, visitor, "mailouts/list.html", status=status, **values)
 
 
-async def _opened(parts: ApiParts, visitor: Visitor) -> Mailouts:
-    if parts.mailouts is None or not await _is_ours(parts, visitor):
+async def _open_mailouts(parts: ApiParts, visitor: Visitor) -> Mailouts:
+    if parts.mailouts is None or not await _is_mailout_tenant(parts, visitor):
         raise NotFound("There are no mailouts here: another tenant sends them.")
     return await parts.mailouts.open()
 
 
-async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
+async def _is_mailout_tenant(parts: ApiParts, visitor: Visitor) -> bool:
     """One tenant of an installation sends pages of Notion."""
     if parts.mailouts is None:
         return True
@@ -162,7 +162,7 @@ async def _is_ours(parts: ApiParts, visitor: Visitor) -> bool:
     return (await tenants.find(parts.database, name)).id == visitor.tenant_id
 
 
-def _standing(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
+def _settings_status(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
     """Each setting with what it is for, whether it must be there, and whether it is. No value leaves this place."""
     if desk is None:
         return [(name, words, must, False) for name, words, must in _NEEDED]

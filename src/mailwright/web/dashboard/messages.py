@@ -21,9 +21,9 @@ from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSear
 from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.web.dashboard.email_parts import Opened, download, file_of, frame_of, opened
-from mailwright.web.dashboard.forms import chosen, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, own_path, page, rendered
+from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_of, frame_of, parse_email
+from mailwright.web.dashboard.forms import read_fields, read_values
+from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
@@ -53,7 +53,7 @@ SOURCES: Final = {
     Source.NOTIFICATION: "Notification",
 }
 # What a decision about a doubt means, in the words of its button and after it.
-DECISIONS: Final = {
+RESOLUTIONS: Final = {
     Resolution.SENT: ("It arrived", "You know that the provider has it. It counts as sent, and nothing is sent again."),
     Resolution.RESEND: ("Send it again", "It is sent once more. Should the first one have arrived, it comes twice."),
     Resolution.CLOSE: (
@@ -62,14 +62,14 @@ DECISIONS: Final = {
         "This cannot be taken back.",
     ),
 }
-_DECIDED: Final = {
+_RESOLVED: Final = {
     Resolution.SENT: "It counts as sent.",
     Resolution.RESEND: "It is sent once more.",
     Resolution.CLOSE: "It is closed as unknown.",
 }
 
 # What each step means, and what of it people want to read.
-_STEPS: Final = {
+_EVENT_LABELS: Final = {
     EventType.RECEIVED: "A worker took it up",
     EventType.VALIDATED: "It was found in order",
     EventType.VALIDATION_FAILED: "It was refused before any provider saw it",
@@ -99,10 +99,10 @@ _TONES: Final = {
     EventType.VALIDATION_FAILED: "bad",
     EventType.BOUNCED: "bad",
     EventType.COMPLAINED: "bad",
-    EventType.RETRY_SCHEDULED: "care",
-    EventType.DEFERRED: "care",
-    EventType.IN_DOUBT: "doubt",
-    EventType.CLOSED_UNKNOWN: "doubt",
+    EventType.RETRY_SCHEDULED: "warning",
+    EventType.DEFERRED: "warning",
+    EventType.IN_DOUBT: "unconfirmed",
+    EventType.CLOSED_UNKNOWN: "unconfirmed",
 }
 _DETAILS: Final = {
     "attempt": "attempt",
@@ -136,7 +136,7 @@ _MILLISECONDS: Final = ("backoffDelay", "durationMs")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineEntry:
     """One event of a story. `after` is how long after the message was accepted."""
 
     type: str
@@ -149,7 +149,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MessageFilter:
     """What the form above the list asks for."""
 
     q: str = ""
@@ -174,10 +174,10 @@ async def list_messages(
     campaign: str = "",
     cursor: str = "",
 ) -> Response:
-    asked = Asked(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
+    asked = MessageFilter(q.strip()[:320], _one_of(Status, status), _one_of(Source, source), campaign.strip()[:36])
     if is_uuid(asked.q):
         return RedirectResponse(f"/messages/{asked.q}", HTTPStatus.SEE_OTHER)
-    wanted = await _wanted(parts, visitor, asked, decode_cursor("message", cursor)[0] if cursor else NEWEST)
+    wanted = await _search_for(parts, visitor, asked, decode_cursor("message", cursor)[0] if cursor else NEWEST)
     found = await find_page(parts.database, visitor.tenant_id, wanted, limit=PAGE)
     values: dict[str, Any] = {
         "asked": asked,
@@ -194,7 +194,7 @@ async def list_messages(
         "stretch": SCAN_LIMIT,
         "statuses": STATUSES,
         "sources": SOURCES,
-        "decisions": DECISIONS,
+        "decisions": RESOLUTIONS,
         "campaign_name": await _campaign_name(parts, visitor, asked.campaign),
         "has_dead_letters": asked.status is Status.FAILED and await _has_dead_letters(parts, visitor),
     }
@@ -214,9 +214,9 @@ async def show(
     record = await _found(parts, visitor, outbox_id)
     mail = await _mail(parts, visitor, record)
     values: dict[str, Any] = {
-        **await _story(parts, visitor, record),
+        **await _message_values(parts, visitor, record),
         "mail": mail,
-        "view": mail.view(view) if isinstance(mail, Opened) else "",
+        "view": mail.view(view) if isinstance(mail, ParsedEmail) else "",
         "width": width,
         "at": f"/messages/{record.summary.outbox_id}",
         "tags": record.payload.get("tags", []),
@@ -229,11 +229,13 @@ async def show(
 async def listen(request: Request, parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
     await _found(parts, visitor, outbox_id)
 
-    async def look() -> dict[str, str]:
-        values = await _story(parts, visitor, await _found(parts, visitor, outbox_id))
-        return {name: rendered(request, visitor, f"messages/{name}.html", **values) for name in ("stands", "timeline")}
+    async def render_parts() -> dict[str, str]:
+        values = await _message_values(parts, visitor, await _found(parts, visitor, outbox_id))
+        return {
+            name: render_part(request, visitor, f"messages/{name}.html", **values) for name in ("status", "timeline")
+        }
 
-    return stream(request, visitor, f"message {outbox_id}", look)
+    return stream(request, visitor, f"message {outbox_id}", render_parts)
 
 
 @router.get("/messages/{outbox_id}/frame")
@@ -242,12 +244,12 @@ async def show_frame(parts: Parts, visitor: Viewing, outbox_id: str) -> Response
 
 
 @router.get("/messages/{outbox_id}/files/{number}")
-async def hand_out_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
+async def download_file(parts: Parts, visitor: Viewing, outbox_id: str, number: int) -> Response:
     return file_of(await _mail(parts, visitor, await _found(parts, visitor, outbox_id)), number)
 
 
 @router.get("/messages/{outbox_id}/source.eml")
-async def hand_out_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
+async def download_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Response:
     mail = await _mail(parts, visitor, await _found(parts, visitor, outbox_id))
     if isinstance(mail, str):
         raise NotFound(mail)
@@ -257,25 +259,25 @@ async def hand_out_source(parts: Parts, visitor: Viewing, outbox_id: str) -> Res
 @router.post("/messages/{outbox_id}/cancel")
 async def cancel(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
     await parts.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return done(request, f"/messages/{outbox_id}", "Cancelled. It is not sent.")
+    return redirect(request, f"/messages/{outbox_id}", "Cancelled. It is not sent.")
 
 
 @router.post("/messages/{outbox_id}/retry")
 async def retry(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
     await parts.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return done(request, f"/messages/{outbox_id}", "It has all its attempts again.")
+    return redirect(request, f"/messages/{outbox_id}", "It has all its attempts again.")
 
 
 @router.post("/messages/{outbox_id}/resolve")
 async def resolve(request: Request, parts: Parts, visitor: Editing, outbox_id: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         decision = Resolution(form["as"])
     except ValueError as error:
         raise InvalidInput("choose one of the decisions", field="as") from error
     await parts.operations.resolve(outbox_id, decision, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    back = own_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
-    return done(request, back, _DECIDED[decision])
+    back = local_path(form["next"]) if form["next"] else f"/messages/{outbox_id}"
+    return redirect(request, back, _RESOLVED[decision])
 
 
 @router.get("/dead-letters")
@@ -290,9 +292,9 @@ async def list_dead_letters(request: Request, parts: Parts, visitor: Viewing, cu
 @router.post("/dead-letters/retry")
 async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -> Response:
     """Each by itself: one that somebody else has decided meanwhile stops no other."""
-    wanted = (await chosen(request, "message"))[:MOST_RETRIED]
+    wanted = (await read_values(request, "message"))[:MOST_RETRIED]
     if not wanted:
-        return done(request, "/dead-letters", "Tick the mails that are to be tried again.", tone="bad")
+        return redirect(request, "/dead-letters", "Tick the mails that are to be tried again.", tone="bad")
     retried = 0
     for outbox_id in wanted:
         try:
@@ -302,7 +304,7 @@ async def retry_dead_letters(request: Request, parts: Parts, visitor: Editing) -
             continue
     words = f"{retried} mail{'' if retried == 1 else 's'} tried again."
     left = len(wanted) - retried
-    return done(request, "/dead-letters", f"{words} {left} had been decided already." if left else words)
+    return redirect(request, "/dead-letters", f"{words} {left} had been decided already." if left else words)
 
 
 async def _has_dead_letters(parts: ApiParts, visitor: Visitor) -> bool:
@@ -316,7 +318,7 @@ async def _found(parts: ApiParts, visitor: Visitor, outbox_id: str) -> MessageRe
         raise NotFound("There is no such message here. It may be another tenant’s.") from error
 
 
-async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> Opened | str:
+async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
     if parts.identity is None:
         return "Mails cannot be looked at on this server."
     summary = record.summary
@@ -328,19 +330,19 @@ async def _mail(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> Ope
         tenant_id=visitor.tenant_id,
         at=summary.sent_at or summary.created_at,
     )
-    return mail if isinstance(mail, str) else opened(mail)
+    return mail if isinstance(mail, str) else parse_email(mail)
 
 
-async def _story(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
+async def _message_values(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
     outbox_id = record.summary.outbox_id
     why = await explain(parts.database, parts.clock, outbox_id, tenant_id=visitor.tenant_id)
     return {
         "record": record,
         "message": record.summary,
         "why": why,
-        "steps": list(_steps(record.summary, record.events)),
+        "steps": list(_timeline(record.summary, record.events)),
         "came_back": sorted({each.type for each in record.events} & {EventType.BOUNCED, EventType.COMPLAINED}),
-        "decisions": DECISIONS,
+        "decisions": RESOLUTIONS,
         "may_cancel": record.summary.status in CLAIMABLE,
         "may_retry": record.summary.status == Status.FAILED,
         "may_resolve": record.summary.status == Status.IN_DOUBT,
@@ -348,15 +350,15 @@ async def _story(parts: ApiParts, visitor: Visitor, record: MessageRecord) -> di
     }
 
 
-def _steps(message: MessageSummary, events: Sequence[Event]) -> Iterator[Step]:
+def _timeline(message: MessageSummary, events: Sequence[Event]) -> Iterator[TimelineEntry]:
     for event in events:
         shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
-        details = [(words, _told(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
+        details = [(words, _detail_text(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
         raw = [(name, str(value)) for name, value in shown.items() if name not in _DETAILS]
-        yield Step(
+        yield TimelineEntry(
             event.type,
-            _STEPS[event.type],
-            _TONES.get(event.type, "calm"),
+            _EVENT_LABELS[event.type],
+            _TONES.get(event.type, "info"),
             event.at,
             after(event.at - message.created_at),
             tuple(details),
@@ -364,7 +366,7 @@ def _steps(message: MessageSummary, events: Sequence[Event]) -> Iterator[Step]:
         )
 
 
-def _told(name: str, value: Any) -> str:
+def _detail_text(name: str, value: Any) -> str:
     return after(int(value)).removeprefix("+") if name in _MILLISECONDS else str(value)
 
 
@@ -382,7 +384,7 @@ def after(milliseconds: Instant) -> str:
     return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
 
 
-async def _wanted(parts: ApiParts, visitor: Visitor, asked: Asked, before: int) -> MessageSearch:
+async def _search_for(parts: ApiParts, visitor: Visitor, asked: MessageFilter, before: int) -> MessageSearch:
     to_email, words = None, asked.q or None
     if "@" in asked.q:
         # A piece of an address is looked for as words.

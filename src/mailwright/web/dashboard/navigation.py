@@ -1,4 +1,4 @@
-"""Navigation: the places of the dashboard, in the order and the groups in which people look for them."""
+"""The navigation of the dashboard, in display order."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,9 +7,9 @@ from mailwright.access.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavItem:
     title: str
-    path: str  # its pages are this path and all below it
+    path: str  # active for this path and every path below it
     icon: str  # a name of templates/icons.html
     group: str
     role: Role = Role.VIEWER
@@ -18,31 +18,24 @@ class Place:
         return path == self.path or (path.startswith(f"{self.path.rstrip('/')}/") and self.path != "/")
 
 
-# A page that is not built yet has no line here: nothing in the navigation leads nowhere.
-PLACES: Final = (
-    Place("Overview", "/", "overview", ""),
-    Place("Campaigns", "/campaigns", "campaigns", "Sending"),
-    Place("Articles", "/articles", "articles", "Sending"),
-    Place("Mailouts", "/mailouts", "mailouts", "Sending"),
-    Place("Notifications", "/notifications", "notifications", "Sending"),
-    Place("Templates", "/templates", "templates", "Sending"),
-    Place("Messages", "/messages", "messages", "Mail"),
-    Place("Dead letters", "/dead-letters", "attention", "Mail"),
-    Place("Mailbox", "/mailbox", "mailbox", "Mail"),
-    Place("Contacts", "/contacts", "contacts", "Audience"),
-    Place("Lists", "/lists", "lists", "Audience"),
-    Place("Segments", "/segments", "segments", "Audience"),
-    Place("Imports", "/imports", "imports", "Audience"),
-    Place("Suppressions", "/suppressions", "suppressions", "Audience"),
-    Place("Settings", "/settings", "settings", "Installation", Role.ADMIN),
+NAVIGATION: Final = (
+    NavItem("Overview", "/", "overview", ""),
+    NavItem("Campaigns", "/campaigns", "campaigns", "Sending"),
+    NavItem("Articles", "/articles", "articles", "Sending"),
+    NavItem("Mailouts", "/mailouts", "mailouts", "Sending"),
+    NavItem("Notifications", "/notifications", "notifications", "Sending"),
+    NavItem("Templates", "/templates", "templates", "Sending"),
+    NavItem("Messages", "/messages", "messages", "Delivery"),
+    NavItem("Dead letters", "/dead-letters", "attention", "Delivery"),
+    NavItem("Mailbox", "/mailbox", "mailbox", "Delivery"),
+    NavItem("Contacts", "/contacts", "contacts", "Audience"),
+    NavItem("Lists", "/lists", "lists", "Audience"),
+    NavItem("Segments", "/segments", "segments", "Audience"),
+    NavItem("Imports", "/imports", "imports", "Audience"),
+    NavItem("Suppressions", "/suppressions", "suppressions", "Audience"),
+    NavItem("Settings", "/settings", "settings", "Installation", Role.ADMIN),
 )
 
 
-def link(to: str) -> str | None:
-    """The address itself, if there is a page under it: what a page cannot lead to yet, it does not lead to."""
-    path = to.partition("?")[0].partition("#")[0]
-    return to if any(place.is_at(path) for place in PLACES) else None
-
-
-def places_for(role: Role) -> list[Place]:
-    return [place for place in PLACES if role.allows(place.role)]
+def items_for(role: Role) -> list[NavItem]:
+    return [item for item in NAVIGATION if role.allows(item.role)]

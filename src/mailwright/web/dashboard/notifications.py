@@ -18,8 +18,8 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.notifications import jobs, times
 from mailwright.sources.notifications.overview import NEWEST, Desk, Standing
 from mailwright.sources.notifications.statuses import Fanout
-from mailwright.web.dashboard.forms import chosen, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.dashboard.forms import read_fields, read_values
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -33,7 +33,7 @@ _PAGE: Final = 50
 _MOST_REQUEUED: Final = 1_000
 
 
-class _Closed(Exception):
+class _QueueUnavailable(Exception):
     """There is no queue to look at, for a reason that the page tells."""
 
     def __init__(self, why: str, detail: str = "") -> None:
@@ -43,7 +43,7 @@ class _Closed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class EventGroup:
     """One event, with those of its notifications that are on the page."""
 
     kind: str
@@ -66,12 +66,12 @@ async def show_all(
     before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
     wanted = next((each for each in Fanout if each == show), None)
     try:
-        async with _opened(parts, visitor) as desk:
+        async with _open_queue(parts, visitor) as desk:
             kinds = [each.name for each in desk.kinds]
             chosen_kind = kind if kind in kinds else None
             found = await desk.some(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
-    except _Closed as closed:
-        return await _closed_page(request, visitor, closed)
+    except _QueueUnavailable as closed:
+        return await _unavailable_page(request, visitor, closed)
     last = found[-1] if len(found) == _PAGE else None
     return await page(
         request,
@@ -93,10 +93,10 @@ async def show_all(
 async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Each with the languages that its template is stored in."""
     try:
-        async with _opened(parts, visitor) as desk:
+        async with _open_queue(parts, visitor) as desk:
             kinds = desk.kinds
-    except _Closed as closed:
-        return await _closed_page(request, visitor, closed)
+    except _QueueUnavailable as closed:
+        return await _unavailable_page(request, visitor, closed)
     async with parts.database.read() as tx:
         stored = {kind.name: sorted(await latest_by_locale(tx, visitor.tenant_id, kind.template_id)) for kind in kinds}
     return await page(request, visitor, "notifications/types.html", tabs=TABS, kinds=kinds, stored=stored)
@@ -105,21 +105,23 @@ async def show_types(request: Request, parts: Parts, visitor: Viewing) -> Respon
 @router.post("/requeue")
 async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Response:
     """Those that were ticked, or all that ended alike."""
-    form, ticked = await fields_of(request), await chosen(request, "id")
+    form, ticked = await read_fields(request), await read_values(request, "id")
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
-    async with _found_desk(parts, visitor) as desk:
+    async with _require_queue(parts, visitor) as desk:
         if form["all"] in ENDED:
             count = await desk.requeue_all(Fanout(form["all"]), actor=visitor.actor, limit=_MOST_REQUEUED)
         else:
             count = await _requeue(desk, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
     if not count:
-        return done(request, back, "Nothing was requeued: tick some that failed, were skipped or expired.", tone="bad")
-    return done(request, back, f"{count} {'begins' if count == 1 else 'begin'} anew.")
+        return redirect(
+            request, back, "Nothing was requeued: tick some that failed, were skipped or expired.", tone="bad"
+        )
+    return redirect(request, back, f"{count} {'begins' if count == 1 else 'begin'} anew.")
 
 
 @router.get("/{notification_id}")
 async def show(request: Request, parts: Parts, visitor: Viewing, notification_id: NotificationId) -> Response:
-    async with _found_desk(parts, visitor) as desk:
+    async with _require_queue(parts, visitor) as desk:
         standing = await desk.find(notification_id)
     [happened] = _by_event([standing])
     values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
@@ -129,30 +131,30 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
 
 @router.post("/{notification_id}/requeue")
 async def requeue(request: Request, parts: Parts, visitor: Editing, notification_id: NotificationId) -> Response:
-    async with _found_desk(parts, visitor) as desk:
+    async with _require_queue(parts, visitor) as desk:
         await desk.requeue(notification_id, actor=visitor.actor)
-    return done(request, f"/notifications/{notification_id}", "It begins anew.")
+    return redirect(request, f"/notifications/{notification_id}", "It begins anew.")
 
 
 @asynccontextmanager
-async def _opened(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
     if parts.open_notifications is None:
-        raise _Closed("none")
+        raise _QueueUnavailable("none")
     try:
         async with parts.open_notifications() as desk:
             if desk.tenant_id != visitor.tenant_id:
-                raise _Closed("other")
+                raise _QueueUnavailable("other")
             yield desk
     except ConfigurationInvalid as error:
-        raise _Closed("broken", str(error)) from error
+        raise _QueueUnavailable("broken", str(error)) from error
 
 
 @asynccontextmanager
-async def _found_desk(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
     try:
-        async with _opened(parts, visitor) as desk:
+        async with _open_queue(parts, visitor) as desk:
             yield desk
-    except _Closed as closed:
+    except _QueueUnavailable as closed:
         raise NotFound("There is no queue of notifications here.") from closed
 
 
@@ -167,22 +169,22 @@ async def _requeue(desk: Desk, notification_ids: Sequence[int], actor: str) -> i
     return count
 
 
-async def _closed_page(request: Request, visitor: Visitor, closed: _Closed) -> Response:
+async def _unavailable_page(request: Request, visitor: Visitor, closed: _QueueUnavailable) -> Response:
     status = HTTPStatus.SERVICE_UNAVAILABLE if closed.why == "broken" else HTTPStatus.OK
     values: dict[str, Any] = {"why": closed.why, "detail": closed.detail if visitor.may("admin") else ""}
-    return await page(request, visitor, "notifications/closed.html", status=status, **values)
+    return await page(request, visitor, "notifications/unavailable.html", status=status, **values)
 
 
-def _by_event(found: Sequence[Standing]) -> list[Happened]:
-    return [_happened(tuple(those)) for _, those in groupby(found, key=lambda each: each.row.open_event_id)]
+def _by_event(found: Sequence[Standing]) -> list[EventGroup]:
+    return [_event_group(tuple(those)) for _, those in groupby(found, key=lambda each: each.row.open_event_id)]
 
 
-def _happened(standings: tuple[Standing, ...]) -> Happened:
+def _event_group(standings: tuple[Standing, ...]) -> EventGroup:
     event = standings[0].row.event or {}
     subject = " ".join(str(event[name]) for name in ("term_id", "campus_code", "index_number") if event.get(name))
     title = _payload(standings[0]).get("courseTitle")
     before, after = event.get("status_before"), event.get("status_after")
-    return Happened(
+    return EventGroup(
         str(jobs.kind_name(jobs.json_of(event.get("payload"))) or "unknown"),
         f"{title} ({subject})" if title else subject or "its event is gone",
         f"{before} → {after}" if before else str(after or ""),

@@ -22,7 +22,7 @@ from mailwright.sources.campaigns.progress import (
 from mailwright.sources.campaigns.simulation import CampaignForecast, summarize_segments
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
-from mailwright.web.dashboard.shell import PageRoute, fragment, page, rendered
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Viewing, Visitor, visitor_of
@@ -31,7 +31,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ChartRange:
     """How much of the past the chart shows, and in which steps."""
 
     words: str
@@ -41,11 +41,11 @@ class Range:
 
 
 RANGES: Final = {
-    "hour": Range("Hour", HOUR, MINUTE, "minute"),
-    "day": Range("Day", DAY, 15 * MINUTE, "quarter of an hour"),
-    "month": Range("30 days", 30 * DAY, 6 * HOUR, "six hours"),
+    "hour": ChartRange("Hour", HOUR, MINUTE, "minute"),
+    "day": ChartRange("Day", DAY, 15 * MINUTE, "quarter of an hour"),
+    "month": ChartRange("30 days", 30 * DAY, 6 * HOUR, "six hours"),
 }
-_FORESEEN: Final = 64 * DAY
+_FORECAST_HORIZON: Final = 64 * DAY
 # What takes no time beside the rest is drawn all the same.
 _NARROWEST: Final = 4.0
 _MOST_CAMPAIGNS: Final = 12
@@ -54,7 +54,7 @@ RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
 
 
 @dataclass(frozen=True, slots=True)
-class InLine:
+class QueuedCampaign:
     """A campaign in line, as far as it has come."""
 
     place: QueuePosition
@@ -75,7 +75,7 @@ class InLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ForecastSpan:
     """A stretch of the forecast, in thousandths of the axis."""
 
     x: float
@@ -87,9 +87,9 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ForecastRow:
     course: CampaignForecast
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[ForecastSpan, ...]
 
 
 @router.get("/")
@@ -98,31 +98,35 @@ async def show(request: Request, parts: Parts, span: RangeQuery = "hour") -> Res
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
-    return await page(request, visitor, "overview.html", ranges=RANGES, span=span, **await _now(parts, visitor, span))
+    return await page(
+        request, visitor, "overview.html", ranges=RANGES, span=span, **await _current_values(parts, visitor, span)
+    )
 
 
 @router.get("/overview/stream")
 async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQuery = "hour") -> Response:
-    async def look() -> dict[str, str]:
-        values = await _now(parts, visitor, span)
-        names = ("figures", "chart-data", "decisions", "line", "health")
-        return {name: rendered(request, visitor, f"overview/{name}.html", **values) for name in names}
+    async def render_parts() -> dict[str, str]:
+        values = await _current_values(parts, visitor, span)
+        names = ("figures", "chart-data", "action_needed", "queue", "health")
+        return {name: render_part(request, visitor, f"overview/{name}.html", **values) for name in names}
 
-    return stream(request, visitor, f"overview {span}", look)
+    return stream(request, visitor, f"overview {span}", render_parts)
 
 
 @router.get("/overview/forecast")
-async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
+async def show_forecast(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Asked for after the page is there: it is computed anew each time, and nobody waits for it."""
-    found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORESEEN)
+    found = await forecast(
+        parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORECAST_HORIZON
+    )
     shown = found.campaigns[:_MOST_CAMPAIGNS]
     axis = axis_for(found.computed_at, (course.finishes_at or found.looked_until for course in shown))
-    lines = [_line(course, axis) for course in shown]
+    lines = [_forecast_row(course, axis) for course in shown]
     values = {"found": found, "lines": lines, "axis": axis, "left_out": len(found.campaigns) - len(lines)}
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
-async def _now(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
+async def _current_values(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
     now, tenant_id = parts.clock.now(), visitor.tenant_id
     seen = await summarize_queue(parts.database, now, tenant_id)
     today = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
@@ -133,7 +137,7 @@ async def _now(parts: ApiParts, visitor: Visitor, span: str) -> dict[str, Any]:
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT", "FAILED", "bounce")},
         "chart": await _chart(parts, tenant_id, now, RANGES[span]),
         "range": RANGES[span],
-        "in_line": await _in_line(parts, tenant_id, now),
+        "in_line": await _queued_campaigns(parts, tenant_id, now),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
         **await _health(parts, now, seen),
     }
@@ -147,7 +151,7 @@ async def _rate(parts: ApiParts, tenant_id: int, now: Instant) -> float:
     return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
 
 
-async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -> str:
+async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: ChartRange) -> str:
     found = await tallies.load_buckets(
         parts.database, tenant_id=tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
@@ -160,10 +164,12 @@ async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: Range) -
     return orjson.dumps(data).decode()
 
 
-async def _in_line(parts: ApiParts, tenant_id: int, now: Instant) -> list[InLine]:
+async def _queued_campaigns(parts: ApiParts, tenant_id: int, now: Instant) -> list[QueuedCampaign]:
     async with parts.database.read() as tx:
         line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MOST_CAMPAIGNS]
-        return [InLine(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)]
+        return [
+            QueuedCampaign(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
+        ]
 
 
 async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str, Any]:
@@ -184,7 +190,7 @@ async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str
     }
 
 
-def _line(course: CampaignForecast, axis: Axis) -> Line:
+def _forecast_row(course: CampaignForecast, axis: Axis) -> ForecastRow:
     stretches = []
     for span in summarize_segments(course.segments):
         start, end = max(span.begins_at, axis.begins_at), min(span.ends_at, axis.ends_at)
@@ -192,5 +198,5 @@ def _line(course: CampaignForecast, axis: Axis) -> Line:
             kind = "goes" if span.reason is None else "slows" if span.sent else "waits"
             width = round(max(axis.at(end) - axis.at(start), _NARROWEST), 2)
             x = min(axis.at(start), WIDTH - width)
-            stretches.append(Stretch(x, width, kind, span.reason, span.begins_at, span.ends_at))
-    return Line(course, tuple(stretches))
+            stretches.append(ForecastSpan(x, width, kind, span.reason, span.begins_at, span.ends_at))
+    return ForecastRow(course, tuple(stretches))

@@ -14,9 +14,18 @@ from mailwright.audience.status import ContactStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.filter_text import describe
 from mailwright.web.api.segments import people_in
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.segments_forms import JOINS, KINDS, Built, act, built_from, built_of, filter_of, missing
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.segments_forms import (
+    JOINS,
+    KINDS,
+    FilterForm,
+    apply_action,
+    filter_form_from,
+    filter_form_of,
+    filter_of,
+    missing,
+)
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -35,14 +44,14 @@ async def list_segments(request: Request, parts: Parts, visitor: Viewing) -> Res
 
 @router.get("/new")
 async def show_form(request: Request, parts: Parts, visitor: Editing) -> Response:
-    return await _form(request, parts, visitor, None, Fields(), Built())
+    return await _form(request, parts, visitor, None, Fields(), FilterForm())
 
 
 @router.post("/builder")
 async def build(request: Request, parts: Parts, visitor: Editing) -> Response:
     """A button of the builder, or another kind of question: the form once more, with what was written kept."""
-    form = await fields_of(request)
-    built = act(built_from(form), form["do"])
+    form = await read_fields(request)
+    built = apply_action(filter_form_from(form), form["do"])
     if request.headers.get("hx-request") == "true":
         again = fragment(request, visitor, "audience/builder.html", **await _choices(parts, visitor), built=built)
         # Whatever shows how many answer to it asks once more.
@@ -52,15 +61,15 @@ async def build(request: Request, parts: Parts, visitor: Editing) -> Response:
     return await _form(request, parts, visitor, found, form, built)
 
 
-@router.post("/outlook")
-async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
+@router.post("/summary")
+async def show_summary(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """The question in words and how many answer to it, before anything is saved."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     values: dict[str, Any] = {"error": "", "sentence": "", "count": 0, "people": []}
-    if not form["filter"] and (lacking := missing(built_from(form))):
-        return fragment(request, visitor, "audience/outlook.html", lacking=lacking, **values)
+    if not form["filter"] and (lacking := missing(filter_form_from(form))):
+        return fragment(request, visitor, "audience/segment_summary.html", lacking=lacking, **values)
     try:
-        asked = _asked(form)
+        asked = _filter_from(form)
         values["sentence"] = describe(asked)
         async with parts.database.read() as tx:
             now = parts.clock.now()
@@ -68,25 +77,25 @@ async def foresee(request: Request, parts: Parts, visitor: Viewing) -> Response:
             values["people"] = await segments.members(tx, visitor.tenant_id, asked, now, limit=_SAMPLE)
     except InvalidInput as error:
         values["error"] = str(error)
-    return fragment(request, visitor, "audience/outlook.html", lacking="", **values)
+    return fragment(request, visitor, "audience/segment_summary.html", lacking="", **values)
 
 
 @router.post("")
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         made = await segments.create(
             parts.database,
             parts.clock,
             visitor.tenant_id,
             form["segmentKey"],
-            filter_=_asked(form),
+            filter_=_filter_from(form),
             name=form["name"] or None,
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        return await _form(request, parts, visitor, None, form, built_from(form), errors_of(error))
-    return done(request, f"/segments/{made.segment_key}", "Saved.")
+        return await _form(request, parts, visitor, None, form, filter_form_from(form), field_errors(error))
+    return redirect(request, f"/segments/{made.segment_key}", "Saved.")
 
 
 @router.get("/{segment_key}")
@@ -117,12 +126,12 @@ async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: s
 async def show_edit(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
     form = Fields({"name": found.name, "filter": orjson.dumps(found.filter, option=orjson.OPT_INDENT_2).decode()})
-    return await _form(request, parts, visitor, found, form, built_of(found.filter))
+    return await _form(request, parts, visitor, found, form, filter_form_of(found.filter))
 
 
 @router.post("/{segment_key}")
 async def change(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
     try:
         await segments.change(
@@ -130,28 +139,28 @@ async def change(request: Request, parts: Parts, visitor: Editing, segment_key: 
             parts.clock,
             visitor.tenant_id,
             segment_key,
-            filter_=_asked(form),
+            filter_=_filter_from(form),
             name=form["name"] or None,
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        built = None if form["filter"] else built_from(form)
-        return await _form(request, parts, visitor, found, form, built, errors_of(error))
-    return done(request, f"/segments/{segment_key}", "Saved. Campaigns that were started keep the former question.")
+        built = None if form["filter"] else filter_form_from(form)
+        return await _form(request, parts, visitor, found, form, built, field_errors(error))
+    return redirect(request, f"/segments/{segment_key}", "Saved. Campaigns that were started keep the former question.")
 
 
 @router.post("/{segment_key}/forget")
-async def forget(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
+async def delete(request: Request, parts: Parts, visitor: Editing, segment_key: str) -> Response:
     await segments.delete_segment(
         parts.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=parts.clock
     )
-    return done(request, "/segments", "Forgotten. The people stay.")
+    return redirect(request, "/segments", "Forgotten. The people stay.")
 
 
-def _asked(form: Fields) -> Any:
+def _filter_from(form: Fields) -> Any:
     """What the builder shows; or, for a question that is too deep for it, as it is written."""
     if not form["filter"]:
-        return filter_of(built_from(form))
+        return filter_of(filter_form_from(form))
     try:
         return orjson.loads(form["filter"])
     except orjson.JSONDecodeError as error:
@@ -174,7 +183,7 @@ async def _form(
     visitor: Visitor,
     found: Segment | None,
     form: Fields,
-    built: Built | None,
+    built: FilterForm | None,
     errors: Errors | None = None,
 ) -> Response:
     values: dict[str, Any] = {

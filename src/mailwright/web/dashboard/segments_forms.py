@@ -13,7 +13,7 @@ KINDS: Final = {
     "tag": "Tag",
     "list": "List",
     "status": "Status",
-    "opened": "Opened mail",
+    "opened": "ParsedEmail mail",
     "clicked": "Clicked in mail",
     "sent": "Was sent mail",
     "bounced": "Mail bounced",
@@ -33,15 +33,15 @@ COMPARISONS: Final = {
     "known": "is known",
     "unknown": "is not known",
 }
-DEEDS: Final = ("opened", "clicked", "sent", "bounced")
-_HOW_OFTEN: Final = {"yes": "at least", "no": "fewer than"}
+ACTIVITIES: Final = ("opened", "clicked", "sent", "bounced")
+_FREQUENCY: Final = {"yes": "at least", "no": "fewer than"}
 _YES_NO: Final = {"yes": "is", "no": "is not"}
 OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "attribute": COMPARISONS,
     "tag": _YES_NO,
     "list": {"yes": "on", "no": "not on"},
     "status": _YES_NO,
-    **dict.fromkeys(DEEDS, _HOW_OFTEN),
+    **dict.fromkeys(ACTIVITIES, _FREQUENCY),
     "created": {"since": "since", "before": "before"},
     "domain": _YES_NO,
     "locale": _YES_NO,
@@ -54,7 +54,7 @@ _ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
 
 
 @dataclass(slots=True)
-class Row:
+class ConditionRow:
     """One question, as its fields stand in the form."""
 
     kind: str = "attribute"
@@ -69,60 +69,60 @@ class Row:
         return OPERATORS[self.kind]
 
     @property
-    def is_deed(self) -> bool:
-        return self.kind in DEEDS
+    def is_activity(self) -> bool:
+        return self.kind in ACTIVITIES
 
     @property
     def needs_value(self) -> bool:
-        return not self.is_deed and self.op not in ("known", "unknown")
+        return not self.is_activity and self.op not in ("known", "unknown")
 
 
 @dataclass(slots=True)
-class Group:
+class ConditionGroup:
     join: str = "all"
-    rows: list[Row] = field(default_factory=lambda: [Row()])
+    rows: list[ConditionRow] = field(default_factory=lambda: [ConditionRow()])
 
 
 @dataclass(slots=True)
-class Built:
+class FilterForm:
     join: str = "all"
-    groups: list[Group] = field(default_factory=lambda: [Group()])
+    groups: list[ConditionGroup] = field(default_factory=lambda: [ConditionGroup()])
 
 
-def built_from(form: Fields) -> Built:
+def filter_form_from(form: Fields) -> FilterForm:
     """Whatever was sent, in the order of its numbers; a kind that is none is an attribute."""
     numbers = sorted((int(found[1]), int(found[2])) for found in map(_ROW.fullmatch, form) if found)
-    groups: dict[int, Group] = {}
+    groups: dict[int, ConditionGroup] = {}
     for group, row in numbers:
-        at = groups.setdefault(group, Group(_join(form[f"{group}.join"]), []))
+        at = groups.setdefault(group, ConditionGroup(_join(form[f"{group}.join"]), []))
         at.rows.append(_row(form, f"{group}.{row}"))
-    return Built(_join(form["join"]), list(groups.values()) or [Group()])
+    return FilterForm(_join(form["join"]), list(groups.values()) or [ConditionGroup()])
 
 
-def act(built: Built, deed: str) -> Built:
+def apply_action(built: FilterForm, deed: str) -> FilterForm:
     """What a button of the builder does: `add-0`, `remove-0-1`, `add-group`."""
     words = deed.split("-")
     numbers = [int(word) for word in words[1:] if word.isdecimal()]
     match words[0], numbers:
         case "add", [group] if group < len(built.groups):
-            built.groups[group].rows.append(Row())
+            built.groups[group].rows.append(ConditionRow())
         case "add", []:
-            built.groups.append(Group("any" if built.join == "all" else "all"))
+            built.groups.append(ConditionGroup("any" if built.join == "all" else "all"))
         case "remove", [group, row] if group < len(built.groups) and row < len(built.groups[group].rows):
             del built.groups[group].rows[row]
-            built.groups = [each for each in built.groups if each.rows] or [Group()]
+            built.groups = [each for each in built.groups if each.rows] or [ConditionGroup()]
         case _:
             pass
     return built
 
 
-def filter_of(built: Built) -> dict[str, Any]:
+def filter_of(built: FilterForm) -> dict[str, Any]:
     """As the API takes it. What is not filled in yet is told of by whoever asks the filter."""
-    groups = [{group.join: [_question(row) for row in group.rows]} for group in built.groups]
+    groups = [{group.join: [_condition(row) for row in group.rows]} for group in built.groups]
     return groups[0] if len(groups) == 1 else {built.join: groups}
 
 
-def missing(built: Built) -> str:
+def missing(built: FilterForm) -> str:
     """What is not filled in yet, as a sentence; nothing where all is."""
     rows = [row for group in built.groups for row in group.rows]
     for number, row in enumerate(rows, 1):
@@ -133,47 +133,47 @@ def missing(built: Built) -> str:
     return ""
 
 
-def built_of(asked: Any) -> Built | None:
+def filter_form_of(asked: Any) -> FilterForm | None:
     """A filter in the builder; None where it is nested deeper than the builder shows."""
     join, parts = _joined(asked)
     if all(_row_of(part) is not None for part in parts):
-        return Built("all", [Group(join, [row for part in parts if (row := _row_of(part)) is not None])])
+        return FilterForm("all", [ConditionGroup(join, [row for part in parts if (row := _row_of(part)) is not None])])
     groups = []
     for part in parts:
         inner, questions = _joined(part)
         rows = [row for each in questions if (row := _row_of(each)) is not None]
         if len(rows) != len(questions):
             return None
-        groups.append(Group(inner, rows))
-    return Built(join, groups)
+        groups.append(ConditionGroup(inner, rows))
+    return FilterForm(join, groups)
 
 
-def _row(form: Fields, at: str) -> Row:
+def _row(form: Fields, at: str) -> ConditionRow:
     kind = form[f"{at}.kind"] if form[f"{at}.kind"] in KINDS else "attribute"
     operators = OPERATORS[kind]
     op = form[f"{at}.op"] if form[f"{at}.op"] in operators else next(iter(operators))
-    return Row(kind, op, form[f"{at}.name"], form[f"{at}.value"], form[f"{at}.days"], form[f"{at}.count"])
+    return ConditionRow(kind, op, form[f"{at}.name"], form[f"{at}.value"], form[f"{at}.days"], form[f"{at}.count"])
 
 
-def _question(row: Row) -> dict[str, Any]:
+def _condition(row: ConditionRow) -> dict[str, Any]:
     match row.kind:
         case "attribute":
             return _attribute(row)
         case "created":
             return {"createdSince" if row.op == "since" else "createdBefore": row.value}
-        case kind if kind in DEEDS:
+        case kind if kind in ACTIVITIES:
             deeds = {name: int(text) for name, text in _figures(row) if text.isdecimal()}
-            return _turned({kind: deeds}, is_yes=row.op != "no")
+            return _negated({kind: deeds}, is_yes=row.op != "no")
         case kind:
-            return _turned({kind: row.value}, is_yes=row.op != "no")
+            return _negated({kind: row.value}, is_yes=row.op != "no")
 
 
-def _figures(row: Row) -> Iterator[tuple[str, str]]:
+def _figures(row: ConditionRow) -> Iterator[tuple[str, str]]:
     yield "withinDays", row.days
     yield "atLeast", row.count
 
 
-def _attribute(row: Row) -> dict[str, Any]:
+def _attribute(row: ConditionRow) -> dict[str, Any]:
     if row.op in ("known", "unknown"):
         return {"attribute": row.name, "exists": row.op == "known"}
     value: Any = row.value
@@ -182,7 +182,7 @@ def _attribute(row: Row) -> dict[str, Any]:
     return {"attribute": row.name, row.op: value}
 
 
-def _turned(question: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
+def _negated(question: dict[str, Any], *, is_yes: bool) -> dict[str, Any]:
     return question if is_yes else {"not": question}
 
 
@@ -194,7 +194,7 @@ def _joined(asked: Any) -> tuple[str, list[Any]]:
     return "all", [asked]
 
 
-def _row_of(asked: Any) -> Row | None:  # noqa: PLR0911 - a table
+def _row_of(asked: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
     """None for whatever one row cannot show."""
     if not isinstance(asked, dict):
         return None
@@ -205,26 +205,30 @@ def _row_of(asked: Any) -> Row | None:  # noqa: PLR0911 - a table
     [(name, value)] = asked.items()
     if name == "not":
         inner = _row_of(value)
-        return Row(inner.kind, "no", "", inner.value, inner.days, inner.count) if inner and inner.op == "yes" else None
+        return (
+            ConditionRow(inner.kind, "no", "", inner.value, inner.days, inner.count)
+            if inner and inner.op == "yes"
+            else None
+        )
     if name in ("createdSince", "createdBefore") and isinstance(value, str):
-        return Row("created", "since" if name == "createdSince" else "before", value=value)
-    if name in DEEDS and isinstance(value, dict) and value.keys() <= {"withinDays", "atLeast"}:
-        return Row(name, "yes", days=str(value.get("withinDays", "")), count=str(value.get("atLeast", "")))
+        return ConditionRow("created", "since" if name == "createdSince" else "before", value=value)
+    if name in ACTIVITIES and isinstance(value, dict) and value.keys() <= {"withinDays", "atLeast"}:
+        return ConditionRow(name, "yes", days=str(value.get("withinDays", "")), count=str(value.get("atLeast", "")))
     if name in OPERATORS and isinstance(value, str):
-        return Row(name, "yes", value=value)
+        return ConditionRow(name, "yes", value=value)
     return None
 
 
-def _attribute_row(asked: dict[str, Any]) -> Row | None:
+def _attribute_row(asked: dict[str, Any]) -> ConditionRow | None:
     rest = {name: value for name, value in asked.items() if name != "attribute"}
     if len(rest) != 1:
         return None
     [(op, value)] = rest.items()
     if op == "exists":
-        return Row("attribute", "known" if value else "unknown", str(asked["attribute"]))
+        return ConditionRow("attribute", "known" if value else "unknown", str(asked["attribute"]))
     if op not in COMPARISONS or isinstance(value, bool | list | dict):
         return None
-    return Row("attribute", op, str(asked["attribute"]), str(value))
+    return ConditionRow("attribute", op, str(asked["attribute"]), str(value))
 
 
 def _join(text: str) -> str:

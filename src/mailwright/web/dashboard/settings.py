@@ -17,8 +17,8 @@ from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
 from mailwright.outbox.workers import presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Administering, Visitor
 
@@ -31,7 +31,7 @@ TABS: Final = (
     ("/settings/providers", "Providers"),
     ("/settings/domain", "Domain"),
     ("/settings/webhooks", "Webhooks"),
-    ("/settings/journal", "Journal"),
+    ("/settings/audit-log", "Audit log"),
 )
 ROLES: Final = (
     (Role.VIEWER, "Viewer: looks at everything"),
@@ -63,14 +63,14 @@ async def show_users(request: Request, parts: Parts, visitor: Administering) -> 
 
 @router.post("/users")
 async def create_user(request: Request, parts: Parts, visitor: Administering) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         tenant_id = await _tenant_for(parts, visitor, form["home"])
         role = parse_role(form["role"])
         made = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
     except InvalidInput as error:
         return await _users_page(request, parts, visitor, form, error)
-    return done(request, "/settings/users", f"{made.login} can sign in now. Hand over the password yourself.")
+    return redirect(request, "/settings/users", f"{made.login} can sign in now. Hand over the password yourself.")
 
 
 @router.get("/users/{login}")
@@ -81,42 +81,42 @@ async def show_user(request: Request, parts: Parts, visitor: Administering, logi
 @router.post("/users/{login}/role")
 async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
-    role = parse_role((await fields_of(request))["role"])
+    role = parse_role((await read_fields(request))["role"])
     await parts.users.change_role(user.login, role, actor=visitor.actor)
-    return done(request, "/settings/users", f"{user.login} is {role} now.")
+    return redirect(request, "/settings/users", f"{user.login} is {role} now.")
 
 
 @router.post("/users/{login}/password")
 async def set_password(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
     except InvalidInput as error:
         return await _user_page(request, visitor, user, error)
     words = f"{user.login} has a new password, and is signed out everywhere. Hand it over yourself."
-    return done(request, "/settings/users", words)
+    return redirect(request, "/settings/users", words)
 
 
 @router.post("/users/{login}/second-factor/drop")
 async def remove_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
     await parts.users.remove_second_factor(user.login, actor=visitor.actor)
-    return done(request, "/settings/users", f"{user.login} signs in with the password alone.")
+    return redirect(request, "/settings/users", f"{user.login} signs in with the password alone.")
 
 
 @router.post("/users/{login}/disable")
 async def disable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
     await parts.users.disable(user.login, actor=visitor.actor)
-    return done(request, "/settings/users", f"{user.login} is out, everywhere and at once.")
+    return redirect(request, "/settings/users", f"{user.login} is out, everywhere and at once.")
 
 
 @router.post("/users/{login}/enable")
 async def enable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
     user = await _within_reach(parts, visitor, login)
     await parts.users.enable(user.login, actor=visitor.actor)
-    return done(request, "/settings/users", f"{user.login} may sign in again.")
+    return redirect(request, "/settings/users", f"{user.login} may sign in again.")
 
 
 async def _users_page(
@@ -171,21 +171,21 @@ async def show_keys(request: Request, parts: Parts, visitor: Administering) -> R
 @router.post("/keys")
 async def create_key(request: Request, parts: Parts, visitor: Administering) -> Response:
     """The key is shown in the answer itself, this once."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
-        scopes = parse_scopes(await chosen(request, "scope"))
+        scopes = parse_scopes(await read_values(request, "scope"))
         key = await parts.keys.create(visitor.tenant_id, form["name"], scopes)
     except InvalidInput as error:
         return await _keys_page(request, parts, visitor, error=error)
-    await _journal(parts, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
+    await _record(parts, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
     return await _keys_page(request, parts, visitor, made=key)
 
 
 @router.post("/keys/{key_id}/revoke")
 async def revoke_key(request: Request, parts: Parts, visitor: Administering, key_id: int) -> Response:
     await parts.keys.revoke(visitor.tenant_id, key_id)
-    await _journal(parts, visitor, "key_revoke", str(key_id))
-    return done(request, "/settings/keys", "This key opens nothing any more.")
+    await _record(parts, visitor, "key_revoke", str(key_id))
+    return redirect(request, "/settings/keys", "This key opens nothing any more.")
 
 
 async def _keys_page(
@@ -214,7 +214,7 @@ async def show_limits(request: Request, parts: Parts, visitor: Administering) ->
 async def change_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
     """An empty field is no limit of the tenant's own: the installation's holds then."""
     _require_installation(visitor)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         changes: Any = {name: form.number(name) for name in _NUMBERS}
         changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since")}
@@ -223,8 +223,8 @@ async def change_limits(request: Request, parts: Parts, visitor: Administering) 
     except InvalidInput as error:
         return await _limits_page(request, parts, visitor, form, error)
     own = {name: value for name, value in changes.items() if value is not None}
-    await _journal(parts, visitor, "tenant_limits", visitor.tenant, **own)
-    return done(request, "/settings/limits", "Saved. What the old limits held is looked at anew.")
+    await _record(parts, visitor, "tenant_limits", visitor.tenant, **own)
+    return redirect(request, "/settings/limits", "Saved. What the old limits held is looked at anew.")
 
 
 async def _limits_page(
@@ -262,14 +262,14 @@ async def show_domain(request: Request, visitor: Administering) -> Response:
 async def check_domain(request: Request, parts: Parts, visitor: Administering) -> Response:
     """Asked for after the page is there: DNS may take its time."""
     found = [each async for each in parts.check_sender()] if parts.check_sender is not None else []
-    return fragment(request, visitor, "settings/findings.html", findings=found)
+    return fragment(request, visitor, "settings/domain_checks.html", findings=found)
 
 
 # Who did what.
 
 
-@router.get("/journal")
-async def show_journal(
+@router.get("/audit-log")
+async def show_audit_log(
     request: Request,
     parts: Parts,
     visitor: Administering,
@@ -283,18 +283,18 @@ async def show_journal(
     following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
     names = {tenant.id: tenant.name for tenant in await tenants.list_all(parts.database)}
     values = {"deeds": found, "following": following, "tenant_names": names, "is_first": cursor is None}
-    return await _page(request, visitor, "journal", None, subject=subject, **values)
+    return await _page(request, visitor, "audit_log", None, subject=subject, **values)
 
 
 async def _page(
     request: Request, visitor: Visitor, name: str, error: MailwrightError | None, **values: Any
 ) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
-    errors = errors_of(error) if error is not None else Errors()
+    errors = field_errors(error) if error is not None else Errors()
     return await page(request, visitor, f"settings/{name}.html", status=status, tabs=TABS, errors=errors, **values)
 
 
-async def _journal(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
+async def _record(parts: ApiParts, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
     async with parts.database.write() as tx:
         await record(
             tx,

@@ -26,7 +26,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.explain import distance
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
-from mailwright.web.dashboard.navigation import link, places_for
+from mailwright.web.dashboard.navigation import items_for
 from mailwright.web.errors import STATUSES, not_now
 from mailwright.web.parts import parts_of
 from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, found_visitor
@@ -84,22 +84,22 @@ def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -
     content = _render(template, request, visitor, nonce="", tenants=[], **values)
     if _is_htmx(request):
         return HTMLResponse(content, headers=_HEADERS)
-    alone = _render("part.html", request, visitor, nonce="", tenants=[], part=Markup(content))  # noqa: S704 - escaped
+    alone = _render("fragment.html", request, visitor, nonce="", tenants=[], part=Markup(content))  # noqa: S704 - escaped
     return HTMLResponse(alone, headers={**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce="none")})
 
 
-def rendered(request: Request, visitor: Visitor, template: str, **values: Any) -> str:
+def render_part(request: Request, visitor: Visitor, template: str, **values: Any) -> str:
     """A part of a page as text, for a stream."""
     return _render(template, request, visitor, nonce="", tenants=[], **values)
 
 
-def framed(html: str) -> HTMLResponse:
+def email_frame(html: str) -> HTMLResponse:
     """Somebody else's HTML, as a mail's: for an `<iframe sandbox>` that names this address."""
     policy = {"Content-Security-Policy": _FRAME_POLICY}
     return HTMLResponse(html, headers={**_HEADERS, **policy, "Referrer-Policy": "no-referrer"})
 
 
-def done(request: Request, to: str, message: str = "", *, tone: str = "good") -> Response:
+def redirect(request: Request, to: str, message: str = "", *, tone: str = "good") -> Response:
     """The answer to a form: another page, which shows the message once. Loading that page again repeats nothing."""
     if _is_htmx(request):
         response: Response = Response(headers={"HX-Redirect": to})
@@ -111,7 +111,7 @@ def done(request: Request, to: str, message: str = "", *, tone: str = "good") ->
     return response
 
 
-def own_path(text: str | None) -> str:
+def local_path(text: str | None) -> str:
     """A path of ours to go on to; whatever could lead elsewhere leads to the overview."""
     target = text or "/"
     parts = urlsplit(target)
@@ -125,23 +125,23 @@ class PageRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handle_for_people(request: Request) -> Response:
+        async def handle_with_error_pages(request: Request) -> Response:
             try:
                 return await handle(request)
             except SignInRequired:
-                return _elsewhere(request, "/sign-in")
+                return _redirect_to_sign_in(request, "/sign-in")
             except SecondFactorRequired:
-                return _elsewhere(request, "/sign-in/code")
+                return _redirect_to_sign_in(request, "/sign-in/code")
             except MailwrightError as error:
-                return await _told(request, error)
+                return await _error_page(request, error)
             except RequestValidationError:
                 # An address that somebody put together by hand; our own links and forms fit their routes.
-                return await _told(request, NotFound("There is no such page."))
+                return await _error_page(request, NotFound("There is no such page."))
 
-        return handle_for_people
+        return handle_with_error_pages
 
 
-def _elsewhere(request: Request, to: str) -> Response:
+def _redirect_to_sign_in(request: Request, to: str) -> Response:
     """Back to where they were once they are in; a part of a page takes the whole page with it."""
     here = request.headers.get("hx-current-url", "") if _is_htmx(request) else str(request.url)
     place = urlsplit(here)
@@ -153,7 +153,7 @@ def _elsewhere(request: Request, to: str) -> Response:
     return RedirectResponse(target, HTTPStatus.SEE_OTHER, headers={"Cache-Control": "no-store"})
 
 
-async def _told(request: Request, error: MailwrightError) -> Response:
+async def _error_page(request: Request, error: MailwrightError) -> Response:
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
         raise error
@@ -161,7 +161,7 @@ async def _told(request: Request, error: MailwrightError) -> Response:
     if isinstance(error, NotDurable):
         # The database's own words are for the log only; and nobody can be looked up there now.
         log.warning("not_durable", path=request.url.path, reason=detail)
-        return await page(request, None, "problem.html", status=status, title="Not now", detail=not_now(request))
+        return await page(request, None, "error.html", status=status, title="Not now", detail=not_now(request))
     title = {Forbidden: "Not for you", NotFound: "Not here", InvalidInput: "That does not work"}
     words_for = next((text for kind, text in title.items() if isinstance(error, kind)), "Not possible now")
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
@@ -172,7 +172,7 @@ async def _told(request: Request, error: MailwrightError) -> Response:
     visitor = await found_visitor(request)
     if visitor is not None and visitor.session.awaits_code:
         visitor = None
-    return await page(request, visitor, "problem.html", status=status, headers=headers, title=words_for, detail=detail)
+    return await page(request, visitor, "error.html", status=status, headers=headers, title=words_for, detail=detail)
 
 
 def _is_htmx(request: Request) -> bool:
@@ -192,7 +192,7 @@ def _render(template: str, request: Request, visitor: Visitor | None, **values: 
         path=request.url.path,
         query=request.query_params,
         visitor=visitor,
-        places=places_for(visitor.user.role) if visitor is not None else [],
+        navigation=items_for(visitor.user.role) if visitor is not None else [],
         flash=_flash(request),
         now=parts.clock.now(),
         zone=labels.zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))),
@@ -223,18 +223,18 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
         case "ago":
             text = distance(instant, now)
         case "day":
-            text = labels.day_words(instant, now, zone)
+            text = labels.format_day(instant, now, zone)
         case _:
-            text = labels.clock_words(instant, now, zone, with_seconds=with_seconds)
+            text = labels.format_clock(instant, now, zone, with_seconds=with_seconds)
     return Markup('<time datetime="{}" title="{}" data-form="{}">{}</time>').format(
-        isoformat(instant), labels.full_words(instant, now, zone), form, text
+        isoformat(instant), labels.format_full(instant, now, zone), form, text
     )
 
 
 @pass_context
 def _clock(context: Context, instant: Instant) -> str:
     """The words alone, for where no element can stand."""
-    return labels.clock_words(instant, context["now"], context["zone"])
+    return labels.format_clock(instant, context["now"], context["zone"])
 
 
 @pass_context
@@ -245,7 +245,7 @@ def _in_zone(context: Context, sentence: str) -> Markup:
     def told(found: re.Match[str]) -> str:
         day = found["day"] or (isoformat(now) or "")[:10]
         then = round(datetime.fromisoformat(f"{day}T{found['time']}+00:00").timestamp() * 1_000)
-        return ("at " if found["at"] and not found["day"] else "") + labels.clock_words(then, now, zone)
+        return ("at " if found["at"] and not found["day"] else "") + labels.format_clock(then, now, zone)
 
     return Markup(_MOMENT.sub(told, str(escape(sentence))))  # noqa: S704 - escaped in the same breath
 
@@ -256,7 +256,7 @@ def _with_query(query: Mapping[str, str], **changes: Any) -> str:
     return "?" + urlencode({name: value for name, value in merged.items() if value not in (None, "")})
 
 
-def _labelled(rows: Markup, columns: Sequence[str]) -> Markup:
+def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
     """Each cell but the one that says what the line is about with the name of its column, for screens on which a line
     stands as a block."""
     place = -1
@@ -283,20 +283,19 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {
-    "number": labels.number_words,
-    "share": labels.share_words,
+    "number": labels.format_number,
+    "share": labels.format_percent,
     "rule": labels.rule,
-    "browser": labels.browser_words,
-    "labelled": _labelled,
+    "browser": labels.browser_name,
+    "labelled": _with_column_labels,
     "in_zone": _in_zone,
     "clock": _clock,
 }
 _TEMPLATES.globals |= {
     "asset": asset,
-    "link": link,
-    "look": labels.look,
+    "status_style": labels.status_style,
     "wait_words": labels.wait_words,
-    "is_until_told": labels.is_until_told,
+    "is_open_ended": labels.is_open_ended,
     "time": _time,
     "with_query": _with_query,
 }

@@ -12,8 +12,8 @@ from mailwright.access.initial_setup import SetupLinkInvalid
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox.explain import duration
-from mailwright.web.dashboard.forms import WHOLE, Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, own_path, page
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
 from mailwright.web.parts import Parts
 from mailwright.web.session import (
     SignInRequired,
@@ -30,7 +30,7 @@ from mailwright.web.session import (
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-class Whence(TypedDict):
+class SessionOrigin(TypedDict):
     """Where somebody comes from, as the list of their sessions shows it."""
 
     address: str
@@ -41,7 +41,7 @@ class Whence(TypedDict):
 async def ask(request: Request, parts: Parts) -> Response:
     visitor = await found_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
-        return RedirectResponse(own_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
+        return RedirectResponse(local_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
     can_anybody = parts.admin_password is not None or await parts.users.has_any()
     values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
     return await page(request, None, "sign_in.html", can_anybody=can_anybody, **values)
@@ -51,7 +51,7 @@ async def ask(request: Request, parts: Parts) -> Response:
 async def sign_in(request: Request, parts: Parts) -> Response:
     """No form token yet, because no session: that the page is ours is told by its origin."""
     require_own_origin(request)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         user = await parts.users.sign_in(form["login"], form["password"], host_of(request))
     except TooManyFailedSignIns as error:
@@ -71,7 +71,7 @@ async def follow(request: Request, parts: Parts) -> Response:
         response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
         keep_session(request, response, request.query_params["token"])
         return response
-    token = await parts.sessions.renew(session, **_whence(request))
+    token = await parts.sessions.renew(session, **_session_origin(request))
     response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
     keep_session(request, response, token)
     return response
@@ -89,7 +89,7 @@ async def ask_code(request: Request) -> Response:
 async def verify_code(request: Request, parts: Parts) -> Response:
     visitor = await _half_in(request)
     await require_own_page(request, visitor.token)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         is_right = await parts.users.verify_code(visitor.user, form["code"], host_of(request))
         wrong, status = "This code is wrong, or was used before.", HTTPStatus.UNAUTHORIZED
@@ -99,8 +99,8 @@ async def verify_code(request: Request, parts: Parts) -> Response:
         errors = Errors(code=wrong)
         values: dict[str, Any] = {"errors": errors, "form_token": visitor.form_token, "next": form["next"]}
         return await page(request, None, "code.html", status=status, **values)
-    token = await parts.sessions.renew(visitor.session, **_whence(request))
-    response = done(request, own_path(form["next"]))
+    token = await parts.sessions.renew(visitor.session, **_session_origin(request))
+    response = redirect(request, local_path(form["next"]))
     keep_session(request, response, token)
     return response
 
@@ -108,7 +108,7 @@ async def verify_code(request: Request, parts: Parts) -> Response:
 @router.post("/sign-out")
 async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response:
     await parts.sessions.end(visitor.session)
-    response = done(request, "/sign-in")
+    response = redirect(request, "/sign-in")
     drop_session(request, response)
     return response
 
@@ -116,10 +116,10 @@ async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response
 @router.post("/tenant")
 async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Response:
     """Another tenant's data from now on; the page of one thing of the last tenant's would not be found there."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     await parts.sessions.switch_tenant(visitor.session, form["tenant"])
-    section = "/" + own_path(form["next"]).split("/")[1]
-    return done(request, section)
+    section = "/" + local_path(form["next"]).split("/")[1]
+    return redirect(request, section)
 
 
 # The first administrator.
@@ -136,19 +136,19 @@ async def ask_first(request: Request, parts: Parts) -> Response:
 @router.post("/set-up")
 async def set_up(request: Request, parts: Parts) -> Response:
     require_own_origin(request)
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         user = await parts.initial_setup.create_admin(form["token"], form["login"], form["password"])
     except (InvalidInput, SetupLinkInvalid) as error:
-        values: dict[str, Any] = {"errors": errors_of(error), "login": form["login"], "token": form["token"]}
+        values: dict[str, Any] = {"errors": field_errors(error), "login": form["login"], "token": form["token"]}
         return await page(request, None, "set_up.html", status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
     return await _enter(request, parts, user, "/")
 
 
 async def _enter(request: Request, parts: Parts, user: User, to: str) -> Response:
-    token = await parts.sessions.open(user, **_whence(request))
-    target = own_path(to)
-    response = done(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
+    token = await parts.sessions.open(user, **_session_origin(request))
+    target = local_path(to)
+    response = redirect(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
     keep_session(request, response, token)
     return response
 
@@ -167,7 +167,7 @@ async def _refused(request: Request, form: Fields, sentence: str, status: HTTPSt
         None,
         "sign_in.html",
         status=status,
-        errors=Errors({WHOLE: sentence}),
+        errors=Errors({FORM: sentence}),
         login=form["login"][:100],
         next=form["next"],
         can_anybody=True,
@@ -178,5 +178,5 @@ def _too_many(error: TooManyFailedSignIns) -> str:
     return f"Too many wrong attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
 
 
-def _whence(request: Request) -> Whence:
-    return Whence(address=host_of(request) or "unknown", agent=request.headers.get("user-agent", ""))
+def _session_origin(request: Request) -> SessionOrigin:
+    return SessionOrigin(address=host_of(request) or "unknown", agent=request.headers.get("user-agent", ""))

@@ -1,4 +1,4 @@
-"""Streams: the live parts of a page, rendered by the server and told whenever they change."""
+"""Live updates: stream re-rendered parts of a page over server-sent events."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import unquote
@@ -13,26 +13,26 @@ from mailwright.web.dashboard.shell import ZONE_COOKIE
 from mailwright.web.parts import parts_of
 from mailwright.web.session import Visitor, welcome
 
-# Nobody between us and the listener keeps events back to hand them on together.
-_AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# Proxies must not buffer events.
+_NO_BUFFERING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def stream(
     request: Request,
     visitor: Visitor,
     topic: str,
-    look: Callable[[], Awaitable[Mapping[str, str]]],
+    render_parts: Callable[[], Awaitable[Mapping[str, str]]],
     needed: Role = Role.VIEWER,
 ) -> Response:
-    """`look` gives the HTML of each live part by the id of its element; static/live.js puts it there.
+    """Stream live parts of a page. `render_parts` returns HTML by element id; static/live.js inserts it.
 
-    Those who look at the same topic of the same tenant, in the same zone and role, share one look a second.
+    Listeners with the same topic, tenant, time zone and role share one rendering per second.
     """
     zone = str(zone_of(unquote(request.cookies.get(ZONE_COOKIE, ""))))
     shared = (topic, visitor.tenant_id, visitor.user.role, zone)
 
     async def parts() -> bytes:
-        return orjson.dumps(dict(await look()))
+        return orjson.dumps(dict(await render_parts()))
 
     events = parts_of(request).live.stream(shared, parts, welcome(request, needed), event="parts")
-    return StreamingResponse(events, media_type="text/event-stream", headers=_AT_ONCE)
+    return StreamingResponse(events, media_type="text/event-stream", headers=_NO_BUFFERING)

@@ -12,8 +12,8 @@ from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
 
@@ -37,7 +37,7 @@ async def list_suppressions(
 
 @router.post("")
 async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     try:
         _, is_new = await suppressions.add(
             parts.database,
@@ -50,14 +50,14 @@ async def add(request: Request, parts: Parts, visitor: Editing) -> Response:
             actor=visitor.actor,
         )
     except InvalidInput as error:
-        return await _page(request, parts, visitor, form, errors_of(error, {"listKey": "scope"}))
+        return await _page(request, parts, visitor, form, field_errors(error, {"listKey": "scope"}))
     words = "They get none of it any more, not even what waits." if is_new else "They were there already."
-    return done(request, "/suppressions", words)
+    return redirect(request, "/suppressions", words)
 
 
 @router.post("/lift")
 async def lift(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request)
+    form = await read_fields(request)
     await suppressions.remove(
         parts.database,
         visitor.tenant_id,
@@ -66,7 +66,7 @@ async def lift(request: Request, parts: Parts, visitor: Editing) -> Response:
         actor=visitor.actor,
         clock=parts.clock,
     )
-    return done(request, "/suppressions", f"{form['email']} may be written to again.")
+    return redirect(request, "/suppressions", f"{form['email']} may be written to again.")
 
 
 async def _page(

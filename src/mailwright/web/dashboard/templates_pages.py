@@ -23,8 +23,8 @@ from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
-from mailwright.web.dashboard.forms import Errors, Fields, errors_of, fields_of
-from mailwright.web.dashboard.shell import PageRoute, done, fragment, framed, page
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import Editing, Viewing, Visitor
@@ -34,12 +34,12 @@ router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema
 PAGE: Final = 50
 _VERBATIM: Final = ("body", "text")
 _BODIES: Final = {each.value: "body" for each in TemplateFormat}
-_SOME_READERS: Final = 20
+_SUGGESTED_CONTACTS: Final = 20
 _LINE: Final = re.compile(r"\(line (\d+)\)")
 _LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 _PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
-_FIRST_WORDS: Final = """# Hello {{ name }}
+_STARTER_BODY: Final = """# Hello {{ name }}
 
 Write here what every such mail says.
 
@@ -62,14 +62,14 @@ async def list_templates(request: Request, parts: Parts, visitor: Viewing, curso
 
 # No template can be called so: a tilde is no letter of an id.
 @router.get("/~new")
-async def begin(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = Fields({"format": TemplateFormat.MARKDOWN, "body": _FIRST_WORDS})
+async def show_new(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = Fields({"format": TemplateFormat.MARKDOWN, "body": _STARTER_BODY})
     return await _editor(request, parts, visitor, form)
 
 
 @router.post("/~new")
 async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     try:
         check_template_id(form["templateId"])
         if await _exists(parts, visitor, form["templateId"]):
@@ -77,26 +77,26 @@ async def create(request: Request, parts: Parts, visitor: Editing) -> Response:
         stored = await _write(parts, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, parts, visitor, form, error=error)
-    return done(request, f"/templates/{stored.template_id}", "Saved as version 1.")
+    return redirect(request, f"/templates/{stored.template_id}", "Saved as version 1.")
 
 
 @router.post("/~preview")
 async def show_preview(request: Request, parts: Parts, visitor: Editing) -> Response:
     """For the frame: the mail of what is in the form now. Nothing is stored."""
-    form = await fields_of(request, verbatim=_VERBATIM)
+    form = await read_fields(request, verbatim=_VERBATIM)
     try:
-        rendered = await _rendered(parts, visitor, form)
+        rendered = await _render(parts, visitor, form)
     except MailwrightError as error:
-        return framed(previews.notice(_sentence(error)))
-    return framed(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
+        return email_frame(previews.notice(_sentence(error)))
+    return email_frame(previews.shown(rendered, is_dark=form["scheme"] == "dark"))
 
 
-@router.post("/~preview/words")
-async def show_words(request: Request, parts: Parts, visitor: Editing) -> Response:
-    form = await fields_of(request, verbatim=_VERBATIM)
+@router.post("/~preview/details")
+async def show_preview_details(request: Request, parts: Parts, visitor: Editing) -> Response:
+    form = await read_fields(request, verbatim=_VERBATIM)
     values: dict[str, Any] = {"rendered": None, "findings": [], "problem": None, "line": None, "has_dark": False}
     try:
-        rendered = await _rendered(parts, visitor, form)
+        rendered = await _render(parts, visitor, form)
     except MailwrightError as error:
         problem = _sentence(error)
         line = _LINE.search(problem)
@@ -107,7 +107,7 @@ async def show_words(request: Request, parts: Parts, visitor: Editing) -> Respon
         found = run_presend_checks(subject=rendered.subject, html=rendered.html, text=rendered.text, facts=facts)
         has_dark = previews.has_dark_style(rendered.html or "")
         values |= {"rendered": rendered, "findings": found, "has_dark": has_dark}
-    return fragment(request, visitor, "campaigns/words.html", form=form, advice=ADVICE.get, **values)
+    return fragment(request, visitor, "campaigns/preview_details.html", form=form, advice=ADVICE.get, **values)
 
 
 @router.get("/{template_id}")
@@ -121,20 +121,20 @@ async def show(
 async def show_mail(
     parts: Parts, visitor: Viewing, template_id: str, version: int | None = None, scheme: str = "light"
 ) -> Response:
-    stored = await _which(parts, visitor, template_id, version)
+    stored = await _find_version(parts, visitor, template_id, version)
     try:
         rendered = stored.render(_samples(stored), parts.templates.standard)
     except MailwrightError as error:
-        return framed(previews.notice(str(error)))
-    return framed(previews.shown(rendered, is_dark=scheme == "dark"))
+        return email_frame(previews.notice(str(error)))
+    return email_frame(previews.shown(rendered, is_dark=scheme == "dark"))
 
 
 @router.get("/{template_id}/edit")
-async def look_again(
+async def show_edit(
     request: Request, parts: Parts, visitor: Editing, template_id: str, *, version: int | None = None, locale: str = ""
 ) -> Response:
     """From a version of one's choice, the newest where none is named. A locale that is new begins with that text."""
-    stored = await _which(parts, visitor, template_id, version)
+    stored = await _find_version(parts, visitor, template_id, version)
     form = Fields(
         {
             "locale": locale or stored.locale,
@@ -151,13 +151,15 @@ async def look_again(
 @router.post("/{template_id}/edit")
 async def write(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
     """A new version. Old ones stay, and so do the mails that were asked for with them."""
-    form = await fields_of(request, verbatim=_VERBATIM)
-    newest = await _which(parts, visitor, template_id, None)
+    form = await read_fields(request, verbatim=_VERBATIM)
+    newest = await _find_version(parts, visitor, template_id, None)
     try:
         stored = await _write(parts, visitor, template_id, form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, parts, visitor, form, template=newest, error=error)
-    return done(request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}.")
+    return redirect(
+        request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}."
+    )
 
 
 @router.get("/{template_id}/diff")
@@ -176,18 +178,18 @@ async def compare(
     values: dict[str, Any] = {
         "older": older,
         "newer": newer,
-        "lines": list(_shown(diff_versions(older, newer))),
+        "lines": list(_diff_lines(diff_versions(older, newer))),
         "versions": await parts.templates.versions(visitor.tenant_id, template_id),
     }
     return await page(request, visitor, "templates/diff.html", **values)
 
 
 @router.post("/{template_id}/test")
-async def try_out(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
+async def send_test(request: Request, parts: Parts, visitor: Editing, template_id: str) -> Response:
     """The mail with its samples, to one address."""
-    form = await fields_of(request)
+    form = await read_fields(request)
     version = form.number("version")
-    stored = await _which(parts, visitor, template_id, version)
+    stored = await _find_version(parts, visitor, template_id, version)
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
         rendered = stored.render(_samples(stored), parts.templates.standard)
@@ -196,7 +198,7 @@ async def try_out(request: Request, parts: Parts, visitor: Editing, template_id:
         await parts.mail.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, parts, visitor, template_id, version, error=error, form=form)
-    return done(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")
+    return redirect(request, f"/templates/{template_id}?version={stored.version}", "The test mail is on its way.")
 
 
 def declared_of(text: str) -> list[dict[str, Any]]:
@@ -244,7 +246,7 @@ def _format(form: Fields) -> TemplateFormat:
         raise InvalidInput("is one of html, mjml and markdown", field="format") from error
 
 
-async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _render(parts: ApiParts, visitor: Visitor, form: Fields) -> RenderedEmail:
     shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
     tenant_id = visitor.tenant_id
@@ -261,11 +263,11 @@ async def _rendered(parts: ApiParts, visitor: Visitor, form: Fields) -> Rendered
         variables=draft.variables,
     )
     check_declared(stored.compiled(), draft.variables)
-    reader = await _reader(parts, tenant_id, form["as_contact"])
+    reader = await _contact_variables(parts, tenant_id, form["as_contact"])
     return stored.render({**_samples(stored), **reader}, parts.templates.standard)
 
 
-async def _reader(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, Any]:
+async def _contact_variables(parts: ApiParts, tenant_id: int, email: str) -> Mapping[str, Any]:
     if not email:
         return {}
     try:
@@ -302,7 +304,7 @@ async def _page(
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    stored = await _which(parts, visitor, template_id, version)
+    stored = await _find_version(parts, visitor, template_id, version)
     versions = await parts.templates.versions(visitor.tenant_id, template_id)
     newest: dict[str, StoredTemplate] = {}
     for each in versions:
@@ -319,7 +321,7 @@ async def _page(
         "problem": None,
         "has_dark": previews.has_dark_style(stored.html),
         "form": form or Fields(),
-        "errors": errors_of(error) if error is not None else Errors(),
+        "errors": field_errors(error) if error is not None else Errors(),
     }
     try:
         values["mail"] = stored.render(_samples(stored), parts.templates.standard)
@@ -338,7 +340,7 @@ async def _editor(
     template: StoredTemplate | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SOME_READERS, status="active")
+    readers = await contacts.list_page(parts.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     attributes = sorted({name for reader in readers for name in reader.attributes if name.isidentifier()})
     values: dict[str, Any] = {
         "form": form,
@@ -346,14 +348,14 @@ async def _editor(
         "formats": FORMATS,
         "readers": readers,
         "offered": [*STANDARD_VARIABLES, *(name for name in attributes if name not in STANDARD_VARIABLES)],
-        "errors": _told(error) if error is not None else Errors(),
+        "errors": _errors_for(error) if error is not None else Errors(),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "templates/edit.html", status=status, **values)
 
 
-def _told(error: MailwrightError) -> Errors:
-    found = errors_of(error, {**_BODIES, "template": "body"})
+def _errors_for(error: MailwrightError) -> Errors:
+    found = field_errors(error, {**_BODIES, "template": "body"})
     return Errors({"variables" if name.startswith("variables[") else name: text for name, text in found.items()})
 
 
@@ -365,7 +367,7 @@ async def _exists(parts: ApiParts, visitor: Visitor, template_id: str) -> bool:
     return True
 
 
-async def _which(parts: ApiParts, visitor: Visitor, template_id: str, version: int | None) -> StoredTemplate:
+async def _find_version(parts: ApiParts, visitor: Visitor, template_id: str, version: int | None) -> StoredTemplate:
     _require_own(template_id)
     if version is not None:
         return await parts.templates.version(visitor.tenant_id, template_id, min(version, 2**31 - 1))
@@ -384,7 +386,7 @@ def _sentence(error: MailwrightError) -> str:
     return str(error)
 
 
-def _shown(text: str) -> Iterator[tuple[str, str]]:
+def _diff_lines(text: str) -> Iterator[tuple[str, str]]:
     """Each line of a difference with its kind, and the marks of `diff -u` in words."""
     for line in text.splitlines():
         if part := _PART.fullmatch(line):

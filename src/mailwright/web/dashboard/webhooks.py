@@ -15,9 +15,9 @@ from mailwright.events.outbound.endpoints import TYPES, Endpoint, Wanted
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import parse
 from mailwright.web.api.webhooks import WebhookRequest
-from mailwright.web.dashboard.forms import Errors, Fields, chosen, errors_of, fields_of
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.settings import TABS
-from mailwright.web.dashboard.shell import PageRoute, done, page, rendered
+from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Administering, Visitor
@@ -78,7 +78,7 @@ async def show_all(request: Request, parts: Parts, visitor: Administering) -> Re
 @router.post("")
 async def create(request: Request, parts: Parts, visitor: Administering) -> Response:
     """The secret is shown in the answer itself, this once."""
-    form, types = await fields_of(request), await chosen(request, "types")
+    form, types = await read_fields(request), await read_values(request, "types")
     try:
         made, secret = await parts.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
     except MailwrightError as error:
@@ -103,15 +103,15 @@ async def show(
 async def watch(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     await _found(parts, visitor, webhook_id)
 
-    async def look() -> Mapping[str, str]:
+    async def render_parts() -> Mapping[str, str]:
         found = await _found(parts, visitor, webhook_id)
-        values = {"webhook": found, **await _told(parts, found)}
+        values = {"webhook": found, **await _delivery_values(parts, found)}
         return {
-            "standing": rendered(request, visitor, "webhooks/standing.html", **values),
-            "deliveries": rendered(request, visitor, "webhooks/deliveries.html", **values),
+            "status": render_part(request, visitor, "webhooks/status.html", **values),
+            "deliveries": render_part(request, visitor, "webhooks/deliveries.html", **values),
         }
 
-    return stream(request, visitor, f"webhook:{webhook_id}", look, Role.ADMIN)
+    return stream(request, visitor, f"webhook:{webhook_id}", render_parts, Role.ADMIN)
 
 
 @router.get("/{webhook_id}/edit")
@@ -124,13 +124,13 @@ async def show_form(request: Request, parts: Parts, visitor: Administering, webh
 @router.post("/{webhook_id}/edit")
 async def edit(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     found = await _found(parts, visitor, webhook_id)
-    form, types = await fields_of(request), await chosen(request, "types")
+    form, types = await read_fields(request), await read_values(request, "types")
     try:
         wanted = _wanted(form, types)
         await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
-    return done(request, f"{HOME}/{webhook_id}", "Saved.")
+    return redirect(request, f"{HOME}/{webhook_id}", "Saved.")
 
 
 @router.post("/{webhook_id}/resume")
@@ -139,7 +139,7 @@ async def resume(request: Request, parts: Parts, visitor: Administering, webhook
     found = await _found(parts, visitor, webhook_id)
     wanted = Wanted(found.url, found.types, found.description, is_active=True)
     await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return done(request, f"{HOME}/{webhook_id}", "It is told again, beginning with what waited for it.")
+    return redirect(request, f"{HOME}/{webhook_id}", "It is told again, beginning with what waited for it.")
 
 
 @router.post("/{webhook_id}/secret")
@@ -150,16 +150,16 @@ async def rotate_secret(request: Request, parts: Parts, visitor: Administering, 
 
 
 @router.post("/{webhook_id}/test")
-async def try_out(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
+async def send_test(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     found = await _found(parts, visitor, webhook_id)
     await Deliveries(parts.database, parts.clock).test(found, actor=visitor.actor)
-    return done(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
+    return redirect(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
 
 
 @router.post("/{webhook_id}/remove")
 async def remove(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     await parts.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return done(request, HOME, "It is told nothing any more.")
+    return redirect(request, HOME, "It is told nothing any more.")
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
@@ -167,7 +167,7 @@ async def redeliver(request: Request, parts: Parts, visitor: Administering, deli
     again = await Deliveries(parts.database, parts.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
-    return done(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
+    return redirect(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
 
 
 async def _list_page(
@@ -204,7 +204,7 @@ async def _one_page(
     secret: str | None = None,
     is_new: bool = False,
 ) -> Response:
-    told = await _told(parts, found, status, cursor)
+    told = await _delivery_values(parts, found, status, cursor)
     return await _page(
         request,
         visitor,
@@ -219,7 +219,9 @@ async def _one_page(
     )
 
 
-async def _told(parts: ApiParts, found: Endpoint, status: str = "", cursor: str | None = None) -> dict[str, Any]:
+async def _delivery_values(
+    parts: ApiParts, found: Endpoint, status: str = "", cursor: str | None = None
+) -> dict[str, Any]:
     before = decode_cursor("delivery", cursor)[0] if cursor else NEWEST
     some = await Deliveries(parts.database, parts.clock).some(found, limit=_PAGE, before=before, status=status or None)
     following = encode_cursor("delivery", some[-1].key) if len(some) == _PAGE else None
@@ -230,7 +232,7 @@ async def _page(
     request: Request, visitor: Visitor, name: str, error: MailwrightError | None, **values: Any
 ) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
-    errors = errors_of(error) if error is not None else Errors()
+    errors = field_errors(error) if error is not None else Errors()
     shared: dict[str, Any] = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(TYPES)}
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 

@@ -1,9 +1,9 @@
-"""Pages for readers: joining, leaving, choosing, reading. Plain HTML in the reader's language, no script, no cookie."""
+"""Public pages: sign-up, confirmation, unsubscribe, preferences, web view, archive. No scripts, no cookies."""
 
 from mailwright.web.public import archive, confirm, preferences, sign_up, unsubscribe, web_view
-from mailwright.web.public.readers import nothing_here
+from mailwright.web.public.subscribers import page_not_found
 
-__all__ = ["ROUTERS", "nothing_here"]
+__all__ = ["ROUTERS", "page_not_found"]
 
 ROUTERS = (
     unsubscribe.router,

@@ -18,8 +18,8 @@ from mailwright.web.api.archive import archive_of
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.language import language_of
 from mailwright.web.public.pages import FOR_EVERYONE, page, policy, stored_html
-from mailwright.web.public.readers import ReaderRoute
-from mailwright.web.public.visiting import Visited, sender_of, visited
+from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
+from mailwright.web.public.subscribers import PublicRoute
 
 PER_PAGE = 30
 ATOM = "http://www.w3.org/2005/Atom"
@@ -32,38 +32,38 @@ WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'s
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEAD = re.compile(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", re.IGNORECASE)
 
-router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/archive/{list_key}", methods=["GET", "HEAD"])
 async def show(request: Request, list_key: str, parts: Parts) -> Response:
-    place = await visited(request, parts, list_key)
+    public_list = await find_public_list(request, parts, list_key)
     language = language_of(request)
     before = request.query_params.get("before", "")
     last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
-    found = await archive_of(parts).issues(place.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
-    shown = [await _line(parts, place, each, language) for each in found[:PER_PAGE]]
-    older = place.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
+    found = await archive_of(parts).issues(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
+    shown = [await _line(parts, public_list, each, language) for each in found[:PER_PAGE]]
+    older = public_list.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
     return page(
         "archive",
         language,
         is_for_everyone=True,
-        sender=sender_of(parts, place),
-        here=place.here,
-        list=place.list,
+        sender=sender_of(parts, public_list),
+        here=public_list.here,
+        list=public_list.list,
         issues=[each for each in shown if each is not None],
         older=older,
-        feed=place.link(f"{list_key}/feed"),
-        join=place.link(f"../subscribe/{list_key}"),
+        feed=public_list.link(f"{list_key}/feed"),
+        join=public_list.link(f"../subscribe/{list_key}"),
     )
 
 
 @router.api_route("/archive/{list_key}/feed", methods=["GET", "HEAD"])
 async def feed(request: Request, list_key: str, parts: Parts) -> Response:
     """Atom (RFC 4287): what newsreaders ask for again and again, answered in a few bytes while nothing is new."""
-    place = await visited(request, parts, list_key)
-    found = await archive_of(parts).issues(place.tenant_id, list_key, limit=PER_PAGE)
-    content = await _atom(parts, place, found)
+    public_list = await find_public_list(request, parts, list_key)
+    found = await archive_of(parts).issues(public_list.tenant_id, list_key, limit=PER_PAGE)
+    content = await _atom(parts, public_list, found)
     tag = f'"{sha256(content).hexdigest()[:32]}"'
     headers = {**FOR_EVERYONE, "ETag": tag, "X-Content-Type-Options": "nosniff"}
     if tag in request.headers.get("if-none-match", ""):
@@ -73,10 +73,10 @@ async def feed(request: Request, list_key: str, parts: Parts) -> Response:
 
 @router.api_route("/archive/{list_key}/{campaign_id}", methods=["GET", "HEAD"])
 async def show_issue(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
-    place = await visited(request, parts, list_key)
-    issue = await archive_of(parts).issue(place.tenant_id, list_key, campaign_id)
+    public_list = await find_public_list(request, parts, list_key)
+    issue = await archive_of(parts).issue(public_list.tenant_id, list_key, campaign_id)
     language = language_of(request)
-    line = await _line(parts, place, issue, language)
+    line = await _line(parts, public_list, issue, language)
     if line is None:
         raise NotFound
     return page(
@@ -84,12 +84,12 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
         language,
         headers=WITH_FRAME,
         is_for_everyone=True,
-        sender=sender_of(parts, place),
-        here=place.here,
-        list=place.list,
-        content=place.link(f"{campaign_id}/content"),
-        back=place.link(f"../{list_key}"),
-        join=place.link(f"../../subscribe/{list_key}"),
+        sender=sender_of(parts, public_list),
+        here=public_list.here,
+        list=public_list.list,
+        content=public_list.link(f"{campaign_id}/content"),
+        back=public_list.link(f"../{list_key}"),
+        join=public_list.link(f"../../subscribe/{list_key}"),
         **line,
     )
 
@@ -97,48 +97,52 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, parts: P
 @router.api_route("/archive/{list_key}/{campaign_id}/content", methods=["GET", "HEAD"])
 async def content(request: Request, list_key: str, campaign_id: str, parts: Parts) -> Response:
     """The mail itself, to be framed by its page."""
-    place = await visited(request, parts, list_key)
+    public_list = await find_public_list(request, parts, list_key)
     archive = archive_of(parts)
-    issue = await archive.issue(place.tenant_id, list_key, campaign_id)
+    issue = await archive.issue(public_list.tenant_id, list_key, campaign_id)
     try:
-        html = (await archive.rendered(issue, language_of(request), _around(parts, place, issue))).html
+        html = (await archive.rendered(issue, language_of(request), _around(parts, public_list, issue))).html
     except InvalidTemplate as error:
         raise NotFound from error
     return stored_html(_in_new_windows(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
 
 
-async def _line(parts: ApiParts, place: Visited, issue: ArchivedCampaign, language: str) -> dict[str, Any] | None:
+async def _line(
+    parts: ApiParts, public_list: PublicList, issue: ArchivedCampaign, language: str
+) -> dict[str, Any] | None:
     """None for one that cannot be shown any more."""
     try:
-        shown = await archive_of(parts).rendered(issue, language, _around(parts, place, issue))
+        shown = await archive_of(parts).rendered(issue, language, _around(parts, public_list, issue))
     except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
-    link = place.link(f"{place.list.list_key}/{issue.campaign_id}")
+    link = public_list.link(f"{public_list.list.list_key}/{issue.campaign_id}")
     return {"subject": shown.subject.strip() or issue.name, "at": at, "day": at[:10], "link": link}
 
 
-def _around(parts: ApiParts, place: Visited, issue: ArchivedCampaign) -> ArchiveLinks:
-    key = place.list.list_key
+def _around(parts: ApiParts, public_list: PublicList, issue: ArchivedCampaign) -> ArchiveLinks:
+    key = public_list.list.list_key
     return ArchiveLinks(
-        subscribe=parts.public_url + place.link(f"/subscribe/{key}"),
-        itself=parts.public_url + place.link(f"/archive/{key}/{issue.campaign_id}"),
+        subscribe=parts.public_url + public_list.link(f"/subscribe/{key}"),
+        itself=parts.public_url + public_list.link(f"/archive/{key}/{issue.campaign_id}"),
         postal_address=parts.postal_address or "",
     )
 
 
-async def _atom(parts: ApiParts, place: Visited, found: list[ArchivedCampaign]) -> bytes:
-    key = place.list.list_key
+async def _atom(parts: ApiParts, public_list: PublicList, found: list[ArchivedCampaign]) -> bytes:
+    key = public_list.list.list_key
     root = Element("feed", xmlns=ATOM)
-    _add(root, "id", parts.public_url + place.link(f"/archive/{key}/feed"))
-    _add(root, "title", place.list.name)
-    _add(root, "subtitle", place.list.description)
-    _add(root, "updated", isoformat(max((each.archived_at or 0 for each in found), default=place.list.created_at)))
-    SubElement(root, "link", rel="self", href=parts.public_url + place.link(f"/archive/{key}/feed"))
-    SubElement(root, "link", rel="alternate", href=parts.public_url + place.link(f"/archive/{key}"))
-    _add(SubElement(root, "author"), "name", sender_of(parts, place) or place.list.name)
+    _add(root, "id", parts.public_url + public_list.link(f"/archive/{key}/feed"))
+    _add(root, "title", public_list.list.name)
+    _add(root, "subtitle", public_list.list.description)
+    _add(
+        root, "updated", isoformat(max((each.archived_at or 0 for each in found), default=public_list.list.created_at))
+    )
+    SubElement(root, "link", rel="self", href=parts.public_url + public_list.link(f"/archive/{key}/feed"))
+    SubElement(root, "link", rel="alternate", href=parts.public_url + public_list.link(f"/archive/{key}"))
+    _add(SubElement(root, "author"), "name", sender_of(parts, public_list) or public_list.list.name)
     for issue in found:
-        around = _around(parts, place, issue)
+        around = _around(parts, public_list, issue)
         try:
             shown = await archive_of(parts).rendered(issue, None, around)
         except (InvalidTemplate, NotFound):
@@ -160,6 +164,6 @@ def _add(parent: Element, name: str, text: str | None) -> None:
 
 
 def _in_new_windows(html: str) -> str:
-    """Links open beside the page: inside its frame they would lead nowhere."""
+    """RecipientLinks open beside the page: inside its frame they would lead nowhere."""
     end = max((found.end() for found in _HEAD.finditer(html[:10_000])), default=0)
     return f'{html[:end]}<base target="_blank">{html[end:]}'

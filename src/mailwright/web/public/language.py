@@ -1,4 +1,4 @@
-"""The language of a page: what the reader chose, else what we know of the contact, else what the browser says."""
+"""The language of a page: what the recipient chose, else what we know of the contact, else what the browser says."""
 
 from collections.abc import Iterator
 
@@ -17,16 +17,16 @@ def language_of(request: Request, locale: str | None = None) -> str:
 
 def chosen_language(request: Request) -> str | None:
     """As the language links of our own pages put it."""
-    return spoken(request.query_params.get("lang", ""))
+    return supported_language(request.query_params.get("lang", ""))
 
 
 def usual_language(request: Request, locale: str | None) -> str:
-    """What this reader would see without choosing."""
+    """What this recipient would see without choosing."""
     wishes = (locale or "", *_wishes(request.headers.get("accept-language", "")))
-    return next((language for wish in wishes if (language := spoken(wish))), DEFAULT)
+    return next((language for wish in wishes if (language := supported_language(wish))), DEFAULT)
 
 
-def spoken(locale: str) -> str | None:
+def supported_language(locale: str) -> str | None:
     """`pt-BR`, `pt_BR` and `PT` are all `pt`; a language that the pages do not speak is None."""
     language = locale.replace("_", "-").partition("-")[0].strip().lower()
     return language if language in LANGUAGES else None

@@ -27,7 +27,7 @@ RULES: Mapping[str, str] = {
 }
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in RULES.items()),
-    "Referrer-Policy": "no-referrer",  # the address of the page holds the reader's token
+    "Referrer-Policy": "no-referrer",  # the address of the page holds the recipient's token
     "X-Robots-Tag": "noindex, nofollow",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -45,7 +45,7 @@ def page(
     is_for_everyone: bool = False,
     **values: Any,
 ) -> HTMLResponse:
-    """`is_for_everyone`: nothing on it is about a reader, so it may be found and kept."""
+    """`is_for_everyone`: nothing on it is about a recipient, so it may be found and kept."""
     content = _TEMPLATES.get_template(f"{template}.html").render(
         texts=LANGUAGES[language],
         language=language,

@@ -1,4 +1,4 @@
-"""The preference centre: which lists a reader gets and in which language, on one plain form."""
+"""The preference centre: which lists a recipient gets and in which language, on one plain form."""
 
 from collections.abc import Sequence
 
@@ -17,28 +17,32 @@ from mailwright.audience.preferences import (
 from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.forms import read_form
-from mailwright.web.public.language import language_of, spoken, usual_language
+from mailwright.web.public.language import language_of, supported_language, usual_language
 from mailwright.web.public.pages import filled
-from mailwright.web.public.readers import SOURCE, Reader, ReaderRoute, reader_of, reader_page
+from mailwright.web.public.subscribers import SOURCE, LinkRecipient, PublicRoute, recipient_of, recipient_page
 from mailwright.web.public.texts import LANGUAGES
 
-router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/preferences", methods=["GET", "HEAD"])
 async def show(request: Request, parts: Parts) -> Response:
-    reader = await reader_of(request, parts)
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
-    return preferences_page(request, parts, reader, about)
+    recipient = await recipient_of(request, parts)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+        recipient.tenant_id, recipient.email
+    )
+    return preferences_page(request, parts, recipient, about)
 
 
 @router.post("/preferences")
 async def save(request: Request, parts: Parts) -> Response:
     """The answer says what changed, and shows the form again as things are now."""
-    reader = await reader_of(request, parts)
+    recipient = await recipient_of(request, parts)
     form = await read_form(request)
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
-    language = spoken(form.get("language", [""])[0])
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+        recipient.tenant_id, recipient.email
+    )
+    language = supported_language(form.get("language", [""])[0])
     choice = PreferenceChoice(
         shown=frozenset(form.get("shown", ())),
         ticked=frozenset(form.get("list", ())),
@@ -47,30 +51,30 @@ async def save(request: Request, parts: Parts) -> Response:
         unsubscribe_all="everything" in form,
     )
     outcome = await update_preferences(
-        parts.database, parts.clock, reader.tenant_id, reader.email, choice, source=SOURCE
+        parts.database, parts.clock, recipient.tenant_id, recipient.email, choice, source=SOURCE
     )
     language = language or language_of(request, about.locale)
-    changes = _told(outcome, language)
-    return preferences_page(request, parts, reader, outcome.after, language=language, changes=changes)
+    changes = _error_page(outcome, language)
+    return preferences_page(request, parts, recipient, outcome.after, language=language, changes=changes)
 
 
 def preferences_page(
     request: Request,
     parts: ApiParts,
-    reader: Reader,
+    recipient: LinkRecipient,
     about: ContactPreferences,
     *,
     language: str | None = None,
     changes: Sequence[Markup] | None = None,
 ) -> Response:
-    return reader_page(
+    return recipient_page(
         request,
         parts,
-        reader,
+        recipient,
         "preferences",
         locale=about.locale,
         language=language,
-        here=reader.links.preferences,
+        here=recipient.links.preferences,
         lists=about.lists,
         on=subscribed_lists(about),
         is_blocked=is_blocked(about),
@@ -79,7 +83,7 @@ def preferences_page(
     )
 
 
-def _told(outcome: PreferenceUpdate, language: str) -> list[Markup]:
+def _error_page(outcome: PreferenceUpdate, language: str) -> list[Markup]:
     texts = LANGUAGES[language]
     if outcome.unsubscribed_from_all:
         return [filled(texts.everything_left)]

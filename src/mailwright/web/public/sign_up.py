@@ -12,30 +12,30 @@ from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.parts import Parts
 from mailwright.web.public.forms import read_form
-from mailwright.web.public.language import language_of, spoken
+from mailwright.web.public.language import language_of, supported_language
 from mailwright.web.public.pages import page, policy
-from mailwright.web.public.readers import ReaderRoute, link_secrets, wants_json
-from mailwright.web.public.visiting import Visited, sender_of, visited
+from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
+from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
 
 # It shows nothing of anybody and knows no session: framing it gains nothing but a subscriber.
 FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
 RETRY_SECONDS = "3600"
 
-router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/subscribe/{list_key}", methods=["GET", "HEAD"])
 async def show(request: Request, list_key: str, parts: Parts) -> Response:
-    place = await visited(request, parts, list_key)
-    return _form(parts, place, language_of(request))
+    public_list = await find_public_list(request, parts, list_key)
+    return _form(parts, public_list, language_of(request))
 
 
 @router.post("/subscribe/{list_key}")
 async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
     """The same answer for everyone: nobody learns from it who is on a list."""
-    place = await visited(request, parts, list_key)
+    public_list = await find_public_list(request, parts, list_key)
     form = await read_form(request)
-    language = spoken(form.get("lang", [""])[0]) or language_of(request)
+    language = supported_language(form.get("lang", [""])[0]) or language_of(request)
     wish = SignUpRequest(
         email=form.get("email", [""])[0],
         origin=request.client.host if request.client else "",
@@ -44,15 +44,15 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
     )
     secret, *_ = await link_secrets(parts)
     desk = SignUpService(parts.database, parts.clock, await parts.double_opt_in(), secret)
-    match await desk.take(place.tenant_id, list_key, wish):
+    match await desk.take(public_list.tenant_id, list_key, wish):
         case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
         case SignUpResult.ACCEPTED:
-            return _page("signed_up", parts, place, language, here=None)
+            return _page("signed_up", parts, public_list, language, here=None)
         case SignUpResult.INVALID_ADDRESS if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "This is not an email address.")
         case SignUpResult.INVALID_ADDRESS:
-            return _form(parts, place, language, wish)
+            return _form(parts, public_list, language, wish)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -62,21 +62,21 @@ async def sign_up(request: Request, list_key: str, parts: Parts) -> Response:
             )
         case SignUpResult.RATE_LIMITED:
             wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
-            return _page("too_many", parts, place, language, status=status, headers=wait, here=None)
+            return _page("too_many", parts, public_list, language, status=status, headers=wait, here=None)
         case other:
             assert_never(other)
 
 
-def _form(parts: Parts, place: Visited, language: str, wrong: SignUpRequest | None = None) -> Response:
+def _form(parts: Parts, public_list: PublicList, language: str, wrong: SignUpRequest | None = None) -> Response:
     status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
     return _page(
         "sign_up",
         parts,
-        place,
+        public_list,
         language,
         status=status,
-        here=place.here,
-        action=place.link(place.list.list_key),
+        here=public_list.here,
+        action=public_list.link(public_list.list.list_key),
         is_wrong=wrong is not None,
         given="" if wrong is None else wrong.email[:254],
     )
@@ -85,7 +85,7 @@ def _form(parts: Parts, place: Visited, language: str, wrong: SignUpRequest | No
 def _page(
     template: str,
     parts: Parts,
-    place: Visited,
+    public_list: PublicList,
     language: str,
     *,
     status: HTTPStatus = HTTPStatus.OK,
@@ -93,4 +93,6 @@ def _page(
     **values: Any,
 ) -> Response:
     told = {**FRAMED, **(headers or {})}
-    return page(template, language, status, headers=told, sender=sender_of(parts, place), list=place.list, **values)
+    return page(
+        template, language, status, headers=told, sender=sender_of(parts, public_list), list=public_list.list, **values
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """`{email}` is the reader's masked address and `{list}` the name of a list, wherever they stand."""
+    """`{email}` is the recipient's masked address and `{list}` the name of a list, wherever they stand."""
 
     name: str  # of the language, in itself
     other_languages: str
@@ -172,7 +172,7 @@ ENGLISH = Texts(
     archive_empty="There is nothing to read here yet.",
     archive_older="Older mails",
     archive_back="All mails",
-    archive_feed="Follow with a feed reader",
+    archive_feed="Follow with a feed recipient",
     archive_join="Subscribe",
     absent_title="There is nothing here",
     absent="This page does not exist, or it is no longer open to everyone.",
@@ -349,5 +349,5 @@ PORTUGUESE = Texts(
     absent="Esta página não existe ou já não está aberta a todos.",
 )
 
-# The first one is spoken where a reader's own is not among them.
+# The first one is supported_language where a recipient's own is not among them.
 LANGUAGES: Mapping[str, Texts] = {"en": ENGLISH, "ru": RUSSIAN, "pt": PORTUGUESE}

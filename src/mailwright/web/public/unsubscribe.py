@@ -12,87 +12,100 @@ from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.preferences import preferences_page
-from mailwright.web.public.readers import SOURCE, Reader, ReaderRoute, reader_of, reader_page, wants_json
+from mailwright.web.public.subscribers import (
+    SOURCE,
+    LinkRecipient,
+    PublicRoute,
+    recipient_of,
+    recipient_page,
+    wants_json,
+)
 
 # Browsers and their helpers fetch links ahead of their readers, and say so in one of these.
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 PREFETCHES = ("prefetch", "prerender", "preview", "preload")
 
-router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/unsubscribe", methods=["GET", "HEAD"])
 async def follow(request: Request, parts: Parts) -> Response:
     """Who opens the link leaves, unless the settings ask first. What only looks at links changes nothing."""
-    reader = await reader_of(request, parts)
+    recipient = await recipient_of(request, parts)
     is_asked = parts.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
     if not is_asked:
-        return await _leave(request, parts, reader)
+        return await _leave(request, parts, recipient)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", "Nobody has left: send the same request as POST.")
     # Whoever has left is not asked again: the links to other languages lead here.
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
-    template = "left" if reader.list_key in about.scopes else "leave"
-    return await _show(request, parts, reader, template, here=reader.links.leave)
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+        recipient.tenant_id, recipient.email
+    )
+    template = "unsubscribed" if recipient.list_key in about.scopes else "unsubscribe"
+    return await _show(request, parts, recipient, template, here=recipient.links.leave)
 
 
 @router.post("/unsubscribe")
 async def leave(request: Request, parts: Parts) -> Response:
     """One click, or the button of the page. The address says everything; what the body says does not matter."""
-    return await _leave(request, parts, await reader_of(request, parts))
+    return await _leave(request, parts, await recipient_of(request, parts))
 
 
 @router.api_route("/resubscribe", methods=["GET", "HEAD"])
 async def ask_to_return(request: Request, parts: Parts) -> Response:
     """Only the button acts."""
-    reader = await reader_of(request, parts, returns=True)
-    return await _show(request, parts, reader, "return", here=reader.links.back)
+    recipient = await recipient_of(request, parts, returns=True)
+    return await _show(request, parts, recipient, "resubscribe", here=recipient.links.back)
 
 
 @router.post("/resubscribe")
 async def come_back(request: Request, parts: Parts) -> Response:
     """Undoes the leaving, and tells the truth: whoever bounced, complained or left everything gets no mail yet."""
-    reader = await reader_of(request, parts, returns=True)
+    recipient = await recipient_of(request, parts, returns=True)
     standing = ContactStatusService(parts.database, parts.clock)
-    await standing.resubscribe_by_link(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
-    now = await standing.load_preferences(reader.tenant_id, reader.email)
+    await standing.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
+    now = await standing.load_preferences(recipient.tenant_id, recipient.email)
     if is_blocked(now):
         if wants_json(request):
             return problem(
                 HTTPStatus.CONFLICT, "ADDRESS_BLOCKED", "No mail is sent to this address, for other reasons."
             )
-        return reader_page(request, parts, reader, "blocked", locale=now.locale, here=None)
+        return recipient_page(request, parts, recipient, "blocked", locale=now.locale, here=None)
     if wants_json(request):
-        return _done(reader)
+        return _done(recipient)
     if has_unsubscribed_from_all(now):
-        return preferences_page(request, parts, reader, now)
-    return await _show(request, parts, reader, "returned", here=None)
+        return preferences_page(request, parts, recipient, now)
+    return await _show(request, parts, recipient, "resubscribed", here=None)
 
 
-async def _leave(request: Request, parts: ApiParts, reader: Reader) -> Response:
+async def _leave(request: Request, parts: ApiParts, recipient: LinkRecipient) -> Response:
     standing = ContactStatusService(parts.database, parts.clock)
-    await standing.unsubscribe_by_link(reader.tenant_id, reader.email, reader.list_key, source=SOURCE)
+    await standing.unsubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     if wants_json(request):
-        return _done(reader)
-    return await _show(request, parts, reader, "left", here=reader.links.leave)
+        return _done(recipient)
+    return await _show(request, parts, recipient, "unsubscribed", here=recipient.links.leave)
 
 
-def _done(reader: Reader) -> Response:
-    return json_response({"ok": True, "listKey": reader.list_key}, headers={"Cache-Control": "no-store"})
+def _done(recipient: LinkRecipient) -> Response:
+    return json_response({"ok": True, "listKey": recipient.list_key}, headers={"Cache-Control": "no-store"})
 
 
-async def _show(request: Request, parts: ApiParts, reader: Reader, template: str, *, here: str | None) -> Response:
-    about = await ContactStatusService(parts.database, parts.clock).load_preferences(reader.tenant_id, reader.email)
-    name = await _list_name(parts, reader)
-    return reader_page(request, parts, reader, template, locale=about.locale, here=here, list=name)
+async def _show(
+    request: Request, parts: ApiParts, recipient: LinkRecipient, template: str, *, here: str | None
+) -> Response:
+    about = await ContactStatusService(parts.database, parts.clock).load_preferences(
+        recipient.tenant_id, recipient.email
+    )
+    name = await _list_name(parts, recipient)
+    return recipient_page(request, parts, recipient, template, locale=about.locale, here=here, list=name)
 
 
-async def _list_name(parts: ApiParts, reader: Reader) -> str | None:
+async def _list_name(parts: ApiParts, recipient: LinkRecipient) -> str | None:
     """None for all bulk mail. A list that is gone is called by its key: its links are still good for leaving."""
-    if reader.list_key == GENERAL:
+    if recipient.list_key == GENERAL:
         return None
-    lists = await list_all(parts.database, reader.tenant_id)
-    return next((each.name for each in lists if each.list_key == reader.list_key), reader.list_key)
+    lists = await list_all(parts.database, recipient.tenant_id)
+    return next((each.name for each in lists if each.list_key == recipient.list_key), recipient.list_key)
 
 
 def _is_prefetch(request: Request) -> bool:

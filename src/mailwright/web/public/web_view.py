@@ -1,4 +1,4 @@
-"""The web view: a mail in the browser, as its reader got it, for whoever has its link."""
+"""The web view: a mail in the browser, as its recipient got it, for whoever has its link."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -9,9 +9,9 @@ from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.pipeline.web_view import WebViewSettings, render_web_view
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.public.pages import stored_html
-from mailwright.web.public.readers import ReaderRoute, link_secrets
+from mailwright.web.public.subscribers import PublicRoute, link_secrets
 
-router = APIRouter(route_class=ReaderRoute, include_in_schema=False)
+router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 
 @router.api_route("/view/{token}", methods=["GET", "HEAD"])

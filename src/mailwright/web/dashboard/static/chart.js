@@ -58,7 +58,7 @@ function draw(place) {
       ],
       series: [
         { label: "Time", value: (_, at) => (at == null ? "–" : `${when(at, 86400)} ${when(at, 60)}`) },
-        bars(place, "sent", "--calm", "Sent"),
+        bars(place, "sent", "--info", "Sent"),
         bars(place, "failed", "--bad", "Failed or bounced"),
       ],
     },

@@ -1,9 +1,9 @@
 // Composing: the preview follows what is written, variables are put in where the cursor is, and nothing is lost unseen.
 // `<form data-compose="/campaigns/preview">`: that address takes the form and answers with the mail for a frame, and
-// with `/words` behind it with what stands beside the frame.
+// with `/details` behind it with what stands beside the frame.
 
 const form = document.querySelector("form[data-compose]");
-const words = document.getElementById("preview-words");
+const words = document.getElementById("preview-details");
 const REST = 400;
 
 // The mail is put into a frame out of sight and takes the place of the one before once it is there: nothing blinks.
@@ -46,7 +46,7 @@ function showMail(scheme) {
 let asked = 0;
 async function show() {
   const mine = ++asked;
-  const answer = await fetch(`${form.dataset.compose}/words`, {
+  const answer = await fetch(`${form.dataset.compose}/details`, {
     method: "POST",
     body: new URLSearchParams(new FormData(form)),
     headers: { "HX-Request": "true", "HX-Current-URL": location.href },

@@ -1,0 +1,168 @@
+"""Readers: a token says who follows a link and to leave which list. Whoever has no good one is told so, and no more."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from mailwright.domain import address
+from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken, UnsubscribeTokens, unsubscribe_link
+from mailwright.ops.logs import logger
+from mailwright.outbox import tenants
+from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
+from mailwright.web.errors import HEADERS, problem
+from mailwright.web.parts import ApiParts
+from mailwright.web.public.language import chosen_language, language_of
+from mailwright.web.public.pages import page
+
+# Who says so, where a contact's status and lists are shown.
+SOURCE = "reader"
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientLinks:
+    """Where a recipient can go from here. Relative, so that they hold behind any proxy and path."""
+
+    leave: str
+    back: str
+    preferences: str
+    confirm: str
+
+    def in_language(self, language: str | None) -> "RecipientLinks":
+        """Whoever chose a language keeps it from page to page."""
+        if language is None:
+            return self
+        return RecipientLinks(
+            *(f"{link}&lang={language}" for link in (self.leave, self.back, self.preferences, self.confirm))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRecipient:
+    tenant_id: int
+    email: str
+    list_key: str
+    links: RecipientLinks
+
+    @property
+    def masked(self) -> str:
+        """Mails are forwarded, links and all: whoever opens one does not learn the address from us."""
+        return address.mask(self.email)
+
+
+async def recipient_of(
+    request: Request, parts: ApiParts, *, returns: bool = False, confirms: bool = False
+) -> LinkRecipient:
+    """Who follows this link; `returns` for a link that undoes a leaving, `confirms` for one that ends a waiting."""
+    token, name = request.query_params.get("token", ""), request.query_params.get("tenant", tenants.DEFAULT)
+    tenant_id = await tenant_named(parts, name)
+    tokens = UnsubscribeTokens(*await link_secrets(parts)).for_tenant(tenant_id)
+    leaving = (tokens.for_resubscribe() if returns else tokens.for_confirmation() if confirms else tokens).parse(token)
+    try:
+        email = address.normal(leaving.email)
+    except address.InvalidAddress as error:
+        raise InvalidToken from error
+    tenant = None if tenant_id == FIRST_TENANT else name
+    leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
+    links = RecipientLinks(
+        leave=unsubscribe_link("unsubscribe", leave, tenant),
+        back=unsubscribe_link("resubscribe", back, tenant),
+        preferences=unsubscribe_link("preferences", leave, tenant),
+        confirm=unsubscribe_link("confirm", tokens.for_confirmation().make(*leaving), tenant),
+    )
+    return LinkRecipient(tenant_id, email, leaving.list_key, links)
+
+
+def recipient_page(
+    request: Request,
+    parts: ApiParts,
+    recipient: LinkRecipient,
+    template: str,
+    *,
+    locale: str | None,
+    language: str | None = None,
+    **values: Any,
+) -> Response:
+    """A page for this recipient, in the language that they chose just now, or else in the one that fits them best."""
+    chosen = language or chosen_language(request)
+    return page(
+        template,
+        chosen or language_of(request, locale),
+        sender=parts.public_pages.sender if recipient.tenant_id == FIRST_TENANT else None,
+        email=recipient.masked,
+        links=recipient.links.in_language(chosen),
+        **values,
+    )
+
+
+async def tenant_named(parts: ApiParts, name: str) -> int:
+    if not name.isascii() or not name.isprintable():
+        raise InvalidToken  # no name of a tenant; some databases stumble over such text
+    try:
+        return (await tenants.find(parts.database, name)).id
+    except NotFound as error:
+        raise InvalidToken from error
+
+
+async def link_secrets(parts: ApiParts) -> list[str]:
+    """What signs links now, and what signed them before.
+
+    RecipientLinks in old mails keep working: also those from before a secret was set, which our own one signed.
+    """
+    pages = parts.public_pages
+    if pages.secret is None:
+        return [await get_or_create_secret(parts.database, UNSUBSCRIBE_SECRET), *pages.retired]
+    ours = await find_secret(parts.database, UNSUBSCRIBE_SECRET)
+    return [pages.secret, *pages.retired, *([ours] if ours else [])]
+
+
+def wants_json(request: Request) -> bool:
+    """Programs that say so; mailbox providers and browsers get the page."""
+    accepted = request.headers.get("accept", "").lower()
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+class PublicRoute(APIRoute):
+    """What goes wrong is told as a page in the recipient's language, and as a problem to programs."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_with_error_pages(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except InvalidToken as error:
+                return _error_page(request, "invalid_link", HTTPStatus.BAD_REQUEST, error.code, str(error))
+            except NotFound as error:
+                return _error_page(request, "not_found", HTTPStatus.NOT_FOUND, error.code, str(error))
+            except NotDurable as error:
+                # The database's own words are for the log only, as everywhere.
+                log.warning("not_durable", path=request.url.path, reason=str(error))
+                return _error_page(
+                    request, "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, error.code, str(NotDurable())
+                )
+
+        return handle_with_error_pages
+
+
+async def page_not_found(request: Request, _error: Exception) -> Response:
+    """An address that no route knows: whoever sits at a browser is told so in a page."""
+    status = HTTPStatus.NOT_FOUND
+    if "text/html" not in request.headers.get("accept", "").lower():
+        return problem(status, status.name, status.description)
+    return _error_page(request, "not_found", status, status.name, status.description)
+
+
+def _error_page(request: Request, template: str, status: HTTPStatus, code: str, detail: str) -> Response:
+    if wants_json(request):
+        return problem(status, code, detail)
+    # A page about a bad link can be read in any language; a page about a choice that was not stored is left alone.
+    here = "?token=" if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) else None
+    return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)
