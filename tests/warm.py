@@ -34,7 +34,7 @@ def warm_command() -> tuple[str, ...]:
     warm = subprocess.Popen(
         [sys.executable, "-m", "tests.warm", str(address)],
         cwd=Path(__file__).parents[1],
-        env={name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
+        env={name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

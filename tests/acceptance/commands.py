@@ -65,7 +65,7 @@ class Commands:
             await service.kill()
 
     async def _start(self, words: tuple[str, ...], settings: Mapping[str, str]) -> asyncio.subprocess.Process:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
         return await asyncio.create_subprocess_exec(
             *words,
             cwd=self.folder,

@@ -18,7 +18,7 @@ def commands(tmp_path: Path) -> Commands:
 
 
 def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
     done = subprocess.run(
         [*warm_command(), "user", *words, "--password-stdin"],
         cwd=folder,
@@ -31,7 +31,7 @@ def with_password(folder: Path, *words: str, password: str = PASSWORD) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-async def test_people_are_let_in_listed_changed_and_shown_out(commands: Commands, tmp_path: Path) -> None:
+async def test_users_are_created_listed_changed_and_disabled(commands: Commands, tmp_path: Path) -> None:
     made = with_password(tmp_path, "create", "ada", "--role", "admin")
     assert made.code == 0, made
     assert PASSWORD not in made.out + made.err
@@ -50,14 +50,14 @@ async def test_people_are_let_in_listed_changed_and_shown_out(commands: Commands
     assert "last administrator" in last.err
 
 
-async def test_a_bad_name_or_password_is_told_and_nobody_is_let_in(commands: Commands, tmp_path: Path) -> None:
+async def test_invalid_name_or_password_creates_no_user(commands: Commands, tmp_path: Path) -> None:
     short = with_password(tmp_path, "create", "ada", password="short")
     assert short.code != 0
     assert "password" in short.err
     assert (await commands.ok("user", "list", "--json")).json == []
 
 
-async def test_a_key_has_the_scopes_that_it_was_made_with(commands: Commands) -> None:
+async def test_key_has_the_scopes_it_was_created_with(commands: Commands) -> None:
     await commands.ok("key", "create", "--scope", "send", "--scope", "read")
     await commands.ok("key", "create")
     listed = (await commands.ok("key", "list", "--json")).json

@@ -14,13 +14,13 @@ SLICES = f"""article_key,section_order,scope_ocd_id,is_headline,title,body_md,pu
 PEOPLE = f"email,name,ocd_ids\nada@example.com,Ada,{US};{OHIO}\ncleo@example.com,,{US}\n"
 
 
-async def test_an_article_goes_from_a_file_to_its_readers_once(tmp_path: Path) -> None:
+async def test_article_is_imported_and_sent_once(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES)
     (tmp_path / "people.csv").write_text(PEOPLE)
     taken = (await commands.ok("article", "import", "slices.csv", "--json")).json
     assert taken == {"added": 2, "changed": 0, "unchanged": 0}
-    await commands.ok("contacts", "import", "people.csv")
+    await commands.ok("contact", "import", "people.csv")
     first = (await commands.ok(*SEND, "--json")).json
     again = (await commands.ok(*SEND, "--json")).json
     assert (first["is_replay"], again["is_replay"], again["run_id"]) == (False, True, first["run_id"])
@@ -30,13 +30,13 @@ async def test_an_article_goes_from_a_file_to_its_readers_once(tmp_path: Path) -
     assert [each["run_id"] for each in (await commands.ok("article", "runs", "--json")).json] == [first["run_id"]]
 
 
-async def test_an_article_is_looked_at_and_written_out(tmp_path: Path) -> None:
+async def test_article_is_previewed_and_exported(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES)
     await commands.ok("article", "import", "slices.csv")
     seen = (await commands.ok("article", "preview", KEY, "--ocd-id", OHIO, "--json")).json
     assert (seen["subject"], seen["body_md"]) == ("Vote in May", "Dear [[name|reader]],\n\nOhio votes.")
-    why = (await commands.ok("article", "why", KEY, "--ocd-id", US, "--json")).json
+    why = (await commands.ok("article", "explain", KEY, "--ocd-id", US, "--json")).json
     assert [each["fate"] for each in why] == ["for_everyone", "out_of_scope"]
     covered = (await commands.ok("article", "coverage", KEY, "--filter", "state=OH", "--json")).json
     assert (covered["recipients"], len(covered["unread"])) == (0, 2)
@@ -47,7 +47,7 @@ async def test_an_article_is_looked_at_and_written_out(tmp_path: Path) -> None:
     assert "2 unchanged" in (await commands.ok("article", "import", "again")).out
 
 
-async def test_what_is_wrong_is_said_in_a_sentence_and_nothing_is_done(tmp_path: Path) -> None:
+async def test_invalid_article_is_refused_with_a_message(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     (tmp_path / "slices.csv").write_text(SLICES.replace(OHIO, "ohio"))
     refused = await commands.run("article", "import", "slices.csv")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from mailwright.cli.exit_codes import ending
+from mailwright.cli.exit_codes import report_error
 from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
@@ -92,7 +92,7 @@ async def a_dead_letter(database: Database) -> str:
 # Keys and tenants.
 
 
-async def test_a_key_is_printed_alone_and_shown_never_again(commands: Commands) -> None:
+async def test_key_create_prints_only_the_key(commands: Commands) -> None:
     made = await commands.ok("key", "create", "--tenant", "default")
     key = made.out.removesuffix("\n")
     assert key.startswith("mw_")
@@ -106,15 +106,15 @@ async def test_a_key_is_printed_alone_and_shown_never_again(commands: Commands) 
     assert revoked["revokedAt"] is not None
 
 
-async def test_the_first_command_that_writes_makes_the_sqlite_file(nowhere: Commands) -> None:
+async def test_first_writing_command_creates_the_sqlite_file(nowhere: Commands) -> None:
     made = await nowhere.ok("key", "create", "--tenant", "default")
     assert made.out.startswith("mw_")
     assert (nowhere.folder / "mailwright.db").exists()
 
 
-async def test_a_tenant_is_created_limited_and_freed_again(here: Commands) -> None:
+async def test_tenant_is_created_and_its_limits_edited(here: Commands) -> None:
     await here.ok("tenant", "create", "acme", "--rate-per-hour", "500", "--weight", "3")
-    await here.ok("tenant", "set", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
+    await here.ok("tenant", "edit", "acme", "--max-in-flight", "8", "--rate-per-hour", "none")
     acme = (await here.ok("tenant", "show", "acme", "--json")).json
     assert (acme["weight"], acme["maxInFlight"], acme["ratePerHour"]) == (3, 8, None)
     assert [one["name"] for one in (await here.ok("tenant", "list", "--json")).json] == ["acme", "default"]
@@ -125,7 +125,7 @@ async def test_a_tenant_is_created_limited_and_freed_again(here: Commands) -> No
 # Messages.
 
 
-async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, database: Database) -> None:
+async def test_message_show_json_has_the_api_fields(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     await commands.ok("worker", "--drain")
     shown = (await commands.ok("message", "show", outbox_id, "--json")).json
@@ -135,9 +135,7 @@ async def test_show_json_has_the_very_fields_of_the_api(commands: Commands, data
     assert [event["type"] for event in shown["events"]] == ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"]
 
 
-async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
-    here: Commands, its_database: Database
-) -> None:
+async def test_message_show_prints_state_reason_and_timeline(here: Commands, its_database: Database) -> None:
     payload = {"to": "ada@example.com", "subject": "Hello", "html": "<script>x</script>"}
     outbox_id = await accepted(its_database, to="ada@example.com", payload=payload)
     await here.ok("worker", "--drain")
@@ -146,7 +144,7 @@ async def test_show_tells_a_person_the_state_the_reason_and_the_timeline(
         assert words in shown
 
 
-async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Database) -> None:
+async def test_message_show_prints_a_bounce(here: Commands, its_database: Database) -> None:
     outbox_id = await accepted(its_database, to="ada@example.com")
     await here.ok("worker", "--drain")
     words = {
@@ -160,11 +158,11 @@ async def test_show_tells_the_story_of_a_bounce(here: Commands, its_database: Da
     await Reports(its_database, CLOCK).receive([bounce])
     shown = " ".join((await here.ok("message", "show", outbox_id)).out.split())
     assert "bounced for good; no more mail goes to ada@example.com" in shown
-    for told in ("told by ses", "Permanent", "NoEmail", "by mailbox", *words.values()):
-        assert told in shown
+    for text in ("reported by ses", "Permanent", "NoEmail", "by mailbox", *words.values()):
+        assert text in shown
 
 
-async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, database: Database) -> None:
+async def test_message_explain_prints_text_and_json(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     spoken = await commands.ok("message", "explain", outbox_id)
     assert "It is due, but no worker is running; start `mailwright worker`." in spoken.out
@@ -172,7 +170,7 @@ async def test_explain_answers_in_a_sentence_and_as_data(commands: Commands, dat
     assert (told["state"], told["outboxId"]) == ("no_worker", outbox_id)
 
 
-async def test_messages_are_found_cancelled_and_retried(here: Commands, its_database: Database) -> None:
+async def test_messages_are_listed_cancelled_and_retried(here: Commands, its_database: Database) -> None:
     waiting = await accepted(its_database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
     other = await accepted(its_database, to="grace@example.com")
     found = (await here.ok("message", "list", "--to", "Ada@Example.com", "--json")).json
@@ -188,7 +186,7 @@ async def test_messages_are_found_cancelled_and_retried(here: Commands, its_data
     assert "only one that has failed can be tried again" in refused.err
 
 
-async def test_what_is_not_there_is_a_no_and_a_sentence(here: Commands) -> None:
+async def test_unknown_id_exits_1_with_a_message(here: Commands) -> None:
     for arguments in (
         ("message", "show", "nonsense"),
         ("message", "explain", uuid7(CLOCK.now())),
@@ -203,85 +201,83 @@ async def test_what_is_not_there_is_a_no_and_a_sentence(here: Commands) -> None:
         assert ended.err.count("\n") == 1
 
 
-async def test_dead_letters_are_listed_and_retried_together(here: Commands, its_database: Database) -> None:
+async def test_dead_letters_are_listed_and_retried(here: Commands, its_database: Database) -> None:
     ids = [await a_dead_letter(its_database) for _ in range(3)]
-    letters = (await here.ok("dead-letters", "list", "--json")).json
+    letters = (await here.ok("dead-letter", "list", "--json")).json
     assert {letter["outboxId"] for letter in letters} == set(ids)
-    assert "1 message " in (await here.ok("dead-letters", "retry", ids[0])).out
-    assert "2 messages " in (await here.ok("dead-letters", "retry", "--all")).out
-    assert (await here.ok("dead-letters", "list", "--json")).json == []
+    assert "1 message " in (await here.ok("dead-letter", "retry", ids[0])).out
+    assert "2 messages " in (await here.ok("dead-letter", "retry", "--all")).out
+    assert (await here.ok("dead-letter", "list", "--json")).json == []
     await here.ok("worker", "--drain")
     assert (await here.ok("audit", "--json")).json["sent"] == 3
 
 
-async def test_a_suppressed_address_is_refused_until_it_is_removed(here: Commands, its_database: Database) -> None:
-    await here.ok("suppressions", "add", "Ada@Example.com", "--reason", "asked us to")
-    [entry] = (await here.ok("suppressions", "list", "--json")).json
+async def test_suppressed_address_is_refused_until_deleted(here: Commands, its_database: Database) -> None:
+    await here.ok("suppression", "create", "Ada@Example.com", "--reason", "asked us to")
+    [entry] = (await here.ok("suppression", "list", "--json")).json
     assert (entry["email"], entry["reason"], entry["source"]) == ("ada@example.com", "asked us to", "cli")
     outbox_id = await accepted(its_database, to="ada@example.com")
     await here.ok("worker", "--drain")
     assert (await here.ok("audit", "--json")).json["suppressed"] == 1
-    await here.ok("suppressions", "remove", "ada@example.com")
+    await here.ok("suppression", "delete", "ada@example.com")
     await here.ok("message", "retry", outbox_id)
     await here.ok("worker", "--drain")
     assert (await here.ok("audit", "--json")).json["sent"] == 1
 
 
-async def test_lists_are_joined_and_left_and_a_person_is_shown_with_all_of_it(
-    here: Commands, its_database: Database
-) -> None:
-    await here.ok("lists", "create", "news", "--name", "Product news")
-    assert (await here.run("lists", "create", "news")).code == 1
-    assert [entry["listKey"] for entry in (await here.ok("lists", "list", "--json")).json] == ["news"]
-    await here.ok("lists", "subscribe", "news", "Ada@Example.com")
-    listed = (await here.ok("lists", "list")).out
-    assert ("Joining" in listed, re.search(r"at once +1 ", listed) is not None) == (True, True)
+async def test_contact_show_includes_lists_and_suppressions(here: Commands, its_database: Database) -> None:
+    await here.ok("list", "create", "news", "--name", "Product news")
+    assert (await here.run("list", "create", "news")).code == 1
+    assert [entry["listKey"] for entry in (await here.ok("list", "list", "--json")).json] == ["news"]
+    await here.ok("list", "subscribe", "news", "Ada@Example.com")
+    listed = (await here.ok("list", "list")).out
+    assert ("Sign-up" in listed, re.search(r"single opt-in +1 ", listed) is not None) == (True, True)
     outbox_id = await accepted(its_database, to="ada@example.com")
-    await here.ok("lists", "unsubscribe", "news", "ada@example.com")
-    refused = await here.run("lists", "subscribe", "other", "ada@example.com")
-    assert (refused.code, "mailwright lists create other" in refused.err) == (2, True)
-    person = (await here.ok("contacts", "show", "ADA@example.com", "--json")).json
+    await here.ok("list", "unsubscribe", "news", "ada@example.com")
+    refused = await here.run("list", "subscribe", "other", "ada@example.com")
+    assert (refused.code, "mailwright list create other" in refused.err) == (2, True)
+    person = (await here.ok("contact", "show", "ADA@example.com", "--json")).json
     assert (person["status"], [entry["listKey"] for entry in person["suppressions"]]) == ("active", ["news"])
     assert [each["unsubscribedAt"] is not None for each in person["lists"]] == [True]
     assert [message["outboxId"] for message in person["messages"]] == [outbox_id]
-    await here.ok("lists", "unsubscribe", "general", "ada@example.com")
-    assert "unsubscribed" in (await here.ok("contacts", "show", "ada@example.com")).out
-    [left] = (await here.ok("contacts", "list", "--status", "unsubscribed", "--json")).json
+    await here.ok("list", "unsubscribe", "general", "ada@example.com")
+    assert "unsubscribed" in (await here.ok("contact", "show", "ada@example.com")).out
+    [left] = (await here.ok("contact", "list", "--status", "unsubscribed", "--json")).json
     assert left["email"] == "ada@example.com"
-    await here.ok("contacts", "activate", "ada@example.com")
-    assert (await here.ok("contacts", "show", "ada@example.com", "--json")).json["status"] == "active"
-    assert (await here.run("contacts", "show", "nobody@example.com")).code == 1
+    await here.ok("contact", "activate", "ada@example.com")
+    assert (await here.ok("contact", "show", "ada@example.com", "--json")).json["status"] == "active"
+    assert (await here.run("contact", "show", "nobody@example.com")).code == 1
 
 
-async def test_a_list_is_changed_by_command_and_keeps_what_is_not_named(here: Commands) -> None:
-    await here.ok("lists", "create", "news", "--name", "Product news", "--description", "Now and then")
-    await here.ok("lists", "edit", "news", "--private", "--confirm")
-    [changed] = (await here.ok("lists", "list", "--json")).json
+async def test_list_edit_changes_only_given_options(here: Commands) -> None:
+    await here.ok("list", "create", "news", "--name", "Product news", "--description", "Now and then")
+    await here.ok("list", "edit", "news", "--private", "--confirm")
+    [changed] = (await here.ok("list", "list", "--json")).json
     assert (changed["name"], changed["description"]) == ("Product news", "Now and then")
     assert (changed["isPublic"], changed["requiresConfirmation"]) == (False, True)
-    await here.ok("lists", "edit", "news", "--name", "News", "--description", "", "--public", "--no-confirm")
-    [changed] = (await here.ok("lists", "list", "--json")).json
+    await here.ok("list", "edit", "news", "--name", "News", "--description", "", "--public", "--no-confirm")
+    [changed] = (await here.ok("list", "list", "--json")).json
     assert (changed["name"], changed["description"]) == ("News", None)
     assert (changed["isPublic"], changed["requiresConfirmation"]) == (True, False)
-    assert (await here.run("lists", "edit", "other", "--private")).code == 1
+    assert (await here.run("list", "edit", "other", "--private")).code == 1
     for wrong in ((), ("--name", "")):
-        assert (await here.run("lists", "edit", "news", *wrong)).code == 2
+        assert (await here.run("list", "edit", "news", *wrong)).code == 2
 
 
-async def test_a_suppression_may_be_of_one_list(here: Commands) -> None:
-    await here.ok("lists", "create", "news")
-    await here.ok("suppressions", "add", "ada@example.com", "--list", "news")
-    await here.ok("suppressions", "add", "ada@example.com", "--list", "general")
-    assert (await here.run("suppressions", "add", "ada@example.com", "--list", "other")).code == 2
-    await here.ok("suppressions", "remove", "ada@example.com", "--list", "general")
-    [entry] = (await here.ok("suppressions", "list", "--json")).json
+async def test_suppression_of_a_single_list(here: Commands) -> None:
+    await here.ok("list", "create", "news")
+    await here.ok("suppression", "create", "ada@example.com", "--list", "news")
+    await here.ok("suppression", "create", "ada@example.com", "--list", "general")
+    assert (await here.run("suppression", "create", "ada@example.com", "--list", "other")).code == 2
+    await here.ok("suppression", "delete", "ada@example.com", "--list", "general")
+    [entry] = (await here.ok("suppression", "list", "--json")).json
     assert entry["listKey"] == "news"
 
 
-async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: Commands) -> None:
+async def test_template_create_stores_versions_and_refuses_invalid_ones(here: Commands) -> None:
     (here.folder / "hello.html").write_text("<p>Hello {{ name }}</p>")
     (here.folder / "bad.html").write_text("<p>Hello {{ name </p>")
-    put = ("template", "put", "hello", "--subject", "Hello", "--html")
+    put = ("template", "create", "hello", "--subject", "Hello", "--html")
     await here.ok(*put, "hello.html")
     await here.ok(*put, "hello.html")
     refused = await here.run(*put, "bad.html")
@@ -293,7 +289,7 @@ async def test_a_template_is_stored_in_versions_and_a_bad_one_not_at_all(here: C
 # Proofs and checks.
 
 
-async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Commands, database: Database) -> None:
+async def test_audit_prints_the_identity_and_exits_1_on_failure(commands: Commands, database: Database) -> None:
     await accepted(database)
     first = (await commands.ok("audit", "--json")).json
     assert list(first) == AUDIT
@@ -305,7 +301,7 @@ async def test_audit_prints_the_identity_and_fails_when_it_does(commands: Comman
     assert (lost.code, lost.json["ok"]) == (1, False)
 
 
-async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
+async def test_check_reports_results_and_advice(here: Commands) -> None:
     checked = (await here.ok("check", "--json")).json
     verdicts = {finding["name"]: finding["verdict"] for finding in checked["findings"]}
     assert verdicts == {
@@ -324,7 +320,7 @@ async def test_check_tells_what_works_and_what_to_do(here: Commands) -> None:
     assert failed.out.count("✗ problem") == 2
 
 
-async def test_check_tells_whether_a_route_has_anybody_left(here: Commands) -> None:
+async def test_check_reports_whether_a_route_has_a_provider(here: Commands) -> None:
     broken = {
         "MAILWRIGHT_SMTP_URL": "smtp://127.0.0.1:1?tls=none",
         "MAILWRIGHT_SENDGRID_URL": "http://127.0.0.1:1",
@@ -341,7 +337,7 @@ async def test_check_tells_whether_a_route_has_anybody_left(here: Commands) -> N
     assert await advice("smtp, mailbox") == [others, None]
 
 
-async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Commands) -> None:
+async def test_db_status_and_upgrade(nowhere: Commands) -> None:
     assert (await nowhere.run("db", "status")).code == 3
     await nowhere.ok("db", "upgrade")
     status = (await nowhere.ok("db", "status", "--json")).json
@@ -353,7 +349,7 @@ async def test_the_form_of_the_database_is_shown_and_brought_up(nowhere: Command
 # How commands end.
 
 
-async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> None:
+async def test_all_configuration_errors_are_reported_at_once(nowhere: Commands) -> None:
     wrong = {
         "MAILWRIGHT_PORT": "high",
         "MAILWRIGHT_TIMEZONE": "Atlantis",
@@ -367,7 +363,7 @@ async def test_every_configuration_error_is_told_at_once(nowhere: Commands) -> N
         assert "Traceback" not in ended.err
 
 
-async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) -> None:
+async def test_unreachable_database_exits_3(nowhere: Commands) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/mail"
     for arguments in (("audit",), ("message", "list"), ("serve",), ("worker", "--drain")):
         ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url)
@@ -378,7 +374,7 @@ async def test_a_database_that_is_out_of_reach_ends_with_3(nowhere: Commands) ->
         assert "Traceback" not in ended.err
 
 
-async def test_looking_does_not_make_a_database(nowhere: Commands) -> None:
+async def test_reading_command_creates_no_database(nowhere: Commands) -> None:
     for arguments in (("audit",), ("message", "list"), ("check",)):
         assert (await nowhere.run(*arguments)).code in (1, 3)
     assert not (nowhere.folder / "mailwright.db").exists()
@@ -387,24 +383,24 @@ async def test_looking_does_not_make_a_database(nowhere: Commands) -> None:
     assert (empty.code, "mailwright db upgrade" in empty.err) == (3, True)
 
 
-async def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
+async def test_wrong_usage_exits_2(tmp_path: Path) -> None:
     nowhere = Commands(tmp_path, program=STARTED)
-    for arguments in (("nonsense",), ("message", "resolve", "x", "--as", "maybe"), ("dead-letters", "retry")):
+    for arguments in (("nonsense",), ("message", "resolve", "x", "--as", "maybe"), ("dead-letter", "retry")):
         ended = await nowhere.run(*arguments)
         assert ended.code == 2
         assert "Traceback" not in ended.err
     assert "Did you mean" in (await nowhere.run("mesage")).err
 
 
-def test_a_bug_is_told_in_a_sentence_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ending(ZeroDivisionError("by zero")) == 70
+def test_unexpected_error_exits_70_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(ZeroDivisionError("by zero")) == 70
     told = capsys.readouterr().err
     assert "ZeroDivisionError: by zero" in told
     assert "MAILWRIGHT_DEBUG=1" in told
 
 
-def test_what_went_wrong_in_a_task_is_told_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ending(ExceptionGroup("tasks", [ExceptionGroup("more", [NotFound("there is no such thing")])])) == 1
+def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(ExceptionGroup("tasks", [ExceptionGroup("more", [NotFound("there is no such thing")])])) == 1
     assert capsys.readouterr().err == "There is no such thing.\n"
 
 
@@ -429,7 +425,7 @@ for words, too_much in (
 """
 
 
-async def test_help_is_light_and_names_the_exit_codes_and_a_look_brings_no_services_along(here: Commands) -> None:
+async def test_help_is_fast_and_lists_exit_codes(here: Commands) -> None:
     """In a process of its own: others in this one have imported everything."""
     ended = subprocess.run(
         [sys.executable, "-c", LIGHT], cwd=here.folder, capture_output=True, text=True, check=True, timeout=60
@@ -441,13 +437,13 @@ async def test_help_is_light_and_names_the_exit_codes_and_a_look_brings_no_servi
     assert nothing == ""
 
 
-async def test_the_version_is_told_and_commands_are_completed(nowhere: Commands) -> None:
+async def test_version_and_shell_completion(nowhere: Commands) -> None:
     assert (await nowhere.ok("--version")).out.startswith("mailwright ")
     offered = await nowhere.run(_MAILWRIGHT_COMPLETE="complete_bash", COMP_WORDS="mailwright me", COMP_CWORD="1")
     assert offered.out.split() == ["message"]
 
 
-async def test_bench_measures_without_touching_anything(nowhere: Commands) -> None:
+async def test_bench_uses_only_temporary_data(nowhere: Commands) -> None:
     measured = (await nowhere.ok("bench", "--count", "50", "--json")).json
     assert measured["count"] == 50
     assert measured["mails_per_second"] > 0
@@ -459,7 +455,7 @@ async def test_bench_measures_without_touching_anything(nowhere: Commands) -> No
 # The demonstration.
 
 
-async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhere: Commands) -> None:
+async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands) -> None:
     mine = {"MAILWRIGHT_DATABASE_URL": "postgresql://127.0.0.1:1/mine", "MAILWRIGHT_PROVIDER": "smtp"}
     shown = await nowhere.ok("demo", "--once", "--port", "0", **mine)
     for words in (
@@ -486,5 +482,5 @@ async def test_the_demo_shows_mails_of_every_fate_and_touches_nothing_else(nowhe
     started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")
     assert "60 accepted = " in kept.out
-    [foresee] = [line.removeprefix("Foresee") for line in kept.out.splitlines() if line.startswith("Foresee")]
-    assert "begins" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(foresee)).out
+    [forecast] = [line.removeprefix("Forecast") for line in kept.out.splitlines() if line.startswith("Forecast")]
+    assert "begins" in (await Commands(nowhere.folder, program=("/bin/sh", "-c")).ok(forecast)).out

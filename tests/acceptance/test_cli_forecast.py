@@ -45,9 +45,9 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
     assert (await commands.run("forecast", "--tenant", "nobody")).code == 1
 
 
-async def test_the_quota_is_shown_and_asked_for(commands: Commands) -> None:
+async def test_quota_is_shown_and_synced(commands: Commands) -> None:
     await commands.ok("db", "upgrade")
-    assert "No provider has told of a quota" in (await commands.ok("quota")).out
+    assert "No provider reports a quota" in (await commands.ok("quota")).out
     assert (await commands.ok("quota", "--json")).json == []
     async with SmtpBzStandIn() as api:
         settings = {

@@ -62,11 +62,11 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     run_id = (
         await desk.commands.ok("mailout", "send", f"https://www.notion.so/March-{page.replace('-', '')}")
     ).out.strip()
-    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["counts"]["waiting"] == 2
+    assert (await desk.commands.ok("mailout", "show", run_id, "--json")).json["counts"]["waiting"] == 2
     await desk.commands.ok("worker", "--drain")
-    shown = (await desk.commands.ok("mailout", "status", run_id, "--json")).json
+    shown = (await desk.commands.ok("mailout", "show", run_id, "--json")).json
     assert (shown["status"], shown["counts"]["sent"], shown["reported"]["Status"]) == ("sent", 2, "Send")
-    assert "2 of 2 sent" in (await desk.commands.ok("mailout", "status", run_id)).out
+    assert "2 of 2 sent" in (await desk.commands.ok("mailout", "show", run_id)).out
     assert desk.notion.cells(page)["Sent Count"] == 2
     report = (await desk.commands.ok("mailout", "report", run_id)).out.splitlines()
     assert [line.split(",")[:2] for line in report[1:]] == [["ada@example.com", "SENT"], ["bob@example.com", "SENT"]]
@@ -95,24 +95,24 @@ async def test_whom_a_run_did_not_reach_is_named_where_nobody_else_was_told(desk
     here = {"NOTION_DB_ERRORS": ""}
     run_id = (await desk.commands.ok("mailout", "send", desk.page(), **here)).out.strip()
     await desk.commands.ok("worker", "--drain", **here)
-    shown = (await desk.commands.ok("mailout", "status", run_id, **here)).out
+    shown = (await desk.commands.ok("mailout", "show", run_id, **here)).out
     assert "✗ send éva@example.com: " in shown
-    assert f"`mailwright mailout report {run_id}` tells who they are." in shown
+    assert f"`mailwright mailout report {run_id}` lists the failed recipients." in shown
 
 
 async def test_a_run_that_nobody_sends_says_so_until_somebody_did(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
-    asked = (("mailout", "status", run_id), ("mailout", "list"))
+    asked = (("mailout", "show", run_id), ("mailout", "list"))
     for arguments in asked:
         assert "No worker is running, so nothing is sent" in (await desk.commands.ok(*arguments)).out
-    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["wait"]["state"] == "no_worker"
+    assert (await desk.commands.ok("mailout", "show", run_id, "--json")).json["wait"]["state"] == "no_worker"
     assert [each["wait"]["state"] for each in (await desk.commands.ok("mailout", "list", "--json")).json] == [
         "no_worker"
     ]
     await desk.commands.ok("worker", "--drain")
     for arguments in asked:
         assert "No worker" not in (await desk.commands.ok(*arguments)).out
-    assert (await desk.commands.ok("mailout", "status", run_id, "--json")).json["wait"] is None
+    assert (await desk.commands.ok("mailout", "show", run_id, "--json")).json["wait"] is None
 
 
 async def test_each_fault_of_a_page_is_a_line_with_its_code(desk: Desk) -> None:
@@ -131,7 +131,7 @@ async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", page)).out.strip()
     desk.notion.trash(page)
     await desk.commands.ok("worker", "--drain")
-    shown = (await desk.commands.ok("mailout", "status", run_id)).out
+    shown = (await desk.commands.ok("mailout", "show", run_id)).out
     assert " ".join(shown.split()).count("is in Notion's trash. What became of the mails is kept here") == 1
     assert "2 of 2 sent" in shown
     assert "next try" not in shown
@@ -140,8 +140,8 @@ async def test_a_page_that_is_gone_is_told_in_one_sentence(desk: Desk) -> None:
 async def test_what_a_run_waits_for_is_told_with_the_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))
     begun = await desk.commands.ok("mailout", "send", desk.page())
-    assert begun.err == "! Notion asks us to wait. A worker tries again.\n"
-    shown = (await desk.commands.ok("mailout", "status", begun.out.strip())).out
+    assert begun.err == "! Notion asks us to wait. A worker will retry.\n"
+    shown = (await desk.commands.ok("mailout", "show", begun.out.strip())).out
     assert "Notion asks us to wait. [NOTION_RATE_LIMITED] Failed once; next try at " in shown
     assert len(desk.notion.requests) == 1
 
@@ -154,5 +154,5 @@ async def test_wrong_usage_and_settings_are_told_with_their_names(desk: Desk) ->
     assert (blind.code, "SUPABASE_SERVICE_ROLE_KEY" in blind.err) == (2, True)
     unset = await desk.commands.run("mailout", "send", page, NOTION_TOKEN="")
     assert (unset.code, "NOTION_TOKEN" in unset.err) == (1, True)
-    unknown = await desk.commands.run("mailout", "status", "nothing")
+    unknown = await desk.commands.run("mailout", "show", "nothing")
     assert (unknown.code, "There is no run" in unknown.err) == (1, True)

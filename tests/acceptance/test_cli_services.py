@@ -52,7 +52,7 @@ async def empty(url: str) -> None:
     await database.close()
 
 
-async def test_serve_accepts_sends_and_leaves_in_order(commands: Commands) -> None:
+async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> None:
     key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
     async with commands.service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
@@ -82,7 +82,7 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
         assert await service.ended() == 0
 
 
-async def test_links_of_other_processes_lead_to_where_the_server_listens(commands: Commands, tmp_path: Path) -> None:
+async def test_links_of_other_processes_use_the_server_address(commands: Commands, tmp_path: Path) -> None:
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
         made = await a_letter_started(commands)
@@ -97,7 +97,7 @@ async def test_links_of_other_processes_lead_to_where_the_server_listens(command
     assert f"List-Unsubscribe: <{address}/unsubscribe" in mail.read_text()
 
 
-async def test_a_worker_follows_a_server_that_began_after_it(commands: Commands, tmp_path: Path) -> None:
+async def test_worker_adopts_the_address_of_a_later_server(commands: Commands, tmp_path: Path) -> None:
     told = {"MAILWRIGHT_BASE_URL": "https://mail.example.com"}
     async with commands.service("worker") as worker, commands.service("worker", **told) as other:
         await worker.logged("worker_started")
@@ -119,8 +119,8 @@ async def test_a_worker_follows_a_server_that_began_after_it(commands: Commands,
 
 async def a_letter_started(commands: Commands) -> str:
     """A campaign to one reader."""
-    await commands.ok("lists", "create", "readers")
-    await commands.ok("lists", "subscribe", "readers", "ada@example.com")
+    await commands.ok("list", "create", "readers")
+    await commands.ok("list", "subscribe", "readers", "ada@example.com")
     (commands.folder / "letter.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
     campaign = ("--name", "Letter", "--subject", "Hello", "--markdown", "letter.md", "--list", "readers")
     made = (await commands.ok("campaign", "create", *campaign)).out.strip()
@@ -128,7 +128,7 @@ async def a_letter_started(commands: Commands) -> str:
     return made
 
 
-async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, database: Database) -> None:
+async def test_drained_worker_exits_when_nothing_is_due(commands: Commands, database: Database) -> None:
     await accept(database, 20)
     drained = await commands.ok("worker", "--drain", "--concurrency", "4")
     assert [json.loads(line)["event"] for line in drained.err.splitlines()] == ["worker_started", "worker_stopped"]
@@ -136,7 +136,7 @@ async def test_a_drained_worker_leaves_when_nothing_is_due(commands: Commands, d
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("serve", "--port", "0")])
-async def test_what_is_in_flight_is_finished_before_a_service_leaves(
+async def test_service_finishes_sends_in_flight_before_exit(
     commands: Commands, database: Database, sink: SmtpSink, arguments: tuple[str, ...]
 ) -> None:
     held = sink.hold(Step.DOT, nth=1)
@@ -151,7 +151,7 @@ async def test_what_is_in_flight_is_finished_before_a_service_leaves(
     assert (figures["sent"], figures["in_doubt"], figures["open"]) == (1, 0, 0)
 
 
-async def test_a_second_signal_ends_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
+async def test_second_signal_stops_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
     held = sink.hold(Step.DOT, nth=1)
     await accept(database)
     async with commands.service("worker", **through(sink)) as service:
@@ -165,7 +165,7 @@ async def test_a_second_signal_ends_a_service_at_once(commands: Commands, databa
     held.release()
 
 
-async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
+async def test_services_create_sqlite_and_refuse_an_empty_postgresql(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     await Commands(tmp_path).ok("worker", "--drain")
@@ -180,7 +180,7 @@ async def test_services_make_sqlite_and_refuse_an_empty_postgresql(
     await postgres_server.drop(url)
 
 
-async def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
+async def test_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = await Commands(tmp_path, program=STARTED).run("serve", "--port", str(taken.getsockname()[1]))
     assert ended.code == 2

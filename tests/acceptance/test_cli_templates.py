@@ -28,10 +28,10 @@ async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands
     (here.folder / "logo.png").write_bytes(PNG)
     (here.folder / "letter.md").write_text(LETTER)
     (here.folder / "carta.md").write_text(LETTER.replace("Hello", "Olá"))
-    url = (await here.ok("image", "put", "logo.png")).out.strip()
+    url = (await here.ok("image", "upload", "logo.png")).out.strip()
     assert (here.folder / "var" / "images" / url.rpartition("/")[2]).read_bytes() == PNG
     assert [each["url"] for each in (await here.ok("image", "list", "--json")).json] == [url]
-    put = ("template", "put", "letter", "--subject", "News", "--var", "news=Rain", "--markdown")
+    put = ("template", "create", "letter", "--subject", "News", "--var", "news=Rain", "--markdown")
     await here.ok(*put, "letter.md")
     await here.ok(*put, "carta.md", "--locale", "pt")
 
@@ -42,16 +42,16 @@ async def test_a_letter_with_an_image_is_written_in_two_languages(here: Commands
     preview = await here.ok("template", "preview", "letter", "--var", "name=Ana", "--html", "seen.html")
     assert ("Hello Ana" in preview.out, "Rain" in preview.out) == (True, True)
     assert url in (here.folder / "seen.html").read_text()
-    assert (await here.ok("template", "preflight", "letter", "--json")).json == {"mayGo": True, "findings": []}
+    assert (await here.ok("template", "check", "letter", "--json")).json == {"mayGo": True, "findings": []}
 
 
 async def test_a_preflight_that_blocks_ends_with_1_and_names_every_reason(here: Commands) -> None:
     (here.folder / "bad.html").write_text('<p>Hi</p><a href="/x">x</a><img src="https://example.com/a.png">')
-    await here.ok("template", "put", "bad", "--subject", "Hi", "--html", "bad.html")
-    ended = await here.run("template", "preflight", "bad")
+    await here.ok("template", "create", "bad", "--subject", "Hi", "--html", "bad.html")
+    ended = await here.run("template", "check", "bad")
     assert ended.code == 1
     for code in ("NO_UNSUBSCRIBE_LINK", "RELATIVE_LINK", "IMAGE_WITHOUT_ALT"):
         assert code in ended.out
-    assert (await here.run("template", "put", "bad", "--subject", "Hi")).code == 2
+    assert (await here.run("template", "create", "bad", "--subject", "Hi")).code == 2
     (here.folder / "script.svg").write_text("<svg/>")
-    assert (await here.run("image", "put", "script.svg", "--name", "a.png")).code == 2
+    assert (await here.run("image", "upload", "script.svg", "--name", "a.png")).code == 2

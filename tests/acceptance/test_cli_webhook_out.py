@@ -27,7 +27,7 @@ async def here(tmp_path: Path) -> Commands:
 
 
 async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, receiver: HttpStandIn) -> None:
-    added = await here.ok("webhook", "add", f"{receiver.url}/hook", "--type", "bounce", "--description", "Our shop")
+    added = await here.ok("webhook", "create", f"{receiver.url}/hook", "--type", "bounce", "--description", "Our shop")
     webhook_id = added.out.strip()
     assert added.out == f"{webhook_id}\n"
     assert "whsec_" in added.err
@@ -51,14 +51,14 @@ async def test_a_webhook_is_tried_listed_told_again_and_removed(here: Commands, 
     assert waiting["status"] == "PENDING"
     assert "500 broken" in (await here.ok("webhook", "deliveries", webhook_id)).out
     assert (await here.ok("webhook", "rotate-secret", webhook_id)).out.startswith("whsec_")
-    assert "is told again" in (await here.ok("webhook", "resume", webhook_id)).out
-    await here.ok("webhook", "remove", webhook_id)
+    assert "Resumed" in (await here.ok("webhook", "resume", webhook_id)).out
+    await here.ok("webhook", "delete", webhook_id)
     assert (await here.ok("webhook", "list", "--json")).json == []
     assert (await here.run("webhook", "show", webhook_id)).code != 0
 
 
 async def test_a_running_service_tells_what_happens(here: Commands, receiver: HttpStandIn) -> None:
-    await here.ok("webhook", "add", f"{receiver.url}/hook")
+    await here.ok("webhook", "create", f"{receiver.url}/hook")
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
     async with here.service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]

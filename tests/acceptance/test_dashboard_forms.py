@@ -207,7 +207,7 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     assert "it was sent by scripted at 17:00 (60 seconds ago), and bounced for good" in ada.words()
     assert "UTC" not in ada.words().partition("What happened")[0]
     assert 'href="/suppressions?q=lost%40example.com"' in ada.text
-    assert "mailwright contacts" not in ada.text
+    assert "mailwright contact" not in ada.text
     await ada.open("/suppressions?q=lost%40example.com")
     await ada.press("Lift")
     assert "lost@example.com" not in (await ada.open("/suppressions")).words()

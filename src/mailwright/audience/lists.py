@@ -169,7 +169,7 @@ async def require(tx: Transaction, tenant_id: int, list_key: str) -> None:
 
 def unknown(list_key: str) -> str:
     return (
-        f"there is no list {list_key[:63]!r}; `mailwright lists create {list_key[:63]}` or POST /v1/lists makes one"
+        f"there is no list {list_key[:63]!r}; `mailwright list create {list_key[:63]}` or POST /v1/lists makes one"
         if _KEY.fullmatch(list_key)
         else "there is no such list; a list's key has 1 to 63 of a-z, 0-9, - and _"
     )

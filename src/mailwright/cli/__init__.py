@@ -1,7 +1,6 @@
-"""Commands for people and scripts. No rule is made here: options are read, parts asked, answers printed.
+"""The command line. Commands read options, call the engine and print; they hold no business rule.
 
-Each command lives in a module of its own, which is imported only when the command is called, so that `--help` and shell
-completion answer at once.
+The module of a command is imported only when the command runs, so `--help` and shell completion stay fast.
 """
 
 import atexit
@@ -15,38 +14,38 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mailwright.cli.exit_codes import EXIT_CODES, ending
+from mailwright.cli.exit_codes import EXIT_CODES, report_error
 
 # Panel, command and the line that `mailwright --help` shows for it. The module has the command's name.
 COMMANDS: Final = (
-    ("Run", "demo", "Send sample mails through the whole road and serve the result."),
-    ("Run", "serve", "Serve the HTTP API, with a worker in the same process."),
-    ("Run", "worker", "Send what is due, until stopped or drained."),
-    ("Set up", "check", "Tell what works: settings, database, provider, DNS, workers."),
-    ("Set up", "db", "Bring the database to the newest form, or show its form."),
+    ("Run", "demo", "Send sample emails into a local mailbox and serve the dashboard."),
+    ("Run", "serve", "Serve the API and the dashboard, with a worker in the same process."),
+    ("Run", "worker", "Send due messages until stopped or drained."),
+    ("Set up", "check", "Check settings, database, providers, DNS and workers."),
+    ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "tenant", "Tenants and their limits."),
     ("Set up", "key", "API keys."),
-    ("Set up", "user", "People who sign in."),
-    ("Set up", "template", "Templates that mails are made from."),
-    ("Set up", "image", "Images for mails."),
-    ("Look and act", "message", "Find, explain, retry, cancel and resolve messages."),
-    ("Look and act", "dead-letter", "Messages that wait for a person."),
-    ("Look and act", "contact", "People, and whether they may be written to."),
-    ("Look and act", "segment", "Segments: saved questions about people."),
-    ("Look and act", "list", "Lists that readers join and leave."),
-    ("Look and act", "suppression", "Addresses that are not written to."),
-    ("Look and act", "bounce", "Take a bounce mail from a mail server, on standard input."),
-    ("Look and act", "campaign", "Campaigns: one piece of content for many people."),
-    ("Look and act", "article", "Articles: one personal newsletter for each reader."),
-    ("Look and act", "mailout", "Mailouts: pages of Notion, sent to their readers."),
-    ("Look and act", "notify", "Notifications: rows of a queue that become mails."),
-    ("Look and act", "forecast", "When each campaign begins and ends, and what holds it."),
-    ("Look and act", "archive", "The archive: campaigns that everyone may read."),
-    ("Look and act", "webhook", "Outgoing webhooks: tell others what happens to mail."),
-    ("Look and act", "quota", "What the providers still take."),
-    ("Look and act", "audit-log", "Who did what."),
-    ("Look and act", "audit", "Prove that every accepted message is accounted for."),
-    ("Look and act", "bench", "Measure this machine, on a database of its own."),
+    ("Set up", "user", "Dashboard users."),
+    ("Set up", "template", "Email templates."),
+    ("Set up", "image", "Images for emails."),
+    ("Operate", "message", "Find, explain, retry, cancel and resolve messages."),
+    ("Operate", "dead-letter", "Messages that failed for good."),
+    ("Operate", "contact", "Contacts: import, export, status, history, erasure."),
+    ("Operate", "segment", "Segments: saved filters over contacts."),
+    ("Operate", "list", "Mailing lists and subscriptions."),
+    ("Operate", "suppression", "The suppression list."),
+    ("Operate", "bounce", "Process a bounce email from standard input."),
+    ("Operate", "campaign", "Campaigns: one email for many recipients."),
+    ("Operate", "article", "Articles: one newsletter, assembled per recipient."),
+    ("Operate", "mailout", "Mailouts: Notion pages sent to subscribers."),
+    ("Operate", "notify", "Notifications from an external queue."),
+    ("Operate", "forecast", "When each campaign starts and finishes, and why it waits."),
+    ("Operate", "archive", "The public archive of campaigns."),
+    ("Operate", "webhook", "Outbound webhooks."),
+    ("Operate", "quota", "Remaining provider quota."),
+    ("Operate", "audit-log", "The audit log: who did what."),
+    ("Operate", "audit", "Verify that every accepted message is accounted for."),
+    ("Operate", "bench", "Measure this machine with a temporary database."),
 )
 
 # Hidden plural spellings of earlier versions, so that existing scripts keep working.
@@ -61,7 +60,7 @@ ALIASES: Final = {
 
 
 class Commands(TyperGroup):
-    """Lists the commands from the table; only the one that is called is imported."""
+    """Lists the commands of the table and imports only the one that runs."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -76,7 +75,7 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    gc.disable()  # modules stay: looking for rubbish among them took a tenth of a command's time
+    gc.disable()  # Collecting garbage while importing took a tenth of a command's time.
     try:
         module = import_module(f"mailwright.cli.{name.replace('-', '_')}")
     finally:
@@ -108,17 +107,17 @@ def mailwright(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """One engine for all the mail that a team sends: nothing lost, nothing doubled, every wait explained.
+    """One engine for all the email a team sends: nothing lost, nothing duplicated, every wait explained.
 
-    Settings come from the environment or from mailwright.toml; `mailwright check` tells whether they work.
+    Settings come from the environment or from mailwright.toml; `mailwright check` verifies them.
     """
 
 
 def main() -> None:
-    atexit.register(gc.freeze)  # all memory goes at once: taking it apart object by object took a fifth
+    atexit.register(gc.freeze)  # Freeing every object at exit took a fifth of a command's time.
     try:
         app(prog_name="mailwright")
-    except Exception as error:  # whatever it was, a person gets a sentence and a script gets a code
+    except Exception as error:
         if os.environ.get("MAILWRIGHT_DEBUG"):
             raise
-        sys.exit(ending(error))
+        sys.exit(report_error(error))

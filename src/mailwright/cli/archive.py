@@ -1,4 +1,4 @@
-"""`mailwright archive`: campaigns that everyone may read."""
+"""`mailwright archive`: the public archive of campaigns."""
 
 from typing import Annotated
 
@@ -14,14 +14,16 @@ from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
 from mailwright.sources.campaigns.campaigns import Actor
 from mailwright.web.api.archive import answer
 
-app = group("The archive: campaigns that everyone may read.")
+app = group("The public archive of campaigns.")
 
-CampaignId = Annotated[str, typer.Argument(metavar="ID", help="As `campaign create` printed it.", show_default=False)]
+CampaignId = Annotated[
+    str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
+]
 
 
 @app.command()
 def publish(campaign: CampaignId) -> None:
-    """Open a campaign that has started to everyone, and print where it can be read."""
+    """Publish a started campaign in the archive and print its addresses."""
 
     async def work(at: Installation) -> tuple[ArchivedCampaign, list[str], str]:
         found = await _archive(at).publish(Actor(CONSOLE, None), campaign)
@@ -33,20 +35,20 @@ def publish(campaign: CampaignId) -> None:
 
 @app.command()
 def withdraw(campaign: CampaignId) -> None:
-    """Close it again: only its readers can read it."""
+    """Remove a campaign from the archive."""
     found = run(lambda at: _archive(at).withdraw(Actor(CONSOLE, None), campaign))
-    out.print(f"{found.name} is in no archive any more.", markup=False)
+    out.print(f"{found.name} is no longer in the archive.", markup=False)
 
 
 @app.command("list")
 def list_command(
-    list_key: Annotated[str, typer.Argument(metavar="KEY", help="A list's key.", show_default=False)],
+    list_key: Annotated[str, typer.Argument(metavar="KEY", help="The list key.", show_default=False)],
     *,
     tenant: Tenant = tenants.DEFAULT,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List what is in the archive of a list."""
+    """List the archived campaigns of a list."""
 
     async def work(at: Installation) -> tuple[list[tuple[ArchivedCampaign, list[str]]], str]:
         owner, archive = await tenants.find(at.database, tenant), _archive(at)
@@ -58,7 +60,7 @@ def list_command(
         print_json([answer(issue, places, public_url) for issue, places in found])
         return
     rows = ((clock_time(issue.sent_at), two_lines(issue.name, issue.campaign_id)) for issue, _ in found)
-    nothing = f"The archive of {list_key} is empty; `mailwright archive publish ID` puts a campaign there."
+    nothing = f"The archive of {list_key} is empty. Publish a campaign with `mailwright archive publish ID`."
     print_rows(("Sent (UTC)!", "Campaign"), rows, nothing=nothing)
 
 

@@ -1,4 +1,4 @@
-"""`mailwright article`: slices in and out, what readers would get and why, and the sending of it."""
+"""`mailwright article`: slices, previews, coverage and sending."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,19 +22,24 @@ from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview,
 from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunVariant
 from mailwright.sources.articles.slices import ArticleSummary, SliceChanges, SliceStore
 
-app = group("Articles: one personal newsletter for each reader, put together from slices.")
+app = group("Articles: one newsletter, assembled per recipient from slices.")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The article's key, as spring-vote.", show_default=False)]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="The article key, for example spring-vote.", show_default=False)
+]
 Filters = Annotated[
     list[str] | None,
     typer.Option(
-        "--filter", metavar="NAME=VALUE", help="As state=OH; list and ocd_id are names, too.", show_default=False
+        "--filter",
+        metavar="NAME=VALUE",
+        help="For example state=OH. `list` and `ocd_id` are also possible names.",
+        show_default=False,
     ),
 ]
-As = Annotated[str | None, typer.Option("--as", metavar="EMAIL", help="As this contact.", show_default=False)]
+As = Annotated[str | None, typer.Option("--as", metavar="EMAIL", help="Preview as this contact.", show_default=False)]
 Divisions = Annotated[
     list[str] | None,
-    typer.Option("--ocd-id", metavar="ID", help="As anybody who lives there; may be given several times."),
+    typer.Option("--ocd-id", metavar="ID", help="Preview as a recipient in this division; can be repeated."),
 ]
 
 Part = TypeVar("Part", SliceStore, ArticleRuns, ArticlePreviews)
@@ -46,35 +51,37 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     async def work(at: Installation) -> list[ArticleSummary]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(SliceStore, at).list_articles(owner.id)
+        return await _service(SliceStore, at).list_articles(owner.id)
 
     found = run(work)
     if as_json:
         print_json([answers.article(each) for each in found])
         return
     rows = ((each.article_key, each.slices, each.published, clock_time(each.updated_at)) for each in found)
-    print_rows(("Key!", "Slices#", "Published#", "Changed!"), rows, nothing="No articles.")
+    print_rows(("Key!", "Slices#", "Published#", "Updated!"), rows, nothing="No articles.")
 
 
 @app.command("import")
 def import_command(
-    path: Annotated[Path, typer.Argument(help="A folder of .md files, one of them, or a .csv.", show_default=False)],
+    path: Annotated[
+        Path, typer.Argument(help="A folder of .md files, a single .md file, or a .csv file.", show_default=False)
+    ],
     *,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Take slices in. What has the place of one that is known changes it; nothing is taken if anything is wrong."""
+    """Import slices. A slice at an existing position replaces it. If any slice is invalid, nothing is imported."""
     given = files.read(path)
 
     async def work(at: Installation) -> SliceChanges:
         owner = await tenants.find(at.database, tenant)
-        return await _made(SliceStore, at).import_slices(CONSOLE, owner.id, given)
+        return await _service(SliceStore, at).import_slices(CONSOLE, owner.id, given)
 
     put = run(work, creates=True)
     if as_json:
         print_json(answers.taken(put))
         return
-    out.print(f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged.")
+    out.print(f"{put.added} added, {put.changed} updated, {put.unchanged} unchanged.")
 
 
 @app.command()
@@ -83,15 +90,15 @@ def export(
     to: Annotated[Path, typer.Argument(help="A .csv file, or a folder for .md files.", show_default=False)],
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write an article's slices down. Taken in again, they change nothing."""
+    """Export an article's slices. Importing them again changes nothing."""
 
     async def work(at: Installation) -> list[Slice]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(SliceStore, at).list_slices(owner.id, key)
+        return await _service(SliceStore, at).list_slices(owner.id, key)
 
     found = SliceSet(run(work)).slices
     if not found:
-        raise NotFound(f"there is no article {key}")
+        raise NotFound(f"There is no article {key}.")
     if to.suffix.lower() == ".csv":
         to.write_text(files.as_csv(found), encoding="utf-8")
     else:
@@ -99,7 +106,7 @@ def export(
             file = to / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-    out.print(f"{len(found)} slices are in {to}.", markup=False)
+    out.print(f"Exported {len(found)} slices to {to}.", markup=False)
 
 
 @app.command()
@@ -108,17 +115,17 @@ def preview(
     *,
     as_: As = None,
     ocd_ids: Divisions = None,
-    html: Annotated[bool, typer.Option("--html", help="Print the HTML of the mail.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print the HTML of the email.")] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show an article as a reader would get it now."""
+    """Preview an article as a recipient would get it now."""
     seen = _seen(key, as_, ocd_ids, tenant)
     if as_json:
         print_json(answers.preview(seen))
         return
     if seen.article is None or seen.rendered is None:
-        out.print("This reader gets nothing: `mailwright article why` tells the reason for each slice.")
+        out.print("This recipient gets nothing. `mailwright article explain` shows the reason for each slice.")
         raise typer.Exit(1)
     if html:
         out.file.write(f"{seen.rendered.html}\n")
@@ -127,25 +134,25 @@ def preview(
 
 
 @app.command()
-def why(
+def explain(
     key: Key, *, as_: As = None, ocd_ids: Divisions = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False
 ) -> None:
-    """Tell why each slice is, or is not, in a reader's article."""
+    """Explain why each slice is or is not in a recipient's article."""
     seen = _seen(key, as_, ocd_ids, tenant)
     if as_json:
         print_json([answers.judged(each) for each in seen.slices])
         return
-    rows = (("✓" if each.inclusion.is_included else "–", _words(each.slice), each.reason) for each in seen.slices)
-    print_rows(("!", "Slice", "Why"), rows, nothing="No slices.")
+    rows = (("✓" if each.inclusion.is_included else "–", _label(each.slice), each.reason) for each in seen.slices)
+    print_rows(("!", "Slice", "Reason"), rows, nothing="No slices.")
 
 
 @app.command()
 def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """Count how many readers would get which variant now."""
+    """Show how many recipients would get each variant now."""
 
     async def work(at: Installation) -> ArticleCoverage:
         owner = await tenants.find(at.database, tenant)
-        return await _made(ArticlePreviews, at).coverage(owner.id, key, _conditions(filters))
+        return await _service(ArticlePreviews, at).coverage(owner.id, key, _conditions(filters))
 
     found = run(work)
     if as_json:
@@ -155,58 +162,60 @@ def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFA
         (each.recipients, each.title, "\n".join(one.scope_ocd_id or "everyone" for one in each.slices))
         for each in found.variants
     )
-    print_rows(("Readers#", "Headline", "Slices for"), rows, nothing="Nobody would get it.")
-    out.print(f"Readers of the list {found.list_key}: {found.recipients}. Variants: {len(found.variants)}.")
+    print_rows(("Recipients#", "Headline", "Slices for"), rows, nothing="Nobody would receive it.")
+    out.print(f"Recipients on the list {found.list_key}: {found.recipients}. Variants: {len(found.variants)}.")
     if found.skipped:
-        out.print(f"No slice is for {found.skipped} more.")
+        out.print(f"{found.skipped} subscribers match no slice.")
     for each in found.unread:
-        out.print(f"Nobody gets: {_words(each)}", markup=False)
+        out.print(f"No recipient gets: {_label(each)}", markup=False)
 
 
 @app.command()
 def send(
     *,
-    tag: Annotated[str, typer.Option("--tag", help="What the sending is counted under.", show_default=False)],
-    key: Annotated[str, typer.Option("--key", help="The article's key.", show_default=False)],
-    batch: Annotated[str, typer.Option("--batch", help="A UUID: the same one is sent once.", show_default=False)],
+    tag: Annotated[str, typer.Option("--tag", help="The campaign tag for statistics.", show_default=False)],
+    key: Annotated[str, typer.Option("--key", help="The article key.", show_default=False)],
+    batch: Annotated[
+        str, typer.Option("--batch", help="A UUID. The same batch is sent only once.", show_default=False)
+    ],
     filters: Filters = None,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Send an article to everyone who answers to all filters. A worker does it; asking again changes nothing."""
-    asked = {"campaign_tag": tag, "article_key": key, "send_batch_id": batch, "audience_filter": _conditions(filters)}
-    order = parse(ArticleSendRequest, asked).order()
+    """Send an article to every recipient that matches all filters. Repeating the command sends nothing twice."""
+    request = {"campaign_tag": tag, "article_key": key, "send_batch_id": batch, "audience_filter": _conditions(filters)}
+    order = parse(ArticleSendRequest, request).order()
 
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(ArticleRuns, at).start(CONSOLE, owner.id, order)
+        return await _service(ArticleRuns, at).start(CONSOLE, owner.id, order)
 
     begun, is_replay = run(work)
     if as_json:
         print_json({**answers.run(begun), "is_replay": is_replay})
         return
     if is_replay:
-        out.print(f"This batch was asked for before: run {begun.run_id}, {begun.recipients} readers.", markup=False)
+        out.print(f"This batch was already sent: run {begun.run_id}, {begun.recipients} recipients.", markup=False)
         return
-    out.print(f"Run {begun.run_id} has begun; a worker writes to its readers.", markup=False)
+    out.print(f"Started run {begun.run_id}. A worker sends it.", markup=False)
 
 
 @app.command()
 def runs(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this one, with all about it.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Show this run in detail.")] = None,
     *,
     tenant: Tenant = tenants.DEFAULT,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List runs, or show where the messages of one stand."""
+    """List runs, or show one run with its message counts."""
     if run_id is not None:
         _one_run(run_id, tenant, as_json=as_json)
         return
 
     async def work(at: Installation) -> list[ArticleRun]:
         owner = await tenants.find(at.database, tenant)
-        return await _made(ArticleRuns, at).list_runs(owner.id, limit=limit)
+        return await _service(ArticleRuns, at).list_runs(owner.id, limit=limit)
 
     found = run(work)
     if as_json:
@@ -221,13 +230,13 @@ def runs(
         )
         for each in found
     )
-    print_rows(("Run!", "Tag, article", "Readers#", "Begun"), rows, nothing="No runs.")
+    print_rows(("Run!", "Tag, article", "Recipients#", "Started"), rows, nothing="No runs.")
 
 
 def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
     async def work(at: Installation) -> tuple[ArticleRun, dict[str, int], list[RunVariant]]:
         owner = await tenants.find(at.database, tenant)
-        made = _made(ArticleRuns, at)
+        made = _service(ArticleRuns, at)
         found = await made.find(owner.id, run_id)
         return found, await made.count_messages(found), await made.list_variants(found)
 
@@ -237,20 +246,20 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
         return
     out.print(f"{found.article_key} as {found.campaign_tag}, by {found.actor}: {_state(found)}.", markup=False)
     print_rows(("Status!", "Messages#"), counts.items(), nothing="No messages yet.")
-    out.print(f"Readers: {found.recipients}. Variants: {len(shares)}. No slice was for {found.skipped} more.")
+    out.print(f"Recipients: {found.recipients}. Variants: {len(shares)}. Without a slice: {found.skipped}.")
 
 
 def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
     async def work(at: Installation) -> ArticlePreview:
         owner = await tenants.find(at.database, tenant)
-        previews = _made(ArticlePreviews, at)
+        previews = _service(ArticlePreviews, at)
         person = await previews.find_recipient(owner.id, email, ocd_ids or ())
         return await previews.preview(owner.id, key, person)
 
     return run(work)
 
 
-def _made(part: type[Part], at: Installation) -> Part:
+def _service(part: type[Part], at: Installation) -> Part:
     return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
@@ -259,17 +268,17 @@ def _conditions(given: Sequence[str] | None) -> dict[str, str]:
     for text in given or ():
         name, sign, value = text.partition("=")
         if not sign or not name or not value:
-            raise InvalidInput("must look like state=OH", field="--filter")
+            raise InvalidInput("must look like `state=OH`", field="--filter")
         found[name] = value
     return found
 
 
-def _words(each: Slice) -> str:
-    says: Any = each.title or each.dek or each.body_md.partition("\n")[0][:60]
-    return f"{each.section_order}.{each.sort_index} {says}"
+def _label(each: Slice) -> str:
+    title: Any = each.title or each.dek or each.body_md.partition("\n")[0][:60]
+    return f"{each.section_order}.{each.sort_index} {title}"
 
 
 def _state(each: ArticleRun) -> str:
     if each.failure is not None:
         return f"failed: {each.failure}"
-    return "all have their message" if each.walk_ended_at is not None else "under way"
+    return "all messages queued" if each.walk_ended_at is not None else "in progress"

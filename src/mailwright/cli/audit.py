@@ -1,4 +1,4 @@
-"""`mailwright audit`: what was accepted is somewhere, and only once."""
+"""`mailwright audit`: check that every accepted message is accounted for, once."""
 
 import typer
 
@@ -16,9 +16,9 @@ PLACES = ("sent", "failed", "in_doubt", "closed_unknown", "suppressed", "cancell
 
 @app.command()
 def audit(as_json: Json = False) -> None:
-    """Prove that every accepted message is accounted for. Exit 1 if one is not.
+    """Verify that every accepted message is accounted for. Exit code 1 if not.
 
-    accepted is counted where messages are accepted, everything else where they stand now, in one snapshot.
+    `accepted` is counted when messages are accepted, the states are counted now, in one snapshot.
     """
 
     async def work(at: Installation) -> Audit:
@@ -30,7 +30,7 @@ def audit(as_json: Json = False) -> None:
     else:
         print_identity(found)
         if found.resent_in_doubt:
-            out.print(f"{found.resent_in_doubt:,} of these were in doubt and sent once more.")
+            out.print(f"{found.resent_in_doubt:,} of these were in doubt and were resent.")
     if not found.ok:
         raise typer.Exit(NEGATIVE)
 
@@ -42,4 +42,4 @@ def print_identity(found: Audit) -> None:
     out.print(f"{shape} [bold]{found.accepted:,} accepted[/] {sign} {' + '.join(places)}", soft_wrap=True)
     if not found.ok:
         total = sum(int(figures[place]) for place in PLACES)
-        out.print(f"  The identity does not hold: {found.accepted:,} were accepted and {total:,} are accounted for.")
+        out.print(f"  Audit failed: {found.accepted:,} messages were accepted, {total:,} are accounted for.")

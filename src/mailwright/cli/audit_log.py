@@ -1,4 +1,4 @@
-"""`mailwright journal`: who did what."""
+"""`mailwright audit-log`: who did what."""
 
 from typing import Annotated
 
@@ -15,18 +15,18 @@ app = command()
 
 
 @app.command()
-def journal(
+def audit_log(
     *,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Only what was done for this tenant.", show_default=False)
+        str | None, typer.Option("--tenant", help="Only actions in this tenant.", show_default=False)
     ] = None,
     subject: Annotated[
-        str | None, typer.Option(help="Only what was done to it, as a campaign's id.", show_default=False)
+        str | None, typer.Option(help="Only actions on this object, for example a campaign id.", show_default=False)
     ] = None,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List what people did, from the console and through the API."""
+    """List the actions of users, API keys and the console."""
 
     async def work(at: Installation) -> list[AuditEntry]:
         tenant_id = None if tenant is None else (await tenants.find(at.database, tenant)).id
@@ -37,11 +37,14 @@ def journal(
         print_json([deed(each) for each in found])
         return
     rows = (
-        (two_lines(clock_time(each.created_at), each.actor), two_lines(f"{each.action}  {each.subject}", _told(each)))
+        (
+            two_lines(clock_time(each.created_at), each.actor),
+            two_lines(f"{each.action}  {each.subject}", _details(each)),
+        )
         for each in found
     )
-    print_rows(("When (UTC), and who!", "What, and to what"), rows, nothing="Nothing was done yet.")
+    print_rows(("Time (UTC) and actor!", "Action and subject"), rows, nothing="The audit log is empty.")
 
 
-def _told(done: AuditEntry) -> str:
+def _details(done: AuditEntry) -> str:
     return ", ".join(f"{name}: {value}" for name, value in done.detail.items() if value is not None)

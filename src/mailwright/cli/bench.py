@@ -1,4 +1,4 @@
-"""`mailwright bench`: what this machine does, measured on a database that is thrown away."""
+"""`mailwright bench`: measure this machine with a temporary database."""
 
 import ipaddress
 import tempfile
@@ -21,22 +21,20 @@ app = command()
 
 @app.command()
 def bench(
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many mails.")] = 2_000,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of messages.")] = 2_000,
     smtp_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="Send to an SMTP server on this machine.", show_default="a mailbox that is thrown away"
-        ),
+        typer.Option(metavar="URL", help="Send to an SMTP server on this machine.", show_default="a temporary mailbox"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine: mails from a template through the whole road, on a database of its own.
+    """Measure this machine: template messages from accept to settle, in a temporary database.
 
-    Each mail is accepted in a batch, claimed, validated, built, marked, sent and settled, with SQLite flushing every
-    commit to the disk. Your own database and provider are not touched, and no mail leaves this machine.
+    Every message is accepted in a batch, claimed, validated, built, sent and settled, and SQLite flushes every commit
+    to disk. Your database and provider are not used, and no email leaves this machine.
     """
     if smtp_url is not None:
-        _refuse_others(smtp_url)
+        _require_loopback(smtp_url)
     logs.configure("ERROR", "console")
     with tempfile.TemporaryDirectory(prefix="mailwright-bench-") as folder:
         measured = _measure(Path(folder), count, smtp_url)
@@ -46,8 +44,8 @@ def bench(
         _print(measured)
 
 
-def _refuse_others(smtp_url: str) -> None:
-    """Thousands of sample mails must not reach a server of somebody else's."""
+def _require_loopback(smtp_url: str) -> None:
+    """Thousands of sample messages must not reach someone else's server."""
     host = urlsplit(smtp_url).hostname or ""
     try:
         is_here = ipaddress.ip_address(host).is_loopback
@@ -55,7 +53,7 @@ def _refuse_others(smtp_url: str) -> None:
         is_here = host == "localhost"
     if not is_here:
         raise typer.BadParameter(
-            "the server must be on this machine, as smtp://127.0.0.1:2525", param_hint="--smtp-url"
+            "the server must be on this machine, for example smtp://127.0.0.1:2525", param_hint="--smtp-url"
         )
 
 
@@ -65,32 +63,32 @@ def _measure(folder: Path, count: int, smtp_url: str | None) -> Measured:
         accepting = progress.add_task("Accepting ", total=count)
         sending = progress.add_task("Delivering", total=count)
 
-        def tell(accepted: int, sent: int) -> None:
+        def show(accepted: int, sent: int) -> None:
             progress.update(accepting, completed=accepted)
             progress.update(sending, completed=sent)
 
-        return uvloop.run(measure(folder, count, smtp_url, tell))
+        return uvloop.run(measure(folder, count, smtp_url, show))
 
 
 def _print(measured: Measured) -> None:
-    made = table("Step", "Seconds#", "Mails per second#")
+    made = table("Step", "Seconds#", "Messages per second#")
     for name, seconds in (
-        ("accept (in batches, on disk)", measured.accept_seconds),
-        ("deliver (claim to settled)", measured.deliver_seconds),
+        ("accept (in batches, flushed to disk)", measured.accept_seconds),
+        ("deliver (claim to settle)", measured.deliver_seconds),
         ("both", _total(measured)),
     ):
         made.add_row(name, f"{seconds:.2f}", f"{_per_second(measured.count, seconds):,}")
     out.print(made)
-    spent = table("Where a mail's time went, from its claim on", "Milliseconds#")
+    spent = table("Time per message after its claim", "Milliseconds#")
     for name, milliseconds in (
-        ("validated and built, beside its batch", measured.building),
-        ("waiting for its turn and its durable mark", measured.marking),
+        ("validate and build, with its batch", measured.building),
+        ("wait for a connection and the attempt record", measured.marking),
         ("with the provider", measured.sending),
     ):
         spent.add_row(name, f"{milliseconds:,.1f}")
     out.print(spent)
     share = measured.cpu_seconds / _total(measured)
-    out.print(f"{measured.count:,} mails; {share:.0%} of one core.")
+    out.print(f"{measured.count:,} messages; {share:.0%} of one core.")
 
 
 def _total(measured: Measured) -> float:

@@ -1,4 +1,4 @@
-"""`mailwright bounce`: a mail server hands a mail that came back over, and hears whether it may forget it."""
+"""`mailwright bounce`: process a bounce email that a mail server pipes in."""
 
 import sys
 from typing import Any, BinaryIO, Final
@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Final
 import typer
 
 from mailwright.app.inbound import make_reports
-from mailwright.cli.exit_codes import ending
+from mailwright.cli.exit_codes import report_error
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
@@ -15,7 +15,7 @@ from mailwright.events.bounces import AutoReplied, Bounced, Complained, Letter, 
 from mailwright.events.bounces.parts import MAX_BYTES
 from mailwright.ops.logs import logger
 
-# sysexits.h, which every mail server knows: keep the mail and try again later.
+# EX_TEMPFAIL of sysexits.h: the mail server keeps the email and tries again.
 TRY_AGAIN: Final = 75
 
 KINDS: Final[dict[type[Letter], str]] = {
@@ -33,23 +33,23 @@ log = logger(__name__)
 
 @app.command()
 def bounce(as_json: Json = False) -> None:
-    """Read one mail from standard input, record what it says about our mails, and act on it.
+    """Read one email from standard input and record the bounces and complaints in it.
 
-    For `/etc/aliases` or `.forward`: `bounces: "|mailwright bounce"`. A hard bounce or a complaint ends all mail to
-    that address. A mail that is neither is let go with a line in the log.
+    For `/etc/aliases` or `.forward`: `bounces: "|mailwright bounce"`. A hard bounce or a complaint suppresses the
+    address. Any other email is ignored with a log line.
 
-    Exit codes: 0 done, the mail server may forget the mail; 75 not possible now (database, settings), it tries again.
+    Exit codes: 0 processed; 75 temporary failure (database, settings), so that the mail server tries again.
     """
-    mail = _beginning(sys.stdin.buffer)
+    content = _read_bounded(sys.stdin.buffer)
 
     async def work(at: Installation) -> Answered:
         reports = make_reports(at.settings, at.database, at.clock)
-        return await Letters(reports, at.clock).answer(mail)
+        return await Letters(reports, at.clock).answer(content)
 
     try:
         answered = run(work)
-    except Exception as error:  # whatever it was, a mail that is not recorded must not be lost
-        ending(error)
+    except Exception as error:  # The mail server must keep an email that was not recorded.
+        report_error(error)
         raise typer.Exit(TRY_AGAIN) from error
     kind = KINDS[type(answered.letter)]
     if not answered.reports:
@@ -60,19 +60,19 @@ def bounce(as_json: Json = False) -> None:
         out.print(_sentence(kind, answered), markup=False)
 
 
-def _beginning(stream: BinaryIO) -> bytes:
-    """As much as is ever looked at. The rest is read as well: a mail server minds if nobody does."""
-    mail = stream.read(MAX_BYTES)
+def _read_bounded(stream: BinaryIO) -> bytes:
+    """Read up to the size limit and discard the rest: a mail server fails if its pipe is closed early."""
+    content = stream.read(MAX_BYTES)
     while stream.read(MAX_BYTES):
         pass
-    return mail
+    return content
 
 
 def _sentence(kind: str, answered: Answered) -> str:
     if not answered.reports:
-        return f"Nothing about a mail of ours: {kind.replace('_', ' ')}."
+        return f"No report about a message from here: {kind.replace('_', ' ')}."
     received = answered.received
-    return f"{kind}: {received.new} new, {received.repeated} known already, {received.unknown} about no mail of ours."
+    return f"{kind}: {received.new} new, {received.repeated} already known, {received.unknown} about unknown messages."
 
 
 def _described(kind: str, answered: Answered) -> dict[str, Any]:

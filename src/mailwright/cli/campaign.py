@@ -1,4 +1,4 @@
-"""`mailwright campaign`: one piece of content for many people, from its draft to its report."""
+"""`mailwright campaign`: one email for many recipients, from draft to report."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from mailwright.app.templates import make_templates
-from mailwright.cli import campaign_input as written
+from mailwright.cli import campaign_input
 from mailwright.cli.campaign_input import (
     Alone,
     Hours,
@@ -44,15 +44,17 @@ from mailwright.sources.campaigns.explain import CampaignExplanation, explain_ca
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
 from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, CampaignProblem, check_campaign
 
-app = group("Campaigns: one piece of content for many people.")
+app = group("Campaigns: one email for many recipients.")
 
-ME: Final = Actor(CONSOLE, None)
+ACTOR: Final = Actor(CONSOLE, None)
 WATCH_SECONDS: Final = 1.0
-INTERRUPTED: Final = 130  # as shells count a command that Ctrl-C ended
+INTERRUPTED: Final = 130  # The exit code that shells use after Ctrl-C.
 
-CampaignId = Annotated[str, typer.Argument(metavar="ID", help="As `campaign create` printed it.", show_default=False)]
+CampaignId = Annotated[
+    str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
+]
 Source = Annotated[
-    typer.FileText | None, typer.Option(help="Its file; - reads stdin.", encoding="utf-8", show_default=False)
+    typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
 ]
 
 Found = TypeVar("Found")
@@ -60,7 +62,7 @@ Found = TypeVar("Found")
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="What you call it; readers do not see it.", show_default=False)],
+    name: Annotated[str, typer.Option(help="The internal name.", show_default=False)],
     *,
     subject: Annotated[
         str | None, typer.Option(help="May use variables: Hello {{ name }}.", show_default="the template's")
@@ -68,30 +70,44 @@ def create(
     html: Source = None,
     mjml: Source = None,
     markdown: Source = None,
-    template: Annotated[str | None, typer.Option(help="A templateId instead of a file.", show_default=False)] = None,
+    template: Annotated[str | None, typer.Option(help="A template id instead of a file.", show_default=False)] = None,
     text: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The file of the text.", show_default="made from the HTML"),
+        typer.Option(
+            exists=True, dir_okay=False, help="The file of the text part.", show_default="derived from the HTML"
+        ),
     ] = None,
     lists: Annotated[
-        list[str] | None, typer.Option("--list", help="Who gets it; may be given several times.", show_default=False)
+        list[str] | None, typer.Option("--list", help="A recipient list; can be repeated.", show_default=False)
     ] = None,
-    segment: Annotated[str | None, typer.Option(help="Only those of them in it.", show_default=False)] = None,
+    segment: Annotated[str | None, typer.Option(help="Only members of this segment.", show_default=False)] = None,
     filter_: Annotated[
         str | None,
-        typer.Option("--filter", metavar="JSON", help='Only who answers to it: {"tag": "vip"}.', show_default=False),
+        typer.Option(
+            "--filter", metavar="JSON", help='Only contacts that match, for example {"tag": "vip"}.', show_default=False
+        ),
     ] = None,
     sender: Annotated[
-        str | None, typer.Option("--from", help="As `Us <us@example.com>`.", show_default="MAILWRIGHT_FROM")
+        str | None,
+        typer.Option("--from", help="For example `Acme <news@example.com>`.", show_default="MAILWRIGHT_FROM"),
     ] = None,
-    reply_to: Annotated[str | None, typer.Option(help="Where answers go.", show_default=False)] = None,
+    reply_to: Annotated[str | None, typer.Option(help="The Reply-To address.", show_default=False)] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Not before, as 2027-01-15T08:00; UTC without a zone.", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="Send time, for example 2027-01-15T08:00 (UTC unless a zone is given).",
+            show_default=False,
+        ),
     ] = None,
     values: Annotated[
         list[str] | None,
-        typer.Option("--var", metavar="NAME=VALUE", help="The same for every reader.", show_default=False),
+        typer.Option(
+            "--var",
+            metavar="NAME=VALUE",
+            help="A variable with the same value for every recipient.",
+            show_default=False,
+        ),
     ] = None,
     rate_per_second: PerSecond = None,
     rate_per_hour: PerHour = None,
@@ -107,32 +123,37 @@ def create(
         typer.Option(
             "--variant",
             metavar="NAME[=SUBJECT]",
-            help="Two to five: the better one wins.",
+            help="A variant of an A/B test; give two to five.",
             show_default=False,
         ),
     ] = None,
-    test_percent: Annotated[int | None, typer.Option(help="Who tries them, of a hundred.", show_default="20")] = None,
-    wait_minutes: Annotated[int | None, typer.Option(help="How long they are tried.", show_default="240")] = None,
+    test_percent: Annotated[
+        int | None,
+        typer.Option(help="Share of the audience that receives the test variants, in percent.", show_default="20"),
+    ] = None,
+    wait_minutes: Annotated[
+        int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")
+    ] = None,
     winner_by: Annotated[str | None, typer.Option(help="clicks or opens.", show_default="clicks")] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write a campaign down as a draft, and print its id, alone, on stdout."""
+    """Create a draft campaign and print only its id on stdout."""
     files = zip(TemplateFormat, (html, mjml, markdown), strict=True)
     given = [(format_, file.read()) for format_, file in files if file is not None]
     if len(given) + (template is not None) != 1:
-        raise typer.BadParameter("give one of --html, --mjml, --markdown and --template")
+        raise typer.BadParameter("give exactly one of --html, --mjml, --markdown and --template")
     content: dict[str, Any] = {"subject": subject, "templateId": template}
     for format_, body in given:
         content |= {"format": format_, "body": body}
     if text is not None:
         content["text"] = text.read_text(encoding="utf-8")
-    experiment = {
-        "variants": written.variants(variants or []),
+    ab_test = {
+        "variants": campaign_input.variants(variants or []),
         "testPercent": test_percent,
         "waitMinutes": wait_minutes,
         "winnerBy": winner_by,
     }
-    limits_ = written.limits(
+    limits_ = campaign_input.limits(
         rate_per_second=rate_per_second,
         rate_per_hour=rate_per_hour,
         daily_limit=daily_limit,
@@ -148,26 +169,26 @@ def create(
         "content": _without_none(content),
         "lists": lists or [],
         "segment": segment,
-        "filter": None if filter_ is None else written.json_or_text(filter_),
+        "filter": None if filter_ is None else campaign_input.json_or_text(filter_),
         "from": sender,
         "replyTo": reply_to,
-        "variables": written.variables(values or []),
+        "variables": campaign_input.variables(values or []),
         "limits": limits_,
-        "experiment": _without_none(experiment) if variants else None,
-        "scheduledAt": None if schedule is None else written.moment(schedule),
+        "experiment": _without_none(ab_test) if variants else None,
+        "scheduledAt": None if schedule is None else campaign_input.send_time(schedule),
     }
-    wanted = written.checked(CampaignRequest, _without_none(definition))
+    wanted = campaign_input.checked(CampaignRequest, _without_none(definition))
 
     async def work(at: Installation) -> Campaign:
         owner = await tenants.find(at.database, tenant)
-        return await _campaigns(at).create(ME, owner.id, wanted)
+        return await _campaigns(at).create(ACTOR, owner.id, wanted)
 
     typer.echo(run(work, creates=True).campaign_id)
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False) -> None:
-    """List a tenant's campaigns, and what holds them."""
+    """List a tenant's campaigns and why they wait."""
 
     async def work(at: Installation) -> list[View]:
         owner = await tenants.find(at.database, tenant)
@@ -181,30 +202,30 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
     if as_json:
         print_json([answers.line(view.campaign, view.place) for view in views])
         return
-    nothing = f"The tenant {tenant} has no campaign; `mailwright campaign create` writes one."
-    print_rows(("Campaign and time (UTC)!", "What, and what holds it"), map(_row, views), nothing=nothing)
+    nothing = f"The tenant {tenant} has no campaigns. Create one with `mailwright campaign create`."
+    print_rows(("Campaign and time (UTC)!", "Status and reason"), map(_row, views), nothing=nothing)
 
 
 @app.command()
-def preflight(
+def check(
     campaign_id: CampaignId,
-    check_links: Annotated[bool, typer.Option("--check-links", help="Ask every link whether it is there.")] = False,
+    check_links: Annotated[bool, typer.Option("--check-links", help="Request every link.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what starting would say, without starting. Exit code 1 if something must be put right first."""
+    """Run the pre-send checks without starting. Exit code 1 if the campaign cannot start."""
 
     async def work(at: Installation) -> tuple[CampaignCheck, list[PresendIssue]]:
-        found = await _examined(at, await _found(at, campaign_id), await _objections(at))
+        found = await _examined(at, await _found(at, campaign_id), await _sender_problems(at))
         return found, await _dead_links(found) if check_links else []
 
     examined, dead = _run(work)
     if as_json:
-        told = answers.preflight(examined)
-        print_json({**told, "warnings": [*told["warnings"], *answers.warnings(dead)]})
+        result = answers.preflight(examined)
+        print_json({**result, "warnings": [*result["warnings"], *answers.warnings(dead)]})
     else:
         _print_problems(examined.problems)
         _print_warnings([*examined.warnings, *dead])
-        out.print(f"{'It can start' if not examined.problems else 'It cannot start'}: {_people(examined.planned)}.")
+        out.print(f"{'Ready to start' if not examined.problems else 'Cannot start'}: {_people(examined.planned)}.")
     if examined.problems:
         raise typer.Exit(NEGATIVE)
 
@@ -212,116 +233,114 @@ def preflight(
 @app.command()
 def start(
     campaign_id: CampaignId,
-    no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Leave it to the workers to go through the audience.")
-    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return at once; workers enqueue the audience.")] = False,
 ) -> None:
-    """Freeze a campaign's content and go through its audience. What keeps it from starting is told at once.
+    """Start a campaign: fix its content and enqueue its audience. All errors are reported at once.
 
-    Ctrl-C while it goes through the audience stops nothing: the workers go on.
+    Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
 
     async def work(at: Installation) -> View:
         _print_warnings((await _examined(at, await _found(at, campaign_id))).warnings)
-        campaign = await _campaigns(at).start(ME, campaign_id)
+        campaign = await _campaigns(at).start(ACTOR, campaign_id)
         if not no_wait:
-            await _walk(at, campaign)
+            await _enqueue(at, campaign)
         return await _view(at, campaign_id)
 
     try:
         view = _run(work)
     except KeyboardInterrupt:
-        aside.print("The workers go on through its audience.")
+        aside.print("Workers continue to enqueue the audience.")
         raise typer.Exit(INTERRUPTED) from None
-    how = waiting(view.place, view.now) or "workers send it now"
+    how = waiting(view.place, view.now) or "workers are sending it"
     planned = view.counts.planned if view.counts else 0
     out.print(f"{view.campaign.name}: {_people(planned)}; {how}.", markup=False, soft_wrap=True)
 
 
 @app.command()
 def pause(campaign_id: CampaignId) -> None:
-    """Let nothing more leave after the batch that is under way. The campaign keeps its place."""
-    _act(lambda campaigns: campaigns.pause(ME, campaign_id))
+    """Pause a campaign after the batch in flight. It keeps its position in the queue."""
+    _act(lambda campaigns: campaigns.pause(ACTOR, campaign_id))
 
 
 @app.command()
 def resume(campaign_id: CampaignId) -> None:
-    """Go on where it was."""
-    _act(lambda campaigns: campaigns.resume(ME, campaign_id))
+    """Resume a paused campaign."""
+    _act(lambda campaigns: campaigns.resume(ACTOR, campaign_id))
 
 
 @app.command()
 def cancel(campaign_id: CampaignId) -> None:
-    """Send nothing more of it. What was sent stays in the report."""
-    _act(lambda campaigns: campaigns.cancel(ME, campaign_id))
+    """Cancel a campaign. Messages already sent stay in the report."""
+    _act(lambda campaigns: campaigns.cancel(ACTOR, campaign_id))
 
 
 @app.command("accept-failures")
 def accept_failures(campaign_id: CampaignId) -> None:
-    """Count the campaign as sent, without those whom it did not reach."""
-    _act(lambda campaigns: campaigns.accept_failures(ME, campaign_id))
+    """Accept the failed recipients and mark the campaign as sent."""
+    _act(lambda campaigns: campaigns.accept_failures(ACTOR, campaign_id))
 
 
 @app.command("retry-failed")
 def retry_failed(campaign_id: CampaignId) -> None:
-    """Give everyone whose mail failed all attempts again."""
+    """Retry all failed recipients with all attempts."""
 
     async def work(at: Installation) -> int:
-        return (await _campaigns(at).retry_failed(ME, campaign_id))[1]
+        return (await _campaigns(at).retry_failed(ACTOR, campaign_id))[1]
 
-    out.print(f"{_people(_run(work))} get all attempts again.")
+    out.print(f"{_people(_run(work))} queued for retry.")
 
 
 @app.command()
 def extend(
     campaign_id: CampaignId,
-    segment: Annotated[str | None, typer.Option(help="Also for this segment.", show_default=False)] = None,
+    segment: Annotated[str | None, typer.Option(help="Also add this segment.", show_default=False)] = None,
 ) -> None:
-    """Send it also to whoever has joined since. Nobody gets it twice."""
+    """Send it also to contacts who joined the audience later. Nobody gets it twice."""
 
     async def work(at: Installation) -> int:
-        campaign, newcomers = await _campaigns(at).extend(ME, campaign_id, segment=segment)
-        await _walk(at, campaign)
+        campaign, newcomers = await _campaigns(at).extend(ACTOR, campaign_id, segment=segment)
+        await _enqueue(at, campaign)
         return newcomers
 
-    out.print(f"{_people(_run(work))} more.")
+    out.print(f"Added {_people(_run(work))}.")
 
 
 @app.command()
 def winner(
     campaign_id: CampaignId,
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="As B.", show_default=False)],
+    version: Annotated[str, typer.Argument(metavar="VARIANT", help="For example B.", show_default=False)],
 ) -> None:
-    """Decide an experiment by your own word: the version goes to everyone who has none yet."""
-    _act(lambda campaigns: campaigns.choose_winner(ME, campaign_id, version))
+    """Choose the winner of an A/B test. It goes to the rest of the audience."""
+    _act(lambda campaigns: campaigns.choose_winner(ACTOR, campaign_id, version))
 
 
 @app.command()
 def duplicate(
     campaign_id: CampaignId,
-    name: Annotated[str | None, typer.Option(help="What you call it.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The internal name.", show_default=False)] = None,
 ) -> None:
-    """Make a draft with the same content and audience, and print its id, alone, on stdout."""
+    """Create a draft with the same content and audience and print only its id on stdout."""
 
     async def work(at: Installation) -> Campaign:
-        return await _campaigns(at).duplicate(ME, campaign_id, name)
+        return await _campaigns(at).duplicate(ACTOR, campaign_id, name)
 
     typer.echo(_run(work).campaign_id)
 
 
 @app.command("test")
-def try_out(
+def send_test(
     campaign_id: CampaignId,
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS…", show_default=False)],
     as_contact: Annotated[
-        str | None, typer.Option("--as", help="Whose name and attributes fill it.", show_default="samples")
+        str | None, typer.Option("--as", help="Fill the email with this contact's data.", show_default="samples")
     ] = None,
 ) -> None:
-    """Send its mail to a few addresses, marked as a test. It counts for nothing."""
+    """Send a test email to some addresses. It does not count in the report."""
 
     async def work(at: Installation) -> list[str]:
-        mails = await _campaigns(at).test_send(ME, campaign_id, addresses, as_contact=as_contact)
-        return [mail.outbox_id for mail in mails]
+        messages = await _campaigns(at).test_send(ACTOR, campaign_id, addresses, as_contact=as_contact)
+        return [message.outbox_id for message in messages]
 
     for outbox_id in _run(work):
         typer.echo(outbox_id)
@@ -337,14 +356,14 @@ def edit(
         ),
     ],
 ) -> None:
-    """Replace what a draft says, to whom and when. `campaign show --json` prints what there is, as `definition`."""
-    wanted = written.checked(CampaignRequest, written.json_object(definition.read(), "FILE"))
+    """Replace the definition of a draft. `campaign show --json` prints the current one as `definition`."""
+    wanted = campaign_input.checked(CampaignRequest, campaign_input.json_object(definition.read(), "FILE"))
 
     async def work(at: Installation) -> Campaign:
-        return await _campaigns(at).edit(ME, campaign_id, wanted)
+        return await _campaigns(at).edit(ACTOR, campaign_id, wanted)
 
     changed = _run(work)
-    out.print(f"{changed.name} is changed; `mailwright campaign preflight {campaign_id}` says whether it can start.")
+    out.print(f"Updated {changed.name}. Check it with `mailwright campaign check {campaign_id}`.")
 
 
 @app.command("limits")
@@ -362,8 +381,8 @@ def limits_command(
     one_at_a_time: Alone = None,
     as_json: Json = False,
 ) -> None:
-    """Show a campaign's own limits, or change them: what is named changes, the rest stays. Workers soon follow."""
-    changes = written.limits(
+    """Show or edit a campaign's own limits. Options that are not given stay as they are."""
+    changes = campaign_input.limits(
         rate_per_second=rate_per_second,
         rate_per_hour=rate_per_hour,
         daily_limit=daily_limit,
@@ -380,27 +399,27 @@ def limits_command(
         if not changes:
             return campaign
         now = campaign.definition.limits.model_dump(mode="json", by_alias=True)
-        wanted = written.checked(CampaignLimits, {**now, **changes})
-        return await _campaigns(at).edit_limits(ME, campaign_id, wanted)
+        wanted = campaign_input.checked(CampaignLimits, {**now, **changes})
+        return await _campaigns(at).edit_limits(ACTOR, campaign_id, wanted)
 
     campaign = _run(work)
     if as_json:
         print_json(campaign.definition.limits.model_dump(mode="json", by_alias=True))
     else:
-        out.print(", ".join(limits(campaign)) or "None of its own; the tenant's hold.", markup=False)
+        out.print(", ".join(limits(campaign)) or "No limits of its own; the tenant's limits apply.", markup=False)
 
 
 @app.command()
 def show(
     campaign_id: CampaignId,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until it has ended.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep updating until the campaign ends.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far a campaign is and what holds it. The JSON has the fields of GET /v1/campaigns/{id}."""
+    """Show a campaign's progress and why it waits, with the fields of GET /v1/campaigns/{id}."""
     if watch and as_json:
-        raise typer.BadParameter("--watch is for people and --json for scripts")
+        raise typer.BadParameter("--watch and --json cannot be combined")
     if watch:
-        with suppress(KeyboardInterrupt):  # as whoever watches leaves
+        with suppress(KeyboardInterrupt):
             _run(lambda at: _watch(at, campaign_id))
         return
     view = _run(lambda at: _view(at, campaign_id))
@@ -412,9 +431,9 @@ def show(
 
 @app.command()
 def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Say why a campaign is not sent yet, which rule holds it, until when, and what would change that."""
+    """Explain why a campaign is not sent yet, until when, and what would change that."""
 
-    # The whole application is slow to import, and no other of these commands needs it.
+    # Imported here because it is slow and no other campaign command needs it.
     from mailwright.app.providers import providers_of  # noqa: PLC0415
     from mailwright.app.wiring import defaults_of  # noqa: PLC0415
 
@@ -436,12 +455,12 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
 def report_command(
     campaign_id: CampaignId,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to; or else stdout.", show_default=False)
+        Path | None, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="stdout")
     ] = None,
-    _as_csv: Annotated[bool, typer.Option("--csv", help="CSV, which it is anyway.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, a row a line.")] = False,
+    _as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV (the default).")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines.")] = False,
 ) -> None:
-    """Write what became of every recipient's mail: email, status, error_message, message_id, sent_at."""
+    """Write the result for every recipient: email, status, error_message, message_id, sent_at."""
 
     async def work(at: Installation) -> None:
         rows = report.report_rows(at.database, (await _found(at, campaign_id)).key)
@@ -460,10 +479,10 @@ def report_command(
 @app.command()
 def failures(
     campaign_id: CampaignId,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of rows.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List whom a campaign did not reach, and why. Whoever left before their turn is not among them."""
+    """List the failed recipients with their errors."""
 
     async def work(at: Installation) -> list[FailedRecipient]:
         campaign = await _found(at, campaign_id)
@@ -478,11 +497,11 @@ def failures(
     rows = (
         (each.email, each.error_code, each.error_reason, each.attempts, clock_time(each.failed_at)) for each in found
     )
-    print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed (UTC)!"), rows, nothing="Nobody.")
+    print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed (UTC)!"), rows, nothing="No failed recipients.")
 
 
 def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
-    """A refusal is told line by line: each is a thing to put right."""
+    """Run a command and print the errors of a refused start, one per line."""
     try:
         return run(work)
     except CampaignNotStartable as refused:
@@ -490,7 +509,7 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
         aside.print("The campaign cannot start.")
         raise typer.Exit(NEGATIVE) from refused
     except NotFound as error:
-        raise NotFound("There is no campaign with this id here.") from error
+        raise NotFound("There is no campaign with this id.") from error
 
 
 def _act(work: Callable[[Campaigns], Awaitable[Campaign]]) -> None:
@@ -528,8 +547,8 @@ async def _watch(at: Installation, campaign_id: str) -> None:
             shown.update(picture(view), refresh=True)
 
 
-async def _walk(at: Installation, campaign: Campaign) -> None:
-    """As any worker would: with one that runs they take turns, without one it is ready for the first that starts."""
+async def _enqueue(at: Installation, campaign: Campaign) -> None:
+    """Enqueue the audience like a worker does, so that it is ready even if no worker runs yet."""
     view = await _view(at, campaign.campaign_id)
     if view.place is None or view.place.defer_reason is not None:
         return
@@ -542,19 +561,19 @@ async def _walk(at: Installation, campaign: Campaign) -> None:
             shown.update(task, completed=entry.walked)
 
 
-async def _examined(at: Installation, campaign: Campaign, objections: tuple[str, ...] = ()) -> CampaignCheck:
+async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple[str, ...] = ()) -> CampaignCheck:
     return await check_campaign(
         at.database,
         _templates(at),
         campaign.definition,
         tenant_id=campaign.tenant_id,
         now=at.clock.now(),
-        facts=PresendContext(postal_address=at.settings.postal_address, sender=objections),
+        facts=PresendContext(postal_address=at.settings.postal_address, sender=sender_problems),
     )
 
 
-async def _objections(at: Installation) -> tuple[str, ...]:
-    """What DNS says against the sender's domain."""
+async def _sender_problems(at: Installation) -> tuple[str, ...]:
+    """Return the DNS problems of the sender's domain."""
     from mailwright.checks.findings import Verdict  # noqa: PLC0415 - as above
     from mailwright.checks.sender_dns import check_sender  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Campaigns written down at the command line: options become the definition that the HTTP API takes, by its rules."""
+"""Turn campaign options into the definition of the HTTP API."""
 
 import sys
 from datetime import UTC, datetime
@@ -13,32 +13,33 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.schemas.campaign_requests import parse
 from mailwright.sources.api.requests import RequestInvalid
 
-PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per second.", show_default=False)]
-PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per clock hour.", show_default=False)]
-PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per day.", show_default=False)]
+PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
+PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
+PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]
 Hours = Annotated[
-    str | None, typer.Option(metavar="HH:MM-HH:MM|none", help="When it may go, as 09:00-18:00.", show_default=False)
+    str | None,
+    typer.Option(metavar="HH:MM-HH:MM|none", help="Working hours, for example 09:00-18:00.", show_default=False),
 ]
-Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
-Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Few mails on its first day, more on each.")]
-ReadersTime = Annotated[bool | None, typer.Option("--readers-time/--senders-time", help="Whose clock the hours go by.")]
+Zone = Annotated[
+    str | None, typer.Option(metavar="ZONE|none", help="Time zone, for example Europe/Lisbon.", show_default=False)
+]
+Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Increase the daily volume step by step.")]
+ReadersTime = Annotated[
+    bool | None, typer.Option("--readers-time/--senders-time", help="Whose time zone the working hours use.")
+]
 Interval = Annotated[
     str | None,
-    typer.Option(
-        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
-    ),
+    typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
 ]
-Alone = Annotated[
-    bool | None, typer.Option("--one-at-a-time/--side-by-side", help="The next begins when the one before has ended.")
-]
+Alone = Annotated[bool | None, typer.Option("--one-at-a-time/--side-by-side", help="Send one message at a time.")]
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def checked(model: type[Model], written: dict[str, Any]) -> Model:
-    """Everything that is wrong is told at once, by the option's or field's name."""
+def checked(model: type[Model], definition: dict[str, Any]) -> Model:
+    """Validate the definition and print all errors with their fields."""
     try:
-        return parse(model, written)
+        return parse(model, definition)
     except RequestInvalid as error:
         for each in error.errors:
             sys.stderr.write(f"{each.field}: {each.message}\n")
@@ -46,7 +47,7 @@ def checked(model: type[Model], written: dict[str, Any]) -> Model:
 
 
 def limits(**given: str | bool | None) -> dict[str, Any]:
-    """What was named, under the names of the API; `none` takes a limit away."""
+    """Return the given limits under their API names; `none` removes a limit."""
     named = {name: value for name, value in given.items() if value is not None}
     return {_camel(name): _limit(value) for name, value in named.items()}
 
@@ -56,19 +57,19 @@ def variables(given: list[str]) -> dict[str, Any]:
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InvalidInput(f"{text!r} must look like season=spring", field="--var")
+            raise InvalidInput(f"{text!r} must look like `season=spring`", field="--var")
         found[name] = json_or_text(value)
     return found
 
 
 def variants(given: list[str]) -> list[dict[str, str]]:
-    """`A` is the campaign as it stands, `B=Other subject` differs in its subject."""
+    """Parse variants: `A` is the campaign unchanged, `B=Other subject` changes the subject."""
     pairs = (text.partition("=") for text in given)
     return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
 
 
-def moment(text: str) -> str:
-    """A time without a zone is in UTC."""
+def send_time(text: str) -> str:
+    """Parse a send time; without a zone it is in UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
@@ -77,7 +78,7 @@ def moment(text: str) -> str:
 
 
 def json_or_text(text: str) -> Any:
-    """`3`, `true` and `["a"]` are what they look like; anything else is a text."""
+    """Read `3`, `true` and `["a"]` as JSON, anything else as text."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -90,7 +91,7 @@ def json_object(text: str, field: str) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"is not JSON: {error}", field=field) from error
     if not isinstance(found, dict):
-        raise InvalidInput("must be an object, as `campaign show --json` prints it under definition", field=field)
+        raise InvalidInput("must be an object like `definition` in `campaign show --json`", field=field)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`mailwright check`: what works and what does not, before a mail finds out."""
+"""`mailwright check`: verify the installation before it sends."""
 
 import asyncio
 from typing import Final
@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from mailwright.checks.findings import Finding, TxtRecord, Verdict, problem
-from mailwright.checks.installation import check as look
+from mailwright.checks.installation import check as check_installation
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, command
@@ -25,9 +25,9 @@ SHAPES: Final = {
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Tell what works: settings, database, workers, Redis, provider, the sender's SPF, DKIM and DMARC, and mailouts.
+    """Check settings, database, workers, Valkey, providers, the sender's SPF, DKIM and DMARC, and mailouts.
 
-    Nothing is sent. Exit 1 if there is a problem; a warning is not one.
+    Sends nothing. Exit code 1 if there is a problem; warnings do not count.
     """
     with aside.status("Checking …"):
         findings = asyncio.run(_findings())
@@ -45,12 +45,12 @@ async def _findings() -> list[Finding]:
         settings = settings_for_command()
     except ConfigurationInvalid as error:
         advice = "set it in the environment or in mailwright.toml"
-        return [problem("settings", told, advice) for told in error.problems]
-    return [finding async for finding in look(settings)]
+        return [problem("settings", message, advice) for message in error.problems]
+    return [finding async for finding in check_installation(settings)]
 
 
 def print_findings(findings: list[Finding]) -> None:
-    made = table("Part!", "Verdict!", "Found")
+    made = table("Check!", "Result!", "Details")
     for finding in findings:
         found = Text(finding.summary)
         if finding.advice:
@@ -61,8 +61,8 @@ def print_findings(findings: list[Finding]) -> None:
 
 
 def _print_records(records: list[TxtRecord]) -> None:
-    """Each whole and in one line, to be copied."""
+    """Print each record on one line, ready to copy."""
     if records:
-        out.print("To publish in DNS:")
+        out.print("Publish these DNS records:")
     for record in records:
         out.print(Text(f'{record.name} TXT "{record.value}"'), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`mailwright contacts import` and `export`: files in, with a report of every row, and files out."""
+"""`mailwright contact import` and `contact export`."""
 
 import asyncio
 import sys
@@ -23,11 +23,12 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.answers import importing as import_answer
 from mailwright.schemas.answers import previewing
 
-INTERRUPTED = 130  # as shells count a command that Ctrl-C ended
+INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
 File = Annotated[Path, typer.Argument(metavar="FILE.csv", exists=True, dir_okay=False, show_default=False)]
 ListKey = Annotated[
-    str | None, typer.Option("--list", help="The list to join; made if it is not there.", show_default=False)
+    str | None,
+    typer.Option("--list", help="Subscribe the contacts to this list; it is created if missing.", show_default=False),
 ]
 
 
@@ -39,41 +40,44 @@ def import_command(
         list[str] | None,
         typer.Option(
             "--map",
-            help="What a column is: `E-Mail=email`, `Plan=tariff`, or `Notes=-` to leave it out.",
+            help="Map a column: `E-Mail=email`, `Plan=tariff`, or `Notes=-` to ignore it.",
             show_default=False,
         ),
     ] = None,
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", help="For everyone in the file.", show_default=False)
+        list[str] | None, typer.Option("--tag", help="Add this tag to every contact.", show_default=False)
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Where to tell of every row; FILE.report.csv if not given.", show_default=False)
+        Path | None,
+        typer.Option(help="Where to write the report with one line per row.", show_default="FILE.report.csv"),
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="As cp1251; found out if not given.", show_default=False)] = None,
+    encoding: Annotated[str | None, typer.Option(help="For example cp1251.", show_default="detected")] = None,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="They have confirmed elsewhere, for a list that asks for it.")
+        bool, typer.Option("--confirmed", help="The contacts already confirmed elsewhere: send no confirmation emails.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the first rows as they would be read.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show how the first rows would be read, and store nothing.")
+    ] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Take people in from a file. Whoever left or bounced stays so. The same command goes on where it was cut off."""
+    """Import contacts from a file. Unsubscribed and bounced contacts stay so. Run it again to resume."""
     purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding)
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
         return
-    told = report or file.with_suffix(".report.csv")
+    report_file = report or file.with_suffix(".report.csv")
     try:
-        done = run(lambda at: _import(at, tenant, file, purpose, told), creates=True)
+        done = run(lambda at: _import(at, tenant, file, purpose, report_file), creates=True)
     except KeyboardInterrupt:
-        aside.print("Stopped between two portions. The same command goes on from there.")
+        aside.print("Interrupted. Run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        print_json({**import_answer(done), "report": str(told)})
+        print_json({**import_answer(done), "report": str(report_file)})
         return
     out.print(
-        f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused. "
-        f"Every row is told of in {told}",
+        f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} rejected. "
+        f"Report: {report_file}",
         markup=False,
         soft_wrap=True,
     )
@@ -81,21 +85,23 @@ def import_command(
 
 def export_command(
     *,
-    list_key: Annotated[str | None, typer.Option("--list", help="Only who is on it.", show_default=False)] = None,
-    segment: Annotated[str | None, typer.Option(help="Only who is in it.", show_default=False)] = None,
+    list_key: Annotated[
+        str | None, typer.Option("--list", help="Only subscribers of this list.", show_default=False)
+    ] = None,
+    segment: Annotated[str | None, typer.Option(help="Only members of this segment.", show_default=False)] = None,
     json_lines: Annotated[bool, typer.Option("--jsonl", help="JSON lines instead of CSV.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; or else standard output.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="standard output")
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write people out with lists, tags and attributes. An import takes the CSV back and changes nothing then."""
+    """Export contacts with lists, tags and attributes. Importing the CSV again changes nothing."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        asked = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
+        filter_ = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
         make = export.as_json_lines if json_lines else export.as_csv
-        parts = make(at.database, ExportSelection(owner.id, list_key, asked), at.clock.now())
+        parts = make(at.database, ExportSelection(owner.id, list_key, filter_), at.clock.now())
         if output is None:
             async for part in parts:
                 sys.stdout.write(part)
@@ -110,7 +116,7 @@ def export_command(
 async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
     owner = await tenants.find(at.database, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
-        aside.print(f"The list {purpose.list_key} would be new.")
+        aside.print(f"The list {purpose.list_key} would be created.")
         purpose = replace(purpose, list_key=None)
     return await Imports(at.database, at.clock, largest=at.settings.import_bytes).preview(owner.id, file, purpose)
 
@@ -119,12 +125,11 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOpti
     owner = await tenants.find(at.database, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
-        # Whoever brings people for a list wants the list.
         await lists.create(at.database, at.clock, owner.id, purpose.list_key)
-        aside.print(f"The list {purpose.list_key} is new.")
+        aside.print(f"Created the list {purpose.list_key}.")
     begun = done = await imports.begin(owner.id, file, purpose, actor=CONSOLE)
     if begun.records:
-        aside.print(f"Goes on after {begun.records} rows.")
+        aside.print(f"Resuming after row {begun.records}.")
     for warning in begun.plan.file_format.warnings:
         aside.print(warning, markup=False)
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]} rows"), TimeRemainingColumn())
@@ -145,7 +150,7 @@ def _chosen(columns: list[str]) -> dict[str, str]:
     for text in columns:
         title, sign, target = text.rpartition("=")
         if not sign or not title or not target:
-            raise InvalidInput(f"{text!r} must look like E-Mail=email", field="--map")
+            raise InvalidInput(f"{text!r} must look like `E-Mail=email`", field="--map")
         chosen[title] = target
     return chosen
 
@@ -157,12 +162,12 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
     for warning in seen.plan.file_format.warnings:
         aside.print(warning, markup=False)
     print_rows(
-        ("Column", "becomes"),
-        ((column.title, "left out" if column.target == "-" else column.target) for column in seen.plan.columns),
+        ("Column", "Imported as"),
+        ((column.title, "ignored" if column.target == "-" else column.target) for column in seen.plan.columns),
         nothing="No columns.",
     )
     print_rows(
-        ("Line#", "Address", "Name", "Otherwise"),
+        ("Line#", "Address", "Name", "Other fields"),
         (_preview_row(line, row) for line, row in seen.rows),
         nothing="No rows.",
     )
@@ -170,6 +175,6 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
 
 def _preview_row(line: int, row: ContactRow | str) -> tuple[Any, ...]:
     if isinstance(row, str):
-        return line, "refused", "", row
+        return line, "rejected", "", row
     more = {"locale": row.locale, "timezone": row.timezone, "tags": ", ".join(row.tags), **row.attributes}
     return line, row.email, row.name, "; ".join(f"{name}: {value}" for name, value in more.items() if value)

@@ -1,4 +1,4 @@
-"""`mailwright dead-letters`: messages that used up their attempts and wait for a person."""
+"""`mailwright dead-letter`: messages that failed for good."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -15,14 +15,14 @@ from mailwright.outbox.message_records import DeadLetter
 from mailwright.outbox.operations import Operations
 from mailwright.schemas.answers import dead_letter
 
-app = group("Messages that wait for a person.")
+app = group("Messages that failed for good.")
 
 PAGE = 500
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False) -> None:
-    """List a tenant's dead letters, with what went wrong last."""
+    """List a tenant's dead letters with their last error."""
 
     async def work(at: Installation) -> list[DeadLetter]:
         owner = await tenants.find(at.database, tenant)
@@ -36,8 +36,8 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: J
         (two_lines(letter.outbox_id, clock_time(letter.created_at)), two_lines(letter.to_email, letter.reason))
         for letter in found
     )
-    nothing = f"Nothing of the tenant {tenant} waits for a person."
-    print_rows(("Message and time (UTC)!", "To, and why"), rows, nothing=nothing)
+    nothing = f"The tenant {tenant} has no dead letters."
+    print_rows(("Message and time (UTC)!", "Recipient and error"), rows, nothing=nothing)
 
 
 @app.command()
@@ -45,12 +45,12 @@ def retry(
     outbox_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="The message's outboxId.", show_default=False)
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Every dead letter of the tenant.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="All dead letters of the tenant.")] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Give a dead letter all its attempts again, or every one of a tenant's."""
+    """Retry one dead letter, or all of a tenant, with all attempts."""
     if (outbox_id is not None) == is_all:
-        raise typer.BadParameter("give the id of one message, or --all")
+        raise typer.BadParameter("give a message id or --all")
 
     async def work(at: Installation) -> int:
         if outbox_id is not None:
@@ -60,7 +60,7 @@ def retry(
         return await _retry_all(at, [letter.outbox_id async for letter in _letters(at, owner.id)])
 
     count = run(work)
-    out.print(f"{_messages(count)} will be tried again from the start." if count else "There is nothing to try again.")
+    out.print(f"{_messages(count)} queued for retry." if count else "There is nothing to retry.")
 
 
 async def _letters(at: Installation, tenant_id: int) -> AsyncIterator[DeadLetter]:
@@ -74,11 +74,11 @@ async def _letters(at: Installation, tenant_id: int) -> AsyncIterator[DeadLetter
 async def _retry_all(at: Installation, outbox_ids: list[str]) -> int:
     operations, retried = Operations(at.database, at.clock), 0
     with Progress(console=aside, transient=True) as progress:
-        for outbox_id in progress.track(outbox_ids, description="Trying again"):
+        for outbox_id in progress.track(outbox_ids, description="Retrying"):
             try:
                 await operations.requeue(outbox_id, tenant_id=None)
             except (NotFound, NotPossibleNow):
-                continue  # someone else was faster, which is as good
+                continue  # Someone else has already retried or removed it.
             retried += 1
     return retried
 

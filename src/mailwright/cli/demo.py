@@ -1,4 +1,4 @@
-"""`mailwright demo`: everything at once, on a database of its own, to see what it is like."""
+"""`mailwright demo`: a complete installation with sample data, in a folder of its own."""
 
 import asyncio
 import shlex
@@ -39,20 +39,20 @@ FOLDER: Final = Path("var/demo")
 @app.command()
 def demo(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to serve; another free one is taken if it is not.")
+        int, typer.Option(min=0, max=65535, help="The port; if it is in use, a free one is chosen.")
     ] = 8025,
-    keep: Annotated[bool, typer.Option("--keep", help="Go on with what the last demo left.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Exit as soon as the mails are sent.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the previous demo.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when the sample emails are sent.")] = False,
 ) -> None:
-    """Send sample mails through the whole road and serve the result.
+    """Send sample emails into a local mailbox and serve the dashboard.
 
-    Everything lies in var/demo of the current folder: a SQLite database, and a mailbox instead of the world. No mail
-    leaves this machine, and your own settings and database are not touched.
+    All data is in var/demo of the current folder. No email leaves this machine, and your own settings and database
+    are not used.
     """
     if not keep:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    # Mails that fail on purpose need no warning here: the table tells of them.
+    # Some sample messages fail on purpose; the table shows them, so no warning is needed.
     logs.configure("ERROR", "console")
     uvloop.run(_demo(_listener(port), once=once))
 
@@ -62,7 +62,7 @@ def _listener(port: int) -> socket.socket:
         return listen("127.0.0.1", port)
     except ConfigurationInvalid:
         listener = listen("127.0.0.1", 0)
-        aside.print(f"Port {port} is taken, so this demo is at {address_of(listener)}.")
+        aside.print(f"Port {port} is in use; the demo runs at {address_of(listener)}.")
         return listener
 
 
@@ -70,21 +70,21 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
-        entry = await make_entry(engine)  # first: hashing a password needs room that is then given back
+        entry = await make_entry(engine)  # First, because password hashing needs memory that is then free again.
         sample = await load_sample(engine)
         tasks.create_task(serve(engine, application, listener, shutdown, with_worker=True))
-        with aside.status("Sending the sample mails …"):
+        with aside.status("Sending the sample emails …"):
             stories = await settle(engine, sample)
         await _print(engine, sample, stories, address_of(listener))
         _print_entry(entry, address_of(listener))
         if once:
             shutdown.request()
         else:
-            out.print("Serving until Ctrl-C.")
+            out.print("Press Ctrl-C to stop.")
 
 
 def _settings(listener: socket.socket) -> Settings:
-    """Neither the environment nor mailwright.toml is read: a demonstration never sends through a real provider."""
+    """Ignore the environment and mailwright.toml, so that the demo never uses a real provider."""
     return Settings.model_construct(
         database_url=f"sqlite:///{FOLDER}/mailwright.db",
         notify_database_url=f"sqlite:///{FOLDER}/seats.db",
@@ -97,7 +97,7 @@ def _settings(listener: socket.socket) -> Settings:
 
 
 async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanation], address: str) -> None:
-    made = table("To!", "Status!", "Subject, and what happened to it")
+    made = table("Recipient!", "Status!", "Subject and reason")
     for story in stories:
         message = (await message_records.find(engine.database, story.outbox_id, tenant_id=None)).summary
         made.add_row(message.to_email, status_text(message.status), two_lines(message.subject, _why(message, story)))
@@ -106,7 +106,7 @@ async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanatio
     print_identity(await audit(engine.database))
     out.print()
     for name, text in _places(engine, stories, address):
-        out.print(Text.assemble((f"{name:<8}", "bold"), text), soft_wrap=True)
+        out.print(Text.assemble((f"{name:<10}", "bold"), text), soft_wrap=True)
     out.print()
     out.print("[bold]Try it[/]")
     out.print(Text(_curl(sample, address)), soft_wrap=True)
@@ -114,14 +114,16 @@ async def _print(engine: Engine, sample: Sample, stories: list[MessageExplanatio
 
 
 def _print_entry(entry: Entry, address: str) -> None:
-    """The last line, where it is found: one click, and the password for later."""
+    """Print the sign-in link last, where people look for it."""
     out.print(Text.assemble(("Dashboard  ", "bold"), f"{address}/sign-in/link?token={entry.token}"), soft_wrap=True)
     if entry.password is not None:
-        out.print(Text(f"           later, at {address}: {entry.login}, password {entry.password}"), soft_wrap=True)
+        out.print(
+            Text(f"           or sign in at {address} as {entry.login} with password {entry.password}"), soft_wrap=True
+        )
 
 
 def _print_campaigns(found: list[Shown], now: Instant) -> None:
-    made = table("Campaign!", "Status!", "How far, and what holds it")
+    made = table("Campaign!", "Status!", "Progress and reason")
     for each in found:
         far = f"{each.counts.sent} of {each.counts.planned} sent" if each.counts else "not started"
         made.add_row(each.campaign.name, status(each.campaign.status), two_lines(far, waiting(each.place, now) or ""))
@@ -144,17 +146,17 @@ def _places(engine: Engine, stories: list[MessageExplanation], address: str) -> 
     sent = [story.outbox_id for story in stories if story.state is ExplanationState.SENT]
     held = [story.outbox_id for story in stories if story.state is ExplanationState.HELD]
     return [
-        ("API", f"{address} (what it can do: {address}/openapi.json)"),
-        ("Mails", f"{mailbox}, one file each; any mail client opens them"),
+        ("API", f"{address} (OpenAPI: {address}/openapi.json)"),
+        ("Emails", f"{mailbox}, one file each"),
         *(("Read", f"less {mailbox}/{outbox_id}.mailwright") for outbox_id in sent[:1]),
-        *(("Ask", f"{program} message explain {one}") for one in (held or sent)[:1]),
-        ("Foresee", f"{program} forecast"),
+        *(("Explain", f"{program} message explain {one}") for one in (held or sent)[:1]),
+        ("Forecast", f"{program} forecast"),
         ("Notify", f"{program} notify list --database {engine.settings.notify_database_url}"),
     ]
 
 
 def _program() -> str:
-    """As it can be called from here: whoever tries a demo seldom has the program on the path."""
+    """Return how to call the program from here; it is rarely on the PATH during a demo."""
     if shutil.which("mailwright"):
         return "mailwright"
     called = Path(sys.argv[0])

@@ -1,4 +1,4 @@
-"""`mailwright image`: images for mails, uploaded under the names that templates use."""
+"""`mailwright image`: images for emails."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,16 +13,18 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.schemas import templates as answers
 
-app = group("Images for mails.")
+app = group("Images for emails.")
 
 
 @app.command()
-def put(
+def upload(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="PNG, JPEG, GIF or WebP.")],
-    name: Annotated[str | None, typer.Option(help="What templates call it.", show_default="the file's name")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name that templates use.", show_default="the file's name")
+    ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Upload an image, and print its address. Templates that are written from now on show it under its name."""
+    """Upload an image and print its address. Templates saved from now on can use its name."""
 
     async def work(at: Installation) -> tuple[Image, Settings]:
         owner = await tenants.find(at.database, tenant)
@@ -45,7 +47,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
         print_json([answers.image(image, settings.public_url) for image in found])
         return
     rows = ((image.name, image.size_bytes, image.file_name, clock_time(image.created_at)) for image in found)
-    nothing = f"The tenant {tenant} has no image; `mailwright image put FILE` uploads one."
+    nothing = f"The tenant {tenant} has no images. Upload one with `mailwright image upload FILE`."
     print_rows(("Name!", "Bytes#", "File", "Uploaded (UTC)!"), rows, nothing=nothing)
 
 

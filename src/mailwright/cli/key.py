@@ -18,12 +18,12 @@ app = group("API keys.")
 @app.command()
 def create(
     tenant: Tenant = tenants.DEFAULT,
-    name: Annotated[str, typer.Option(help="What the key is for, as in shop-backend.")] = "",
+    name: Annotated[str, typer.Option(help="What the key is for, for example shop-backend.")] = "",
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="What it may do; may be given several times.", show_default="everything")
+        list[Scope] | None, typer.Option(help="A scope; can be repeated.", show_default="all scopes")
     ] = None,
 ) -> None:
-    """Make a key and print it, alone, on stdout. It is shown this once: only its digest is stored."""
+    """Create a key and print only the key on stdout. It is shown once; only its digest is stored."""
 
     async def work(at: Installation) -> str:
         owner = await tenants.find(at.database, tenant)
@@ -34,7 +34,7 @@ def create(
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List a tenant's keys, revoked ones too; the last four characters tell them apart."""
+    """List a tenant's keys, including revoked ones, with their last four characters."""
 
     async def work(at: Installation) -> list[ApiKey]:
         owner = await tenants.find(at.database, tenant)
@@ -55,23 +55,23 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         )
         for key in found
     )
-    nothing = f"The tenant {tenant} has no key; `mailwright key create --tenant {tenant}` makes one."
-    print_rows(("Id#", "Key!", "Name", "May", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
+    nothing = f"The tenant {tenant} has no keys. Create one with `mailwright key create --tenant {tenant}`."
+    print_rows(("Id#", "Key!", "Name", "Scopes", "Created (UTC)!", "Revoked (UTC)!"), rows, nothing=nothing)
 
 
 @app.command()
 def revoke(
-    key_id: Annotated[int, typer.Argument(metavar="ID", help="From `mailwright key list`.", show_default=False)],
+    key_id: Annotated[int, typer.Argument(metavar="ID", help="The id shown by `key list`.", show_default=False)],
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Close the door to whoever has this key, within five seconds and for good."""
+    """Revoke a key permanently. It stops working within five seconds."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
         await ApiKeys(at.database, at.clock).revoke(owner.id, key_id)
 
     run(work)
-    out.print(f"The key {key_id} opens nothing any more.")
+    out.print(f"Key {key_id} revoked.")
 
 
 def _scopes(key: ApiKey) -> list[str]:

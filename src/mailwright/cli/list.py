@@ -1,4 +1,4 @@
-"""`mailwright lists`: what bulk mail is sent under, and who joins and leaves."""
+"""`mailwright list`: mailing lists and subscriptions."""
 
 from typing import Annotated
 
@@ -19,29 +19,27 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_sec
 from mailwright.schemas.answers import mailing_list
 from mailwright.sources.api.requests import ListUpdateRequest, parse
 
-app = group("Lists that readers join and leave.")
+app = group("Mailing lists and subscriptions.")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="As in product-news.", show_default=False)]
-Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="In any spelling.", show_default=False)]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The list key, for example product-news.", show_default=False)]
+Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
 
 @app.command()
 def create(
     key: Key,
     *,
-    name: Annotated[
-        str | None, typer.Option(help="What readers see; the key if not given.", show_default=False)
-    ] = None,
-    description: Annotated[str | None, typer.Option(help="One line for readers.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The name that subscribers see.", show_default="the key")] = None,
+    description: Annotated[str | None, typer.Option(help="One line for subscribers.", show_default=False)] = None,
     public: Annotated[
-        bool, typer.Option("--public/--private", help="Whether readers who are not on it see it.")
+        bool, typer.Option("--public/--private", help="Whether the list is shown on public pages.")
     ] = True,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Whoever is put on it is asked by mail first (double opt-in).")
+        bool, typer.Option("--confirm", help="Require double opt-in: new subscribers confirm by email.")
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Make a list. Mail that is sent with its key can be left by itself."""
+    """Create a list. Recipients can unsubscribe from each list separately."""
 
     async def work(at: Installation) -> List:
         owner = await tenants.find(at.database, tenant)
@@ -57,12 +55,12 @@ def create(
             actor=CONSOLE,
         )
 
-    out.print(f"The list {run(work, creates=True).list_key} is made.", markup=False)
+    out.print(f"Created the list {run(work, creates=True).list_key}.", markup=False)
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List a tenant's lists. `general`, which stands for all bulk mail, is always there and not among them."""
+    """List a tenant's lists. `general` stands for all bulk email, always exists and is not shown."""
 
     async def work(at: Installation) -> list[tuple[List, int]]:
         owner = await tenants.find(at.database, tenant)
@@ -80,41 +78,41 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
             entry.list_key,
             entry.name,
             "yes" if entry.is_public else "no",
-            "confirms" if entry.requires_confirmation else "at once",
+            "double opt-in" if entry.requires_confirmation else "single opt-in",
             people,
             clock_time(entry.created_at),
         )
         for entry, people in found
     )
-    nothing = f"{tenant} has no list but {GENERAL}; `mailwright lists create KEY` makes one."
-    print_rows(("Key!", "Name", "Public", "Joining", "People#", "Since (UTC)!"), rows, nothing=nothing)
+    nothing = f"{tenant} has no list besides {GENERAL}. Create one with `mailwright list create KEY`."
+    print_rows(("Key!", "Name", "Public", "Sign-up", "Subscribers#", "Created (UTC)!"), rows, nothing=nothing)
 
 
 @app.command()
 def edit(
     key: Key,
     *,
-    name: Annotated[str | None, typer.Option(help="What readers see.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The name that subscribers see.", show_default=False)] = None,
     description: Annotated[
-        str | None, typer.Option(help="One line for readers; an empty one takes it away.", show_default=False)
+        str | None, typer.Option(help="One line for subscribers; empty removes it.", show_default=False)
     ] = None,
     public: Annotated[
         bool | None,
-        typer.Option("--public/--private", help="Whether readers who are not on it see it.", show_default=False),
+        typer.Option("--public/--private", help="Whether the list is shown on public pages.", show_default=False),
     ] = None,
     confirm: Annotated[
         bool | None,
         typer.Option(
             "--confirm/--no-confirm",
-            help="Whether whoever is put on it from now on is asked by mail first.",
+            help="Whether new subscribers confirm by email.",
             show_default=False,
         ),
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Change a list: what no option names stays, and so do all who are on it."""
+    """Edit a list. Options that are not given stay as they are."""
     if name is None and description is None and public is None and confirm is None:
-        raise typer.BadParameter("Name what is to change: --name, --description, --public, --confirm …")
+        raise typer.BadParameter("give at least one of --name, --description, --public, --confirm")
     wanted = parse(
         ListUpdateRequest,
         {"name": name, "description": description, "isPublic": public, "requiresConfirmation": confirm},
@@ -134,7 +132,7 @@ def edit(
             actor=CONSOLE,
         )
 
-    out.print(f"The list {run(work).list_key} is changed.", markup=False)
+    out.print(f"Updated the list {run(work).list_key}.", markup=False)
 
 
 @app.command()
@@ -143,11 +141,11 @@ def subscribe(
     email: Email,
     *,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="They have agreed elsewhere: do not ask, even if the list does.")
+        bool, typer.Option("--confirmed", help="The contact already confirmed elsewhere: send no confirmation email.")
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Put a person on a list, also one who left it. Whoever bounced or complained gets nothing all the same."""
+    """Subscribe a contact, or resubscribe one. Bounced and complained addresses stay suppressed."""
 
     async def work(at: Installation) -> bool:
         owner = await tenants.find(at.database, tenant)
@@ -164,16 +162,18 @@ def subscribe(
         )
 
     is_asked = run(work, creates=True)
-    out.print(f"{email} is asked to confirm." if is_asked else f"{email} is on {key}.", markup=False)
+    out.print(
+        f"Sent a confirmation email to {email}." if is_asked else f"{email} is subscribed to {key}.", markup=False
+    )
 
 
 @app.command()
 def unsubscribe(key: Key, email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Take a person off a list; `general` takes them off all bulk mail."""
+    """Unsubscribe a contact from a list; `general` means all bulk email."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
         await ContactStatusService(at.database, at.clock).unsubscribe(owner.id, email, key, source="cli", actor=CONSOLE)
 
     run(work, creates=True)
-    out.print(f"{email} has left {key}.", markup=False)
+    out.print(f"{email} is unsubscribed from {key}.", markup=False)

@@ -1,4 +1,4 @@
-"""`mailwright mailout`: pages of Notion go to their readers, and Notion is told how it went."""
+"""`mailwright mailout`: send Notion pages to subscribers and write the results back to Notion."""
 
 import asyncio
 import sys
@@ -31,7 +31,7 @@ from mailwright.sources.mailouts.supabase import SupabaseUnavailable
 from mailwright.sources.mailouts.wait_reasons import Wait, waits_of
 from mailwright.web.api.mailouts import answer
 
-app = group("Mailouts: pages of Notion, sent to their readers.")
+app = group("Mailouts: Notion pages sent to subscribers.")
 
 SHAPES: Final = {
     RunStatus.ACCEPTED: ("○", "cyan"),
@@ -42,10 +42,8 @@ SHAPES: Final = {
     RunStatus.REFUSED: ("✗", "red"),
 }
 
-Page = Annotated[
-    str, typer.Argument(metavar="PAGE", help="The page's address in the browser, or its id.", show_default=False)
-]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="As `mailout send` printed it.", show_default=False)]
+Page = Annotated[str, typer.Argument(metavar="PAGE", help="The page's address or id.", show_default=False)]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id that `mailout send` prints.", show_default=False)]
 
 Found = TypeVar("Found")
 
@@ -55,16 +53,16 @@ def send(
     page: Page,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Render it, list who would get it, and send nothing.")
+        bool, typer.Option("--dry-run", help="Render the page, list the recipients, and send nothing.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(help="With --dry-run: where to write the mail, to be looked at.", show_default=False)
+        Path | None, typer.Option(help="With --dry-run: write the HTML to this file.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Send a page, and print the id of its run, alone, on stdout. A worker then does the sending.
+    """Send a page and print only the run id on stdout. A worker sends the messages.
 
-    Where the page's Test is ticked, it goes to TEST_EMAILS only. What speaks against it is told, and nothing is sent.
+    If Test is ticked on the page, it goes to TEST_EMAILS only. A page with errors is refused and nothing is sent.
     """
     if dry_run:
         try:
@@ -84,7 +82,7 @@ def send(
 
 @app.command("list")
 def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
-    """List runs, the latest first."""
+    """List runs, newest first."""
 
     async def work(at: Installation) -> list[tuple[Run, Tally | None, Wait | None]]:
         runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
@@ -97,13 +95,13 @@ def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
         print_json([answer(each, tally, wait) for each, tally, wait in found])
         return
     rows = ((two_lines(each.mailout_id, clock_time(each.created_at)), _about(each, tally)) for each, tally, _ in found)
-    print_rows(("Run!", "Mailout"), rows, nothing="No page was sent yet; `mailwright mailout send PAGE` does it.")
+    print_rows(("Run!", "Mailout"), rows, nothing="No mailouts yet. Send a page with `mailwright mailout send PAGE`.")
     _show_wait(next((wait for _, _, wait in found if wait is not None), None))
 
 
 @app.command()
-def status(run_id: RunId, as_json: Json = False) -> None:
-    """Show how far a run has come, what went wrong with it, and what Notion has been told."""
+def show(run_id: RunId, as_json: Json = False) -> None:
+    """Show the progress and errors of a run, and what was written back to Notion."""
 
     async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], Wait | None]:
         runs = _desk(at).runs
@@ -123,27 +121,29 @@ def status(run_id: RunId, as_json: Json = False) -> None:
     _show_wait(wait)
     for each in errors:
         if (each.code, each.message) == (found.error_code, found.error_message):
-            continue  # it stands above
+            continue  # Already shown above.
         whom = f" {each.email}" if each.email else ""
         out.print(Text(f"✗ {each.stage}{whom}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
     if tally is not None and tally.failed:
-        out.print(f"`mailwright mailout report {run_id}` tells who they are.", soft_wrap=True)
+        out.print(f"`mailwright mailout report {run_id}` lists the failed recipients.", soft_wrap=True)
     if found.reported_at is not None:
-        out.print(f"Notion was told at {clock_time(found.reported_at)} UTC.")
+        out.print(f"Written back to Notion at {clock_time(found.reported_at)} UTC.")
     if (waits := found.delay) is not None:
         again = f"Failed {waits.failures} times" if waits.failures > 1 else "Failed once"
-        told = f"! {sentence(waits.reason)} [{waits.code}] {again}; next try at {clock_time(waits.next_try_at)} UTC."
-        out.print(Text(told, style="yellow"), soft_wrap=True)
+        message = (
+            f"! {sentence(waits.reason)} [{waits.code}] {again}; next attempt at {clock_time(waits.next_try_at)} UTC."
+        )
+        out.print(Text(message, style="yellow"), soft_wrap=True)
 
 
 @app.command("report")
 def report_command(
     run_id: RunId,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to; or else stdout.", show_default=False)
+        Path | None, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="stdout")
     ] = None,
 ) -> None:
-    """Write what became of every recipient's mail, as CSV: email, status, error_message, message_id, sent_at."""
+    """Write the result for every recipient as CSV: email, status, error_message, message_id, sent_at."""
 
     async def work(at: Installation) -> None:
         found = await _desk(at).runs.find(run_id, tenant_id=None)
@@ -161,12 +161,12 @@ def report_command(
 
 @app.command()
 def watch(
-    every: Annotated[int, typer.Option(min=5, max=86_400, help="Look again after so many seconds.")] = 30,
-    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    every: Annotated[int, typer.Option(min=5, max=86_400, help="Polling interval in seconds.")] = 30,
+    once: Annotated[bool, typer.Option("--once", help="Check once and exit.")] = False,
 ) -> None:
-    """Send every page of NOTION_DB_MAILOUTS whose status is Ready, as it becomes so.
+    """Send every page of NOTION_DB_MAILOUTS when its status becomes Ready.
 
-    A page that was refused is met again when it has changed, and one that was tested when its row has.
+    A refused page is tried again when it changes, a tested page when its row changes.
     """
 
     async def work(mailouts: Mailouts) -> None:
@@ -178,7 +178,7 @@ def watch(
             except NotionUnavailable as error:
                 if once:
                     raise
-                aside.print(Text(f"! {sentence(str(error))} It is asked again.", style="yellow"), soft_wrap=True)
+                aside.print(Text(f"! {sentence(str(error))} Retrying.", style="yellow"), soft_wrap=True)
             if once:
                 return
             await asyncio.sleep(every)
@@ -218,28 +218,28 @@ async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, RenderedE
 
 
 async def _send(at: Installation, mailouts: Mailouts, page: str) -> tuple[Run, Wait | None, list[RunError]]:
-    """With what it waits for here, and with what went wrong with it."""
+    """Send the page and return its run, what it waits for, and its errors."""
     begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE))
     waits = await waits_of(at.database, at.clock, [begun])
     return begun, waits.get(begun.key), await mailouts.errors_of(begun)
 
 
 def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
-    """Each fault on a line of its own, by its code."""
+    """Print one line per error, with its code."""
     for code, message in faults:
         aside.print(Text(f"✗ {sentence(message)} [{code}]", style="red"), soft_wrap=True)
     return typer.Exit(NEGATIVE)
 
 
 async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
-    """Here and now, so that what is wrong is told; what is only out of reach is left to a worker."""
+    """Prepare the run now, so that errors are shown; leave temporary failures to a worker."""
     if begun.status is RunStatus.REFUSED:
         return begun
     if (waits := begun.delay) is not None:
         _leave_to_worker(waits.reason)
         return begun
     try:
-        with aside.status("Reading the page and its readers …"):
+        with aside.status("Reading the page and its recipients …"):
             return await mailouts.prepare(begun)
     except (NotionUnavailable, SupabaseUnavailable) as error:
         _leave_to_worker(str(error))
@@ -247,7 +247,7 @@ async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
 
 
 def _leave_to_worker(reason: str) -> None:
-    aside.print(Text(f"! {sentence(reason)} A worker tries again.", style="yellow"), soft_wrap=True)
+    aside.print(Text(f"! {sentence(reason)} A worker will retry.", style="yellow"), soft_wrap=True)
 
 
 def _show_wait(wait: Wait | None) -> None:
@@ -259,7 +259,7 @@ def _known(work: Callable[[], Found]) -> Found:
     try:
         return work()
     except NotFound as error:
-        raise NotFound("There is no run with this id here.") from error
+        raise NotFound("There is no run with this id.") from error
 
 
 def _about(found: Run, tally: Tally | None) -> Text:
@@ -275,7 +275,7 @@ def _about(found: Run, tally: Tally | None) -> Text:
 
 def _counted(found: Run, tally: Tally) -> str:
     parts = [f"{tally.sent:,} of {found.planned or 0:,} sent", f"{tally.failed:,} failed"]
-    others = (("waiting", tally.waiting), ("in doubt", tally.in_doubt), ("left before", tally.withdrawn))
+    others = (("waiting", tally.waiting), ("in doubt", tally.in_doubt), ("withdrawn", tally.withdrawn))
     parts += [f"{count:,} {words}" for words, count in (*others, ("cancelled", tally.cancelled)) if count]
     return ", ".join(parts)
 
@@ -299,7 +299,7 @@ def _show_rehearsal(found: Rehearsal, mail: RenderedEmail, html: Path | None, *,
     out.print(Text(mail.text or ""), soft_wrap=True)
     for each in found.written.unsupported:
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
-    print_rows(("Would get it", "From name"), found.recipients.items(), nothing="Nobody.")
+    print_rows(("Recipient", "From name"), found.recipients.items(), nothing="No recipients.")
     count = len(found.recipients)
     out.print(f"{count:,} recipient{'' if count == 1 else 's'}. Nothing was sent.")
 

@@ -1,4 +1,4 @@
-"""`mailwright message`: find any message, see its whole story, learn why it waits, and act."""
+"""`mailwright message`: find, explain, retry, cancel and resolve messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,10 +31,10 @@ Moment = Annotated[
     datetime | None, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="In UTC.", show_default=False)
 ]
 
-# Facts of an event that a person reads, and how each is introduced.
+# Event fields to show, each with its prefix.
 _DETAILS = (
     ("provider", "by "),
-    ("source", "told by "),
+    ("source", "reported by "),
     ("recipient", "to "),
     ("bounceType", ""),
     ("bounceSubtype", ""),
@@ -57,13 +57,13 @@ _DETAILS = (
 
 @app.command()
 def show(outbox_id: MessageId, as_json: Json = False) -> None:
-    """Show a message's whole story. The JSON has the fields of GET /v1/email/{id}."""
+    """Show a message and its events, with the fields of GET /v1/email/{id}."""
 
     async def work(at: Installation) -> tuple[MessageRecord, MessageExplanation]:
         record = await _found(at, outbox_id)
         if not as_json:
             owner = await tenants.find(at.database, record.tenant)
-            [summary] = await as_read(at, owner.id, [record.summary])
+            [summary] = await with_rendered_subjects(at, owner.id, [record.summary])
             record = replace(record, summary=summary)
         return record, await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
 
@@ -78,7 +78,7 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
 
 @app.command()
 def explain(outbox_id: MessageId, as_json: Json = False) -> None:
-    """Say why a message is not sent yet, which rule holds it, until when, and what would change that."""
+    """Explain why a message is not sent yet, until when, and what would change that."""
 
     async def work(at: Installation) -> MessageExplanation:
         await _found(at, outbox_id)
@@ -96,14 +96,14 @@ def list_command(
     *,
     tenant: Tenant = tenants.DEFAULT,
     status: Annotated[Status | None, typer.Option(case_sensitive=False, show_default=False)] = None,
-    to: Annotated[str | None, typer.Option(help="The recipient's address.", show_default=False)] = None,
-    source: Annotated[Source | None, typer.Option(help="Who asked for it.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(help="The recipient address.", show_default=False)] = None,
+    source: Annotated[Source | None, typer.Option(help="The source of the message.", show_default=False)] = None,
     since: Moment = None,
     until: Moment = None,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List a tenant's messages, the newest first."""
+    """List a tenant's messages, newest first."""
     wanted = MessageSearch(
         status=status, to_email=_normal(to), source=source, since=_instant(since), until=_instant(until)
     )
@@ -111,18 +111,18 @@ def list_command(
     async def work(at: Installation) -> list[MessageSummary]:
         owner = await tenants.find(at.database, tenant)
         found = await message_records.search(at.database, owner.id, wanted, limit=limit)
-        return found if as_json else await as_read(at, owner.id, found)
+        return found if as_json else await with_rendered_subjects(at, owner.id, found)
 
     found = run(work)
     if as_json:
         print_json([line(message) for message in found])
         return
-    print_rows(("Message and time (UTC)!", "What and where to"), map(_row, found), nothing="No message matches.")
+    print_rows(("Message and time (UTC)!", "Status and recipient"), map(_row, found), nothing="No messages.")
 
 
 @app.command()
 def retry(outbox_id: MessageId) -> None:
-    """Give a failed message all its attempts again."""
+    """Retry a failed message with all attempts."""
 
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
@@ -132,7 +132,7 @@ def retry(outbox_id: MessageId) -> None:
 
 @app.command()
 def cancel(outbox_id: MessageId) -> None:
-    """Withdraw a message that waits. One that is being sent can no longer be held back."""
+    """Cancel a waiting message. A message in flight cannot be cancelled."""
 
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).cancel(outbox_id, tenant_id=None)
@@ -147,12 +147,12 @@ def resolve(
         Resolution,
         typer.Option(
             "--as",
-            help="sent: the provider has it. resend: send it once more. close: nobody will know.",
+            help="sent: the provider accepted it. resend: send it again. close: close it as unknown.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """End a doubt: say what became of a mail that the provider may or may not have."""
+    """Resolve a message in doubt."""
 
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).resolve(outbox_id, resolution, tenant_id=None)
@@ -160,14 +160,16 @@ def resolve(
     _done(outbox_id, run(work))
 
 
-async def as_read(at: Installation, tenant_id: int, found: Sequence[MessageSummary]) -> list[MessageSummary]:
-    """With the subjects that their readers see, where a template left something to fill in."""
-    said = await subjects_read(at, tenant_id, {each.outbox_id: each.subject for each in found})
-    return [replace(each, subject=said.get(each.outbox_id, each.subject)) for each in found]
+async def with_rendered_subjects(
+    at: Installation, tenant_id: int, found: Sequence[MessageSummary]
+) -> list[MessageSummary]:
+    """Replace template subjects by the subjects that recipients see."""
+    rendered = await rendered_subjects(at, tenant_id, {each.outbox_id: each.subject for each in found})
+    return [replace(each, subject=rendered.get(each.outbox_id, each.subject)) for each in found]
 
 
-async def subjects_read(at: Installation, tenant_id: int, stored: Mapping[str, str]) -> dict[str, str]:
-    """By the message's id, those that differ from what is stored."""
+async def rendered_subjects(at: Installation, tenant_id: int, stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the rendered subjects by message id, where they differ from the stored ones."""
     if not any("{" in subject for subject in stored.values()):
         return {}
     from mailwright.pipeline.rerender import render_subjects  # noqa: PLC0415 - templates are slow to import
@@ -179,7 +181,7 @@ async def _found(at: Installation, outbox_id: str) -> MessageRecord:
     try:
         return await message_records.find(at.database, outbox_id, tenant_id=None)
     except NotFound as error:
-        raise NotFound(f"There is no message {outbox_id[:80]} here.") from error
+        raise NotFound(f"There is no message {outbox_id[:80]}.") from error
 
 
 def _done(outbox_id: str, status: Status) -> None:
@@ -224,7 +226,7 @@ def _provider(message: MessageSummary) -> str | None:
 
 
 def why(message: MessageSummary) -> str:
-    """The error in one line, or nothing where there is none."""
+    """Return the error in one line, or an empty string."""
     if message.error_code is None:
         return split_defer_reason(message.defer_reason)[0] or ""
     return f"{message.error_code}: {message.error_reason}" if message.error_reason else message.error_code
@@ -238,7 +240,7 @@ def _print_explanation(explanation: MessageExplanation) -> None:
 
 
 def _timeline(record: MessageRecord) -> Table:
-    """Times are told from the moment of acceptance: how long each step took is what people look for."""
+    """Show each event with the time since acceptance."""
     start = record.summary.created_at
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", style="bright_black", no_wrap=True)
@@ -256,7 +258,7 @@ def _details(event: Event) -> str:
     parts: list[str] = [f"attempt {metadata['attempt']}"] if "attempt" in metadata else []
     parts += [f"{words}{metadata[name]}" for name, words in _DETAILS if metadata.get(name)]
     if metadata.get("willRetry"):
-        parts.append(f"again in {metadata.get('backoffDelay', 0) / 1000:.3g} s")
+        parts.append(f"retry in {metadata.get('backoffDelay', 0) / 1000:.3g} s")
     return ", ".join(parts)
 
 

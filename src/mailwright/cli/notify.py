@@ -1,4 +1,4 @@
-"""`mailwright notify`: serves a queue of notifications, shows why they wait, and requeues what has ended."""
+"""`mailwright notify`: process an external queue of notifications."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
@@ -25,20 +25,20 @@ from mailwright.sources.notifications.producer import Emitted, Happening
 from mailwright.sources.notifications.queue import create_queue
 from mailwright.sources.notifications.statuses import Fanout
 
-app = group("Notifications: rows of a queue that become mails.")
+app = group("Notifications from an external queue.")
 
 Answer = TypeVar("Answer")
 
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
-        "--database", metavar="URL", help="Where the queue is.", show_default="MAILWRIGHT_NOTIFY_DATABASE_URL"
+        "--database", metavar="URL", help="The database of the queue.", show_default="MAILWRIGHT_NOTIFY_DATABASE_URL"
     ),
 ]
 Schema = Annotated[
-    str | None, typer.Option("--schema", help="The PostgreSQL schema of its tables.", show_default=False)
+    str | None, typer.Option("--schema", help="The PostgreSQL schema of the queue's tables.", show_default=False)
 ]
-NotificationId = Annotated[int, typer.Argument(metavar="ID", help="As notify list shows it.", show_default=False)]
+NotificationId = Annotated[int, typer.Argument(metavar="ID", help="The id shown by `notify list`.", show_default=False)]
 
 _SHAPES = {
     Fanout.PENDING: "○",
@@ -53,11 +53,11 @@ _SHAPES = {
 def run_command(
     database: DatabaseUrl = None,
     schema: Schema = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Exit once nothing is due.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Exit when nothing is due.")] = False,
 ) -> None:
-    """Serve a queue: lock what is due, send it, and tell its rows, until stopped or drained.
+    """Process a queue until stopped or drained: lock due rows, send them and record the results.
 
-    The queue's tables are used as they are. Any number of these may serve one queue, with one MAILWRIGHT_DATABASE_URL.
+    The queue's schema is never changed. Several processes can serve one queue if they share MAILWRIGHT_DATABASE_URL.
     """
     settings = settings_for_service(notify_database_url=database, notify_schema=schema)
     uvloop.run(_run(settings, drain=drain))
@@ -72,36 +72,38 @@ async def _run(settings: Settings, *, drain: bool) -> None:
 
 @app.command("init")
 def init_command(database: DatabaseUrl = None, schema: Schema = None) -> None:
-    """Make the tables of a queue, for those who have none yet. What is there stays as it is."""
+    """Create the tables of a queue. Existing tables stay unchanged."""
 
     async def work(at: Installation) -> None:
-        async with queue_database(_named(at.settings, database, schema), at.database) as theirs:
-            await create_queue(theirs, schema or at.settings.notify_schema)
+        async with queue_database(_named(at.settings, database, schema), at.database) as queue:
+            await create_queue(queue, schema or at.settings.notify_schema)
 
     run(work, creates=True)
-    out.print("The queue's tables are there.", markup=False)
+    out.print("The queue's tables exist.", markup=False)
 
 
 @app.command("emit")
 def emit_command(
-    term: Annotated[str, typer.Option(help="The subject, as subscriptions name it: its term,", show_default=False)],
-    campus: Annotated[str, typer.Option(help="its campus", show_default=False)],
-    index: Annotated[str, typer.Option(help="and its index number.", show_default=False)],
-    after: Annotated[str, typer.Option(help="The status that it has now, as Open.", show_default=False)],
+    term: Annotated[str, typer.Option(help="The term of the subject.", show_default=False)],
+    campus: Annotated[str, typer.Option(help="The campus of the subject.", show_default=False)],
+    index: Annotated[str, typer.Option(help="The index number of the subject.", show_default=False)],
+    after: Annotated[str, typer.Option(help="The current status, for example Open.", show_default=False)],
     *,
-    before: Annotated[str | None, typer.Option(help="The one that it had, as Closed.", show_default=False)] = None,
-    kind: Annotated[str, typer.Option(help="The kind of event.")] = OPEN_SEAT,
-    at: Annotated[str | None, typer.Option(help="When; now if not given.", show_default=False)] = None,
+    before: Annotated[
+        str | None, typer.Option(help="The previous status, for example Closed.", show_default=False)
+    ] = None,
+    kind: Annotated[str, typer.Option(help="The event type.")] = OPEN_SEAT,
+    at: Annotated[str | None, typer.Option(help="The time of the event.", show_default="now")] = None,
     payload: Annotated[
-        str, typer.Option(help='What mails say of it, as JSON: {"courseTitle": "Algebra"}.', show_default=False)
+        str, typer.Option(help='Template data as JSON, for example {"courseTitle": "Algebra"}.', show_default=False)
     ] = "{}",
-    dedupe_key: Annotated[str | None, typer.Option(help="Made from the rest if not given.", show_default=False)] = None,
-    trace_id: Annotated[str | None, typer.Option(help="Kept with each mail.", show_default=False)] = None,
+    dedupe_key: Annotated[str | None, typer.Option(help="The deduplication key.", show_default="derived")] = None,
+    trace_id: Annotated[str | None, typer.Option(help="Stored with each message.", show_default=False)] = None,
     database: DatabaseUrl = None,
     schema: Schema = None,
     as_json: Json = False,
 ) -> None:
-    """Tell of an event: everyone who is subscribed to its subject gets a notification."""
+    """Publish an event. Every subscriber of its subject gets a notification."""
     happening = Happening(
         kind=kind,
         term_id=term,
@@ -118,21 +120,21 @@ def emit_command(
     if as_json:
         print_json(emitted_answer(found))
     elif found.is_repeat:
-        out.print(f"Event {found.open_event_id} told of this a moment ago; nothing was written.", markup=False)
+        out.print(f"Event {found.open_event_id} already covers this; nothing was written.", markup=False)
     else:
-        out.print(f"Event {found.open_event_id} makes {found.notifications} notifications.", markup=False)
+        out.print(f"Event {found.open_event_id} created {found.notifications} notifications.", markup=False)
 
 
 @app.command("list")
 def list_command(
     *,
-    status: Annotated[Fanout | None, typer.Option(help="Only these.", show_default=False)] = None,
+    status: Annotated[Fanout | None, typer.Option(help="Only this status.", show_default=False)] = None,
     limit: Limit = 50,
     database: DatabaseUrl = None,
     schema: Schema = None,
     as_json: Json = False,
 ) -> None:
-    """List notifications, with the reason of each wait."""
+    """List notifications with the reason of each deferral."""
     found: list[Standing] = _at_desk(lambda desk: desk.some(status=status, limit=limit), database, schema)
     if as_json:
         print_json([notification(each) for each in found])
@@ -141,14 +143,14 @@ def list_command(
         (each.row.notification_id, _status(each), each.to or "–", each.row.attempts, two_lines(*_words(each)))
         for each in found
     )
-    print_rows(("Id#", "Status!", "To", "Attempts#", "Why"), rows, nothing="There are no such notifications.")
+    print_rows(("Id#", "Status!", "To", "Attempts#", "Reason"), rows, nothing="No notifications.")
 
 
 @app.command("show")
 def show_command(
     notification_id: NotificationId, database: DatabaseUrl = None, schema: Schema = None, as_json: Json = False
 ) -> None:
-    """Show a notification: where it stands, why it waits, and the message that it became."""
+    """Show a notification: its status, its reason and its message."""
     found: Standing = _at_desk(lambda desk: desk.find(notification_id), database, schema)
     if as_json:
         print_json(notification(found))
@@ -158,27 +160,27 @@ def show_command(
         if line:
             out.print(f"  {line}", markup=False)
     if found.outbox_id is not None:
-        out.print(f"  `mailwright message show {found.outbox_id}` tells the mail's story.", markup=False)
+        out.print(f"  `mailwright message show {found.outbox_id}` shows the message.", markup=False)
 
 
 @app.command("requeue")
 def requeue_command(
     notification_id: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="As notify list shows it.", show_default=False)
+        int | None, typer.Argument(metavar="[ID]", help="The id shown by `notify list`.", show_default=False)
     ] = None,
     *,
     status: Annotated[
         Fanout | None,
-        typer.Option(help="All that failed, were skipped or expired, instead of one.", show_default=False),
+        typer.Option(help="Requeue all with this status: failed, skipped or expired.", show_default=False),
     ] = None,
     limit: Limit = 10_000,
     database: DatabaseUrl = None,
     schema: Schema = None,
     as_json: Json = False,
 ) -> None:
-    """Try again from the beginning: pending, no attempts, no error. What was sent stays sent."""
+    """Reset notifications to pending with no attempts. Sent notifications stay sent."""
     if (notification_id is None) == (status is None):
-        raise InvalidInput("give an id, or --status for all of them")
+        raise InvalidInput("give an id or --status")
 
     async def requeue(desk: Desk) -> int:
         if notification_id is not None:
@@ -212,7 +214,7 @@ def _status(standing: Standing) -> str:
 
 
 def _words(standing: Standing) -> tuple[str, str]:
-    """Why it stands where it stands, and until when."""
+    """Return the reason and the end of the wait, or the error."""
     if standing.wait is not None:
         until = f"until {times.write(standing.wait.until)}" if standing.wait.until is not None else ""
         return f"{standing.wait.reason}: {standing.wait.detail}", until
@@ -229,7 +231,7 @@ def _moment(text: str | None) -> int | None:
         return None
     found = times.read(text)
     if found is None:
-        raise InvalidInput("must be a time, as 2027-01-15T08:00:00Z", field="--at")
+        raise InvalidInput("must be a time such as 2027-01-15T08:00:00Z", field="--at")
     return found
 
 
@@ -239,5 +241,5 @@ def _object(text: str) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"is not JSON: {error}", field="--payload") from error
     if not isinstance(found, dict):
-        raise InvalidInput('must be a JSON object, as {"courseTitle": "Algebra"}', field="--payload")
+        raise InvalidInput('must be a JSON object such as {"courseTitle": "Algebra"}', field="--payload")
     return found

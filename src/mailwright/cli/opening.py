@@ -1,4 +1,4 @@
-"""Opening an installation for one command: its settings, clock and database, closed again whatever happens."""
+"""Open the installation for one command and close it afterwards."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.storage.database import Database
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,20 @@ class Installation:
 
 
 def run(
-    work: Callable[[Installation], Awaitable[Answer]], *, creates: bool = False, of_any_form: bool = False
-) -> Answer:
-    """`creates`: the command writes, so a SQLite file that is not there yet is made for it.
-    `of_any_form`: the command is about the tables, which may not be there yet."""
+    work: Callable[[Installation], Awaitable[Result]], *, creates: bool = False, any_schema: bool = False
+) -> Result:
+    """Open the installation, run the command and close everything.
+
+    `creates`: the command writes, so a missing SQLite file is created. `any_schema`: the command works on the schema
+    itself, which may not exist yet.
+    """
     settings = settings_for_command()
 
-    async def opened() -> Answer:
+    async def opened() -> Result:
         database = Database(settings.database_url)
         try:
-            await _find_file(database, creates=creates)
-            found = settings if of_any_form else await located(settings, database)
+            await _require_file(database, creates=creates)
+            found = settings if any_schema else await located(settings, database)
             return await work(Installation(found, SystemClock(), database))
         finally:
             await database.close()
@@ -44,33 +47,33 @@ def run(
 
 
 def settings_for_command() -> Settings:
-    """Commands answer on stdout; of the log, only what needs attention belongs beside it."""
+    """Load the settings. Commands print results on stdout, so only warnings are logged."""
     settings = load()
     logs.configure("DEBUG" if settings.log_level == "DEBUG" else "WARNING", "console")
     return settings
 
 
 def settings_for_service(**overrides: Any) -> Settings:
-    """Services log to stderr: JSON lines, or a form for people where a person watches and nobody chose."""
-    from mailwright.ops import tracing  # noqa: PLC0415 - of services only
+    """Load the settings of a service. It logs JSON lines to stderr, or readable lines on a terminal."""
+    from mailwright.ops import tracing  # noqa: PLC0415 - only services need it
 
     settings = load(**{name: value for name, value in overrides.items() if value is not None})
-    is_watched = sys.stderr.isatty() and "log_format" not in settings.model_fields_set
-    logs.configure(settings.log_level, "console" if is_watched else settings.log_format)
+    is_terminal = sys.stderr.isatty() and "log_format" not in settings.model_fields_set
+    logs.configure(settings.log_level, "console" if is_terminal else settings.log_format)
     tracing.configure()
     return settings
 
 
-async def _find_file(database: Database, *, creates: bool) -> None:
-    """Looking at a file that is not there must not make an empty one: the wrong folder would answer with zeros."""
+async def _require_file(database: Database, *, creates: bool) -> None:
+    """Refuse to read a missing SQLite file: creating an empty one would hide a wrong folder."""
     if not _is_missing(database):
         return
     if not creates:
         raise NotDurable(
-            f"There is no database at {database.url.database} yet. `mailwright serve` and `mailwright db upgrade` make "
-            "one; MAILWRIGHT_DATABASE_URL names another."
+            f"There is no database at {database.url.database}. Create it with `mailwright db upgrade`, or set "
+            "MAILWRIGHT_DATABASE_URL to another one."
         )
-    from mailwright.app.schema import prepare  # noqa: PLC0415 - Alembic is slow to import and seldom needed
+    from mailwright.app.schema import prepare  # noqa: PLC0415 - Alembic is slow to import
 
     await prepare(database)
 

@@ -1,4 +1,4 @@
-"""How answers look: tables for people, JSON for scripts. A status is a word with a shape, never colour alone."""
+"""Terminal output: tables for people, JSON for scripts. A status is a word with a symbol, never only a colour."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ SHAPES: Final = {
 }
 
 out = Console(highlight=False)
-# Progress and remarks go here, so that stdout holds the answer and nothing else.
+# Progress and remarks go to stderr, so that stdout holds only the result.
 aside = Console(stderr=True, highlight=False)
 
 
@@ -35,7 +35,7 @@ def print_json(data: Any) -> None:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """A column whose name ends in # holds numbers; one that ends in ! is never broken."""
+    """Build a table. A column name ending in # is numeric; one ending in ! does not wrap."""
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold")
     for column in columns:
         made.add_column(
@@ -63,7 +63,7 @@ def status_text(status: str) -> Text:
 
 
 def two_lines(first: str, second: str) -> Text:
-    """A cell that says one thing and, below it, the rest: narrow terminals have more height than width."""
+    """Build a cell with a main line and a dimmed second line, to save width."""
     cell = Text(first)
     if second:
         cell.append(f"\n{second}", style="bright_black")
@@ -71,7 +71,7 @@ def two_lines(first: str, second: str) -> Text:
 
 
 def clock_time(instant: Instant | None) -> str:
-    """`2027-01-15 08:00:00`, in UTC."""
+    """Format as `2027-01-15 08:00:00` in UTC."""
     return (isoformat(instant) or "–")[:19].replace("T", " ")
 
 

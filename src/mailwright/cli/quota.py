@@ -1,4 +1,4 @@
-"""`mailwright quota`: what the providers still take, and how much of it was used since they said so."""
+"""`mailwright quota`: the remaining quota of the providers."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -20,38 +20,40 @@ app = command()
 
 @app.command()
 def quota(
-    sync: Annotated[bool, typer.Option("--sync", help="Ask the providers now, instead of every few minutes.")] = False,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Query the providers now instead of waiting for the next sync.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what the providers still take. Exit 1 if --sync was asked for and one of them did not tell."""
+    """Show the remaining quota of the providers. Exit code 1 if --sync fails for one of them."""
 
     async def work(at: Installation) -> tuple[list[ProviderQuota], bool, Instant]:
-        has_told = True
+        is_synced = True
         if sync:
-            async with open_sync(at.settings, at.database, at.clock) as asking:
-                has_told = asking is not None and await asking.sync()
-        return await quotas.load_quotas(at.database), has_told, at.clock.now()
+            async with open_sync(at.settings, at.database, at.clock) as quota_sync:
+                is_synced = quota_sync is not None and await quota_sync.sync()
+        return await quotas.load_quotas(at.database), is_synced, at.clock.now()
 
-    found, has_told, now = run(work)
+    found, is_synced, now = run(work)
     if as_json:
         print_json([_described(each) for each in found])
     elif found:
         _print(found, now)
     else:
-        out.print("No provider has told of a quota; ses and smtpbz (with SMTPBZ_API_KEY) do.")
-    if not has_told:
-        aside.print("A provider did not tell what it still takes; `mailwright check` says why.", soft_wrap=True)
+        out.print("No provider reports a quota. ses and smtpbz (with SMTPBZ_API_KEY) do.")
+    if not is_synced:
+        aside.print("A provider did not report its quota. Run `mailwright check` for the reason.", soft_wrap=True)
         raise typer.Exit(NEGATIVE)
 
 
 def _print(found: list[ProviderQuota], now: Instant) -> None:
-    made = table("Provider!", "Left#", "Sent since#", "A second#", "Told!", "Remarks")
+    made = table("Provider!", "Remaining#", "Sent since#", "Per second#", "Updated!", "Remarks")
     for each in found:
         remarks = Text(each.detail)
         if each.failure is not None and each.failed_at is not None:
-            remarks.append(f"\nnot told {ago(each.failed_at, now)}: {each.failure}", style="yellow")
+            remarks.append(f"\nlast sync failed {ago(each.failed_at, now)}: {each.failure}", style="yellow")
         if each.rate_per_second is not None and not each.is_rate_kept:
-            given_up = f"\n{each.rate_per_second} a second are not kept any more: it did not tell {each.missed} times"
+            given_up = f"\nthe rate of {each.rate_per_second}/s is no longer applied after {each.missed} failed syncs"
             remarks.append(given_up, style="yellow")
         left = "no limit" if each.remaining is None else f"{each.remaining:,}"
         rate = f"{each.rate_per_second:,}" if each.rate_per_second is not None and each.is_rate_kept else "–"
@@ -60,9 +62,9 @@ def _print(found: list[ProviderQuota], now: Instant) -> None:
 
 
 def _described(known: ProviderQuota) -> dict[str, Any]:
-    words = {_camel(name): value for name, value in asdict(known).items()}
-    moments = {"syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
-    return {**words, **moments, "isRateKept": known.is_rate_kept}
+    fields = {_camel(name): value for name, value in asdict(known).items()}
+    times = {"syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
+    return {**fields, **times, "isRateKept": known.is_rate_kept}
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`mailwright segments`: saved questions about people."""
+"""`mailwright segment`: saved filters over contacts."""
 
 from typing import Annotated, Any
 
@@ -17,31 +17,33 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.answers import contact, segment
 from mailwright.schemas.filter_text import describe
 
-app = group("Segments: saved questions about people.")
+app = group("Segments: saved filters over contacts.")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="As in big-spenders.", show_default=False)]
-Filter = Annotated[str, typer.Argument(metavar="FILTER", help='JSON, as {"tag": "vip"}.', show_default=False)]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="The segment key, for example big-spenders.", show_default=False)
+]
+Filter = Annotated[str, typer.Argument(metavar="FILTER", help='JSON, for example {"tag": "vip"}.', show_default=False)]
 
 
 @app.command()
 def create(
     key: Key,
-    asked: Filter,
+    filter_: Filter,
     *,
-    name: Annotated[str | None, typer.Option(help="What people call it.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The display name.", show_default=False)] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Save a question. It is asked anew each time: whoever answers to it then is in the segment."""
+    """Create a segment from a filter. Its members are computed each time it is used."""
 
     async def work(at: Installation) -> tuple[Segment, int]:
         owner = await tenants.find(at.database, tenant)
         made = await segments.create(
-            at.database, at.clock, owner.id, key, filter_=_parsed(asked), name=name, actor=CONSOLE
+            at.database, at.clock, owner.id, key, filter_=_parsed(filter_), name=name, actor=CONSOLE
         )
         return made, await _count(at, owner.id, made.filter)
 
     made, number = run(work, creates=True)
-    out.print(f"{describe(made.filter)} {number} now.", markup=False)
+    out.print(f"{describe(made.filter)} Contacts now: {number}.", markup=False)
 
 
 @app.command("list")
@@ -57,12 +59,12 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         print_json([segment(each, describe(each.filter)) for each in found])
         return
     rows = ((each.segment_key, each.name, describe(each.filter)) for each in found)
-    print_rows(("Key!", "Name", "Who"), rows, nothing="No segments.")
+    print_rows(("Key!", "Name", "Filter"), rows, nothing="No segments.")
 
 
 @app.command()
 def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json: Json = False) -> None:
-    """Show who is in a segment now."""
+    """Show a segment and its current members."""
 
     async def work(at: Installation) -> tuple[Segment, int, list[Contact]]:
         owner = await tenants.find(at.database, tenant)
@@ -76,26 +78,26 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
         members = [contact(person) for person in people]
         print_json({**segment(found, describe(found.filter)), "count": number, "contacts": members})
         return
-    out.print(f"{describe(found.filter)} {number} now.", markup=False)
+    out.print(f"{describe(found.filter)} Contacts now: {number}.", markup=False)
     rows = ((person.email, person.name, person.status) for person in people)
-    print_rows(("Address", "Name", "Status!"), rows, nothing="Nobody.")
+    print_rows(("Address", "Name", "Status!"), rows, nothing="No contacts.")
 
 
 @app.command()
-def forget(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Forget a question. The people stay."""
+def delete(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Delete a segment. Its contacts stay."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
         await segments.delete_segment(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
 
     run(work)
-    out.print(f"The segment {key} is forgotten.", markup=False)
+    out.print(f"Deleted the segment {key}.", markup=False)
 
 
-async def _count(at: Installation, tenant_id: int, asked: Any) -> int:
+async def _count(at: Installation, tenant_id: int, filter_: Any) -> int:
     async with at.database.read() as tx:
-        return await segments.count(tx, tenant_id, asked, at.clock.now())
+        return await segments.count(tx, tenant_id, filter_, at.clock.now())
 
 
 def _parsed(text: str) -> Any:

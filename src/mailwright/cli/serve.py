@@ -1,4 +1,4 @@
-"""`mailwright serve`: the HTTP API, with a worker in the same process."""
+"""`mailwright serve`: the API and the dashboard, with a worker in the same process."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -29,18 +29,21 @@ app = command()
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Where to listen.", show_default="MAILWRIGHT_HOST")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="MAILWRIGHT_HOST")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Its port; 0 takes a free one.", show_default="MAILWRIGHT_PORT")
+        int | None,
+        typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.", show_default="MAILWRIGHT_PORT"),
     ] = None,
-    with_worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Send mail from this process too.")] = True,
+    with_worker: Annotated[
+        bool, typer.Option("--worker/--no-worker", help="Also send messages from this process.")
+    ] = True,
 ) -> None:
-    """Serve the HTTP API, with a worker in the same process.
+    """Serve the API and the dashboard, with a worker in the same process.
 
-    SQLite is brought to the newest form by itself; on PostgreSQL run `mailwright db upgrade` first.
+    The schema of SQLite is upgraded automatically; on PostgreSQL run `mailwright db upgrade` first.
 
-    SIGTERM or Ctrl-C: no new requests, what is under way finishes (SHUTDOWN_GRACE_SECONDS), exit 0. A second signal
-    ends it at once.
+    SIGTERM or Ctrl-C starts a graceful shutdown: requests and sends in progress finish (SHUTDOWN_GRACE_SECONDS), exit
+    code 0. A second signal stops at once.
     """
     uvloop.run(_serve(settings_for_service(host=host, port=port), with_worker=with_worker))
 
@@ -48,9 +51,9 @@ def serve(
 async def _serve(settings: Settings, *, with_worker: bool) -> None:
     shutdown = Shutdown()
     shutdown.listen()
-    # First of all: a server that is refused its port leaves no new database behind.
+    # Listen first, so that a port in use does not leave a new database behind.
     listener = listen(settings.host, settings.port)
-    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # the one that was free, if it was 0
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # The chosen port, if it was 0.
     async with open_engine(settings) as engine:
         await save_address(engine.database, engine.settings.public_url)
         await _invite(engine, address_of(listener))
@@ -58,13 +61,13 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
 
 
 async def _invite(engine: Engine, address: str) -> None:
-    """Printed, and not logged: whoever has the link becomes the administrator, and the log is for programs."""
+    """Print the set-up link; it is not logged because it grants administrator access."""
     if engine.settings.admin_password is not None:
         return
     users = Users(engine.database, engine.clock, FailedSignIns(engine.database, engine.clock))
     token = await InitialSetup(engine.database, users).create_token()
     if token is not None:
-        out.print(f"Nobody can sign in yet. Become the administrator at {address}/set-up?token={token}", soft_wrap=True)
+        out.print(f"No user exists yet. Create the administrator at {address}/set-up?token={token}", soft_wrap=True)
 
 
 def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> FastAPI:

@@ -1,4 +1,4 @@
-"""`mailwright suppressions`: addresses that a tenant does not write to, whoever asks."""
+"""`mailwright suppression`: the suppression list."""
 
 from typing import Annotated
 
@@ -13,9 +13,9 @@ from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
-app = group("Addresses that are not written to.")
+app = group("The suppression list.")
 
-Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="In any spelling.", show_default=False)]
+Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
 
 @app.command("list")
@@ -31,19 +31,23 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
         print_json([_described(entry) for entry in found])
         return
     rows = ((entry.email, entry.list_key, entry.reason, entry.source, clock_time(entry.created_at)) for entry in found)
-    print_rows(("Address", "List!", "Reason", "Source", "Since (UTC)!"), rows, nothing=f"{tenant} suppresses nobody.")
+    print_rows(
+        ("Address", "List!", "Reason", "Source", "Since (UTC)!"),
+        rows,
+        nothing=f"The suppression list of {tenant} is empty.",
+    )
 
 
 @app.command()
-def add(
+def create(
     email: Email,
-    reason: Annotated[str, typer.Option(help="Why; shown wherever a mail is refused for it.")] = "manual",
+    reason: Annotated[str, typer.Option(help="Shown wherever a message is refused because of it.")] = "manual",
     list_key: Annotated[
-        str, typer.Option("--list", help="What is not sent: * nothing at all, general no bulk mail, or a list's key.")
+        str, typer.Option("--list", help="The scope: * all email, general all bulk email, or a list key.")
     ] = suppressions.ALL_MESSAGES,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Never write to this address again, or not about one list. Also stops what waits for it already."""
+    """Suppress an address, for all email or for one list. Messages that already wait are stopped too."""
 
     async def work(at: Installation) -> tuple[Suppression, bool]:
         owner = await tenants.find(at.database, tenant)
@@ -53,27 +57,25 @@ def add(
 
     entry, is_new = run(work, creates=True)
     if is_new:
-        out.print(f"{entry.email} is not written to any more.", markup=False)
+        out.print(f"{entry.email} is suppressed.", markup=False)
     else:
-        out.print(f"{entry.email} was on the list already: {entry.reason}.", markup=False)
+        out.print(f"{entry.email} was already suppressed: {entry.reason}.", markup=False)
 
 
 @app.command()
-def remove(
+def delete(
     email: Email,
-    list_key: Annotated[
-        str | None, typer.Option("--list", help="Only this entry; all of them if not given.", show_default=False)
-    ] = None,
+    list_key: Annotated[str | None, typer.Option("--list", help="Only this scope.", show_default=False)] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write to this address again. Mails that were refused stay refused: retry them by hand."""
+    """Remove a suppression. Messages that it refused are not retried automatically."""
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
         await suppressions.remove(at.database, owner.id, email, list_key=list_key, actor=CONSOLE, clock=at.clock)
 
     run(work)
-    out.print(f"{email} may be written to again.", markup=False)
+    out.print(f"{email} is no longer suppressed.", markup=False)
 
 
 def _described(entry: Suppression) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`mailwright template`: what mails are made from. Every change is a new version; old ones stay."""
+"""`mailwright template`: email templates. Every change creates a new version."""
 
 import asyncio
 from pathlib import Path
@@ -25,20 +25,22 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.schemas import templates as answers
 
-app = group("Templates that mails are made from.")
+app = group("Email templates.")
 
-TemplateId = Annotated[str, typer.Argument(metavar="ID", help="The templateId, as in receipt.", show_default=False)]
-Locale = Annotated[str | None, typer.Option(help="As pt or pt-BR; without it, for everyone.", show_default=False)]
+TemplateId = Annotated[
+    str, typer.Argument(metavar="ID", help="The template id, for example receipt.", show_default=False)
+]
+Locale = Annotated[str | None, typer.Option(help="For example pt or pt-BR.", show_default=False)]
 VersionNumber = Annotated[
-    int | None, typer.Option("--version", min=1, help="A version by its number.", show_default="the newest")
+    int | None, typer.Option("--version", min=1, help="The version number.", show_default="the newest")
 ]
 Source = Annotated[
-    typer.FileText | None, typer.Option(help="Its file; - reads stdin.", encoding="utf-8", show_default=False)
+    typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
 ]
 
 
 @app.command()
-def put(
+def create(
     template_id: TemplateId,
     subject: Annotated[str, typer.Option(help="May use variables: Hello {{ name }}.", show_default=False)],
     *,
@@ -47,7 +49,9 @@ def put(
     markdown: Source = None,
     text: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The file of the text.", show_default="made from the HTML"),
+        typer.Option(
+            exists=True, dir_okay=False, help="The file of the text part.", show_default="derived from the HTML"
+        ),
     ] = None,
     locale: Locale = None,
     variable: Annotated[
@@ -55,13 +59,13 @@ def put(
         typer.Option(
             "--var",
             metavar="NAME[=SAMPLE]",
-            help="Declare a variable; NAME? one that may be missing.",
+            help="Declare a variable; NAME? declares an optional one.",
             show_default=False,
         ),
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Store a new version of a template. What is wrong with it is said now, not when the first mail is built."""
+    """Create a template, or a new version of it. Errors are reported now, not when the first email is built."""
     given = [
         (format_, file)
         for format_, file in zip(TemplateFormat, (html, mjml, markdown), strict=True)
@@ -76,7 +80,7 @@ def put(
         format=format_,
         text=text.read_text(encoding="utf-8") if text else None,
         locale=locale or DEFAULT_LOCALE,
-        variables=tuple(_declared(each) for each in variable or ()),
+        variables=tuple(_parse_variable(each) for each in variable or ()),
     )
 
     async def work(at: Installation) -> StoredTemplate:
@@ -96,15 +100,15 @@ def show(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show a version of a template as its author wrote it: the newest, unless another is asked for."""
-    found, _ = run(lambda at: _which(at, tenant, template_id, locale, version))
+    """Show the source of a template version, by default the newest."""
+    found, _ = run(lambda at: _find_version(at, tenant, template_id, locale, version))
     if as_json:
         print_json(answers.template(found))
         return
     for line in (
-        f"{_named(found)}, stored {clock_time(found.created_at)} UTC",
+        f"{_version_label(found)}, created {clock_time(found.created_at)} UTC",
         f"Subject: {found.subject}",
-        f"Variables: {', '.join(_shown(each) for each in found.expected_variables()) or 'none'}",
+        f"Variables: {', '.join(_variable_label(each) for each in found.expected_variables()) or 'none'}",
         f"\n{found.body}",
     ):
         out.print(line, markup=False)
@@ -114,7 +118,7 @@ def show(
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List a tenant's templates, each in its newest versions."""
+    """List a tenant's templates with their newest versions."""
 
     async def work(at: Installation) -> list[StoredTemplate]:
         owner = await tenants.find(at.database, tenant)
@@ -122,13 +126,13 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         return [stored for by_locale in newest for stored in by_locale.values()]
 
     found = run(work)
-    nothing = f"The tenant {tenant} has no template; `mailwright template put ID --subject … --html FILE` stores one."
+    nothing = f"The tenant {tenant} has no templates. Create one with `mailwright template create ID`."
     _print_versions(found, as_json=as_json, nothing=nothing)
 
 
 @app.command()
 def versions(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List all versions of a template, the latest first."""
+    """List all versions of a template, newest first."""
 
     async def work(at: Installation) -> list[StoredTemplate]:
         owner = await tenants.find(at.database, tenant)
@@ -140,17 +144,19 @@ def versions(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT, as_json:
 @app.command()
 def diff(
     template_id: TemplateId,
-    before: Annotated[int | None, typer.Argument(min=1, help="A version.", show_default="the one before")] = None,
-    after: Annotated[int | None, typer.Argument(min=1, help="A later one.", show_default="the newest")] = None,
+    before: Annotated[
+        int | None, typer.Argument(min=1, help="The older version.", show_default="the previous one")
+    ] = None,
+    after: Annotated[int | None, typer.Argument(min=1, help="The newer version.", show_default="the newest")] = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Show what changed from one version to another."""
+    """Show the differences between two versions."""
 
     async def work(at: Installation) -> str:
         owner = await tenants.find(at.database, tenant)
         return diff_versions(*await _store(at).versions_to_compare(owner.id, template_id, before, after))
 
-    out.print(run(work) or "Nothing differs.\n", end="", markup=False, soft_wrap=True)
+    out.print(run(work) or "No differences.\n", end="", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -159,19 +165,17 @@ def preview(
     *,
     values: Annotated[
         list[str] | None,
-        typer.Option("--var", metavar="NAME=VALUE", help="A value; JSON or plain text.", show_default=False),
+        typer.Option("--var", metavar="NAME=VALUE", help="A variable; JSON or plain text.", show_default=False),
     ] = None,
     locale: Locale = None,
     version: VersionNumber = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write the HTML to this file, for a browser.", show_default=False)
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the HTML to this file.", show_default=False)] = None,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show what a reader would get: the subject and the text, and the HTML in a file."""
+    """Render a template: print subject and text, and write the HTML to a file."""
     given = {name: _value(value) for name, _, value in (each.partition("=") for each in values or ())}
-    stored, settings = run(lambda at: _which(at, tenant, template_id, locale, version))
+    stored, settings = run(lambda at: _find_version(at, tenant, template_id, locale, version))
     rendered = stored.render(given, standard_values(settings.postal_address))
     if html is not None:
         html.write_text(rendered.html or "", encoding="utf-8")
@@ -181,19 +185,19 @@ def preview(
         out.print(f"Subject: {rendered.subject}\n\n{rendered.text}", markup=False, soft_wrap=True)
 
 
-@app.command("preflight")
-def preflight_command(
+@app.command("check")
+def check_command(
     template_id: TemplateId,
     *,
     locale: Locale = None,
     version: VersionNumber = None,
-    bulk: Annotated[bool, typer.Option("--bulk/--transactional", help="Bulk mail needs a link to leave.")] = True,
-    check_links: Annotated[bool, typer.Option("--check-links", help="Ask every link whether it is there.")] = False,
+    bulk: Annotated[bool, typer.Option("--bulk/--transactional", help="Bulk email needs an unsubscribe link.")] = True,
+    check_links: Annotated[bool, typer.Option("--check-links", help="Request every link.")] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Tell what readers and mailbox providers would mind. Exit code 1 if something must be put right first."""
-    stored, settings = run(lambda at: _which(at, tenant, template_id, locale, version))
+    """Run the pre-send checks. Exit code 1 if there is an error."""
+    stored, settings = run(lambda at: _find_version(at, tenant, template_id, locale, version))
     found = asyncio.run(_findings(stored, settings, is_bulk=bulk, check_links=check_links))
     if as_json:
         print_json(answers.preflight(found))
@@ -201,7 +205,7 @@ def preflight_command(
         shape, colour = _SHAPES[each.level]
         out.print(Text(f"{shape} {each.level}  {each.where}: {each.sentence} [{each.code}]", style=colour))
     if not found and not as_json:
-        out.print("Nothing to mind.")
+        out.print("No errors or warnings.")
     if any(each.level is IssueLevel.ERROR for each in found):
         raise typer.Exit(NEGATIVE)
 
@@ -212,17 +216,17 @@ _SHAPES = {IssueLevel.ERROR: ("✗", "red"), IssueLevel.WARNING: ("!", "yellow")
 async def _findings(
     stored: StoredTemplate, settings: Settings, *, is_bulk: bool, check_links: bool
 ) -> list[PresendIssue]:
-    told = [
+    sender_problems = [
         f"{each.name.upper()}: {each.summary}"
         async for each in check_sender(settings)
         if each.verdict is Verdict.PROBLEM
     ]
-    facts = PresendContext(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(told))
+    facts = PresendContext(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(sender_problems))
     found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, facts=facts)
     return [*found, *(await dead_links(links_of(stored.html)) if check_links else ())]
 
 
-async def _which(
+async def _find_version(
     at: Installation, tenant: str, template_id: str, locale: str | None, version: int | None
 ) -> tuple[StoredTemplate, Settings]:
     owner = await tenants.find(at.database, tenant)
@@ -241,28 +245,28 @@ def _print_versions(found: list[StoredTemplate], *, as_json: bool, nothing: str)
         print_json([answers.version_line(stored) for stored in found])
         return
     rows = (
-        (one.template_id, one.version, one.locale or "everyone", one.format, one.subject, clock_time(one.created_at))
+        (one.template_id, one.version, one.locale or "default", one.format, one.subject, clock_time(one.created_at))
         for one in found
     )
-    print_rows(("Template!", "Version#", "For!", "Format!", "Subject", "Stored (UTC)!"), rows, nothing=nothing)
+    print_rows(("Template!", "Version#", "Locale!", "Format!", "Subject", "Created (UTC)!"), rows, nothing=nothing)
 
 
-def _named(stored: StoredTemplate) -> str:
+def _version_label(stored: StoredTemplate) -> str:
     return f"{stored.template_id}, version {stored.version}" + (f", for {stored.locale}" if stored.locale else "")
 
 
-def _shown(variable: Variable) -> str:
+def _variable_label(variable: Variable) -> str:
     return variable.name if variable.is_required else f"{variable.name} (optional)"
 
 
-def _declared(text: str) -> Variable:
-    """`name`, `name=sample`, and with a question mark after the name where it may be missing."""
+def _parse_variable(text: str) -> Variable:
+    """Parse `name`, `name=sample` or `name?` for an optional variable."""
     name, separator, sample = text.partition("=")
     return Variable(name.removesuffix("?"), not name.endswith("?"), _value(sample) if separator else None)
 
 
 def _value(text: str) -> Any:
-    """`3`, `true` and `["a"]` are what they look like; anything else is a text."""
+    """Read `3`, `true` and `["a"]` as JSON, anything else as text."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""`mailwright tenant`: tenants, their share of the workers and their limits."""
+"""`mailwright tenant`: tenants and their limits."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, cast
@@ -16,40 +16,43 @@ from mailwright.outbox.tenants import Tenant, TenantChanges
 app = group("Tenants and their limits.")
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="1 to 63 of a-z, 0-9 and -, as in acme-shop.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="NAME", help="1 to 63 characters of a-z, 0-9 and -, for example acme-shop.", show_default=False
+    ),
 ]
 Weight = Annotated[
-    int | None, typer.Option(min=1, help="Its share of the workers beside other tenants.", show_default=False)
+    int | None, typer.Option(min=1, help="Share of the workers relative to other tenants.", show_default=False)
 ]
-# Each may also be `none`, which takes the tenant's own limit away: the settings' limit then holds.
-InFlight = Annotated[str | None, typer.Option(metavar="N|none", help="Mails under way at once.", show_default=False)]
-PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per second.", show_default=False)]
-PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per clock hour.", show_default=False)]
-PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Mails per day.", show_default=False)]
+# `none` removes the tenant's own limit, so that the limit of the settings applies.
+InFlight = Annotated[str | None, typer.Option(metavar="N|none", help="Messages in flight at once.", show_default=False)]
+PerSecond = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per second.", show_default=False)]
+PerHour = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per clock hour.", show_default=False)]
+PerDay = Annotated[str | None, typer.Option(metavar="N|none", help="Messages per day.", show_default=False)]
 Hours = Annotated[
     str | None,
-    typer.Option(metavar="HH:MM-HH:MM|none", help="When bulk mail may go, as 09:00-18:00.", show_default=False),
+    typer.Option(
+        metavar="HH:MM-HH:MM|none", help="Working hours for bulk email, for example 09:00-18:00.", show_default=False
+    ),
 ]
-Zone = Annotated[str | None, typer.Option(metavar="ZONE|none", help="As Europe/Lisbon.", show_default=False)]
+Zone = Annotated[
+    str | None, typer.Option(metavar="ZONE|none", help="Time zone, for example Europe/Lisbon.", show_default=False)
+]
 Warmup = Annotated[
     str | None,
-    typer.Option(
-        metavar="DATE|none", help="Its first day, as 2027-01-15: its mail grows from then on.", show_default=False
-    ),
+    typer.Option(metavar="DATE|none", help="First day of the warm-up, for example 2027-01-15.", show_default=False),
 ]
 Interval = Annotated[
     str | None,
-    typer.Option(
-        metavar="MS|none", help="Milliseconds at least from one mail's start to the next.", show_default=False
-    ),
+    typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
 ]
 Alone = Annotated[
     str | None,
-    typer.Option(metavar="yes|no|none", help="The next begins when the one before has ended.", show_default=False),
+    typer.Option(metavar="yes|no|none", help="Send one message at a time.", show_default=False),
 ]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
-_ANSWERS = {"yes": True, "no": False}
+_YES_NO = {"yes": True, "no": False}
 
 
 @app.command()
@@ -85,7 +88,9 @@ def create(
         return await tenants.create(at.database, at.clock, name, actor=CONSOLE, **given)
 
     created = run(work, creates=True)
-    out.print(f"The tenant {created.name} exists now; `mailwright key create --tenant {created.name}` makes its key.")
+    out.print(
+        f"Created the tenant {created.name}. Create an API key with `mailwright key create --tenant {created.name}`."
+    )
 
 
 @app.command("list")
@@ -127,8 +132,8 @@ def show(name: Name, as_json: Json = False) -> None:
     _print(run(work), as_json=as_json)
 
 
-@app.command("set")
-def set_command(
+@app.command()
+def edit(
     name: Name,
     *,
     weight: Weight = None,
@@ -142,7 +147,7 @@ def set_command(
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
 ) -> None:
-    """Change a tenant's weight and limits: what is named changes, the rest stays. Workers follow within a second."""
+    """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
         weight=weight,
         max_in_flight=max_in_flight,
@@ -156,7 +161,7 @@ def set_command(
         one_at_a_time=one_at_a_time,
     )
     if not changes:
-        raise typer.BadParameter("name what to change, as in --rate-per-hour 500 or --rate-per-hour none")
+        raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
 
     async def work(at: Installation) -> Tenant:
         return await tenants.change(at.database, name, actor=CONSOLE, clock=at.clock, **changes)
@@ -176,11 +181,11 @@ def _value(name: str, value: Any) -> Any:
             return int(value)
         except ValueError as error:
             option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{value!r} is neither a number nor none", param_hint=option) from error
+            raise typer.BadParameter(f"{value!r} is not a number or `none`", param_hint=option) from error
     if name == "one_at_a_time":
-        if value not in _ANSWERS:
-            raise typer.BadParameter(f"{value!r} is neither yes, no nor none", param_hint="--one-at-a-time")
-        return _ANSWERS[value]
+        if value not in _YES_NO:
+            raise typer.BadParameter(f"{value!r} is not yes, no or none", param_hint="--one-at-a-time")
+        return _YES_NO[value]
     return value
 
 
@@ -193,9 +198,9 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
     made.add_row("id", str(tenant.id))
     made.add_row("weight", str(tenant.weight))
     for label, value in (
-        ("mails in flight", tenant.max_in_flight),
+        ("messages in flight", tenant.max_in_flight),
         ("per second", tenant.rate_per_second),
-        ("ms apart", tenant.interval_ms),
+        ("interval (ms)", tenant.interval_ms),
         ("one at a time", tenant.one_at_a_time),
         ("per hour", tenant.rate_per_hour),
         ("per day", tenant.daily_limit),
@@ -203,14 +208,14 @@ def _print(tenant: Tenant, *, as_json: bool) -> None:
         ("time zone", tenant.timezone),
         ("warm-up since", tenant.warmup_since),
     ):
-        made.add_row(label, "as in the settings" if value is None else str(value))
+        made.add_row(label, "from the settings" if value is None else str(value))
     made.add_row("created", f"{clock_time(tenant.created_at)} UTC")
     out.print(made)
 
 
 def _described(tenant: Tenant) -> dict[str, Any]:
-    words = {_camel(name): value for name, value in asdict(tenant).items()}
-    return {**words, "createdAt": isoformat(tenant.created_at)}
+    fields = {_camel(name): value for name, value in asdict(tenant).items()}
+    return {**fields, "createdAt": isoformat(tenant.created_at)}
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`mailwright user`: people who sign in to the dashboard."""
+"""`mailwright user`: dashboard users."""
 
 import sys
 from typing import Annotated
@@ -16,26 +16,24 @@ from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
-app = group("People who sign in.")
-second_factor = group("Second factors.")
+app = group("Dashboard users.")
+second_factor = group("Two-factor authentication.")
 app.add_typer(second_factor, name="totp")
 
-Login = Annotated[str, typer.Argument(metavar="NAME", help="What they sign in with.", show_default=False)]
-PasswordFromInput = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input, for scripts.")
-]
+Login = Annotated[str, typer.Argument(metavar="NAME", help="The user name.", show_default=False)]
+PasswordFromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 
 
 @app.command()
 def create(
     login: Login,
-    role: Annotated[Role, typer.Option(help="What they may do.")] = Role.EDITOR,
+    role: Annotated[Role, typer.Option(help="The role.")] = Role.EDITOR,
     tenant: Annotated[
-        str | None, typer.Option(help="Of this tenant only.", show_default="of the installation, and so of all tenants")
+        str | None, typer.Option(help="Limit the user to this tenant.", show_default="all tenants")
     ] = None,
     from_input: PasswordFromInput = False,
 ) -> None:
-    """Let somebody in. The password is asked for, and never an argument: others can see those."""
+    """Create a user. The password is prompted for, because other users can see command arguments."""
     password = _password(from_input=from_input)
 
     async def work(at: Installation) -> User:
@@ -43,12 +41,12 @@ def create(
         return await _users(at).create(login, password, role, tenant_id=tenant_id, actor=CONSOLE)
 
     made = run(work, creates=True)
-    out.print(f"{made.login} can sign in, as {made.role}.")
+    out.print(f"Created the user {made.login} with the role {made.role}.")
 
 
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
-    """List who may sign in."""
+    """List all users."""
 
     async def work(at: Installation) -> list[User]:
         return await _users(at).list_all()
@@ -68,27 +66,25 @@ def list_command(as_json: Json = False) -> None:
         )
         for user in found
     )
-    columns = ("Name!", "Role!", "Tenant", "Second factor", "Seen (UTC)!", "Disabled (UTC)!")
-    print_rows(
-        columns, rows, nothing="Nobody can sign in yet; `mailwright user create NAME --role admin` changes that."
-    )
+    columns = ("Name!", "Role!", "Tenant", "Two-factor", "Last seen (UTC)!", "Disabled (UTC)!")
+    print_rows(columns, rows, nothing="There are no users. Create one with `mailwright user create NAME --role admin`.")
 
 
 @app.command()
 def password(login: Login, from_input: PasswordFromInput = False) -> None:
-    """Give somebody another password. All their sessions end."""
+    """Change a user's password and end all their sessions."""
     text = _password(from_input=from_input)
 
     async def work(at: Installation) -> None:
         await _users(at).change_password(login, text, actor=CONSOLE)
 
     run(work)
-    out.print(f"{login} has a new password, and is signed out everywhere.")
+    out.print(f"Password of {login} changed. All sessions ended.")
 
 
 @app.command()
 def link(login: Login) -> None:
-    """Print an address that signs somebody in once, within an hour. Whoever has a second factor still needs it."""
+    """Print a one-time sign-in link, valid for one hour. Two-factor authentication still applies."""
 
     async def work(at: Installation) -> str:
         user = await _users(at).find(login)
@@ -101,47 +97,47 @@ def link(login: Login) -> None:
 
 
 @app.command()
-def role(login: Login, role: Annotated[Role, typer.Argument(help="What they may do from now on.")]) -> None:
-    """Change what somebody may do."""
+def role(login: Login, role: Annotated[Role, typer.Argument(help="The new role.")]) -> None:
+    """Change a user's role."""
 
     async def work(at: Installation) -> None:
         await _users(at).change_role(login, role, actor=CONSOLE)
 
     run(work)
-    out.print(f"{login} is {role} now.")
+    out.print(f"{login} now has the role {role}.")
 
 
 @app.command()
 def disable(login: Login) -> None:
-    """Let somebody in no more. They are signed out everywhere, at once; what they did keeps their name."""
+    """Disable a user and end all their sessions at once. The audit log keeps their name."""
 
     async def work(at: Installation) -> None:
         await _users(at).disable(login, actor=CONSOLE)
 
     run(work)
-    out.print(f"{login} is out.")
+    out.print(f"Disabled the user {login}.")
 
 
 @app.command()
 def enable(login: Login) -> None:
-    """Let somebody in again who was disabled."""
+    """Enable a disabled user."""
 
     async def work(at: Installation) -> None:
         await _users(at).enable(login, actor=CONSOLE)
 
     run(work)
-    out.print(f"{login} may sign in again.")
+    out.print(f"Enabled the user {login}.")
 
 
 @second_factor.command()
 def reset(login: Login) -> None:
-    """Take a second factor away, for somebody who has lost it and their recovery codes."""
+    """Turn off two-factor authentication for a user who lost their device and recovery codes."""
 
     async def work(at: Installation) -> None:
         await _users(at).remove_second_factor(login, actor=CONSOLE)
 
     run(work)
-    out.print(f"{login} signs in with the password alone.")
+    out.print(f"Two-factor authentication turned off for {login}.")
 
 
 def _users(at: Installation) -> Users:
@@ -152,7 +148,7 @@ def _password(*, from_input: bool) -> str:
     if from_input:
         return sys.stdin.readline().rstrip("\n")
     if not sys.stdin.isatty():
-        aside.print("Nobody is there to be asked for a password; --password-stdin reads it.")
+        aside.print("No terminal to prompt for the password. Use --password-stdin.")
         raise typer.Exit(2)
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 

@@ -1,4 +1,4 @@
-"""`mailwright webhook`: whom to tell what happens to mail, and what was told."""
+"""`mailwright webhook`: outbound webhooks and their deliveries."""
 
 from typing import Annotated, Final
 
@@ -15,29 +15,31 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas import webhooks as answers
 
-app = group("Outgoing webhooks: tell others what happens to mail.")
+app = group("Outbound webhooks.")
 
-WebhookId = Annotated[str, typer.Argument(metavar="ID", help="As `webhook add` printed it.", show_default=False)]
-DeliveryId = Annotated[str, typer.Argument(metavar="ID", help="A deliveryId.", show_default=False)]
-Status = Annotated[str | None, typer.Option(help="Only these: pending, delivered or failed.", show_default=False)]
+WebhookId = Annotated[str, typer.Argument(metavar="ID", help="The webhook id.", show_default=False)]
+DeliveryId = Annotated[str, typer.Argument(metavar="ID", help="The delivery id.", show_default=False)]
+Status = Annotated[str | None, typer.Option(help="pending, delivered or failed.", show_default=False)]
 
 STATES: Final = {"active": ("✓", "green"), "failing": ("↻", "yellow"), "paused": ("✗", "red"), "off": ("–", "dim")}
-ENDS: Final = {DELIVERED: ("✓", "green"), PENDING: ("○", "cyan"), FAILED: ("✗", "red")}
+STATUSES: Final = {DELIVERED: ("✓", "green"), PENDING: ("○", "cyan"), FAILED: ("✗", "red")}
 
 
 @app.command()
-def add(
-    url: Annotated[str, typer.Argument(metavar="URL", help="As https://example.com/hooks/mail.", show_default=False)],
+def create(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="For example https://example.com/hooks/mail.", show_default=False)
+    ],
     *,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", help=f"Of what, several times: {', '.join(TYPES)}.", show_default="all"),
+        typer.Option("--type", help=f"An event type, can be repeated: {', '.join(TYPES)}.", show_default="all"),
     ] = None,
-    description: Annotated[str, typer.Option(help="For yourself.", show_default=False)] = "",
+    description: Annotated[str, typer.Option(help="A note for yourself.", show_default=False)] = "",
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Tell an address from now on. Its id is printed on stdout; its secret is shown this once."""
+    """Create a webhook. Prints its id on stdout; the secret is shown once."""
 
     async def work(at: Installation) -> tuple[Endpoint, str]:
         owner = await tenants.find(at.database, tenant)
@@ -48,13 +50,13 @@ def add(
     if as_json:
         print_json({**answers.webhook(made), "secret": secret})
         return
-    aside.print(f"Its secret, shown this once: {secret}", markup=False, soft_wrap=True)
+    aside.print(f"Secret (shown once): {secret}", markup=False, soft_wrap=True)
     out.print(made.webhook_id)
 
 
 @app.command("list")
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List a tenant's webhooks, and how it stands with each."""
+    """List a tenant's webhooks with their state."""
 
     async def work(at: Installation) -> list[Endpoint]:
         return await _endpoints(at).list_all((await tenants.find(at.database, tenant)).id)
@@ -64,32 +66,32 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
         print_json([answers.webhook(each) for each in found])
         return
     rows = ((each.webhook_id, two_lines(each.url, each.description), _state(each)) for each in found)
-    nothing = f"{tenant} tells nobody; `mailwright webhook add URL` makes a webhook."
-    print_rows(("Id!", "Where", "State"), rows, nothing=nothing)
+    nothing = f"{tenant} has no webhooks. Create one with `mailwright webhook create URL`."
+    print_rows(("Id!", "URL", "State"), rows, nothing=nothing)
 
 
 @app.command()
 def show(webhook: WebhookId, as_json: Json = False) -> None:
-    """Show one webhook: where, of what, and why it is paused, if it is."""
+    """Show a webhook, and why it is paused."""
     found = run(lambda at: _endpoints(at).find(webhook, tenant_id=None))
     if as_json:
         print_json(answers.webhook(found))
         return
     rows = (
-        ("Where", found.url),
+        ("URL", found.url),
         ("Description", found.description or "–"),
-        ("Of what", ", ".join(found.types)),
+        ("Event types", ", ".join(found.types)),
         ("State", _state(found)),
         ("Failing since", clock_time(found.failing_since)),
         ("Secrets", str(len(found.secrets))),
-        ("Since", clock_time(found.created_at)),
+        ("Created", clock_time(found.created_at)),
     )
     print_rows(("", ""), rows, nothing="")
 
 
 @app.command()
 def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, as_json: Json = False) -> None:
-    """List what was told to a webhook, and what it answered."""
+    """List the deliveries of a webhook and their responses."""
 
     async def work(at: Installation) -> list[Delivery]:
         endpoint = await _endpoints(at).find(webhook, tenant_id=None)
@@ -101,25 +103,29 @@ def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, 
         print_json([answers.delivery(each) for each in found])
         return
     rows = (
-        (two_lines(clock_time(each.created_at), each.type), _end(each), two_lines(each.delivery_id, _last(each)))
+        (
+            two_lines(clock_time(each.created_at), each.type),
+            _status(each),
+            two_lines(each.delivery_id, _last_response(each)),
+        )
         for each in found
     )
-    print_rows(("When (UTC), and what!", "State!", "Id, and the last answer"), rows, nothing="Nothing was told yet.")
+    print_rows(("Time (UTC) and event!", "State!", "Id and last response"), rows, nothing="No deliveries yet.")
 
 
 @app.command()
 def redeliver(delivery: DeliveryId) -> None:
-    """Make a delivery once more, under the same id. A worker carries it."""
+    """Repeat a delivery under the same id. A worker sends it."""
     found = run(lambda at: Deliveries(at.database, at.clock).redeliver(delivery, tenant_id=None, actor=CONSOLE))
-    out.print(f"{found.delivery_id} is told again.", markup=False)
+    out.print(f"Queued {found.delivery_id} for redelivery.", markup=False)
 
 
 @app.command("test")
-def try_out(webhook: WebhookId, as_json: Json = False) -> None:
-    """Make a test delivery now, and show the answer. Exit code 1 where it was not taken."""
+def send_test(webhook: WebhookId, as_json: Json = False) -> None:
+    """Send a test delivery now and show the response. Exit code 1 if it fails."""
 
     async def work(at: Installation) -> Delivery:
-        from mailwright.app.outbound_webhooks import make_posting  # noqa: PLC0415 - only this command speaks to the network
+        from mailwright.app.outbound_webhooks import make_posting  # noqa: PLC0415 - only this command needs the HTTP client
 
         endpoint, records = await _endpoints(at).find(webhook, tenant_id=None), Deliveries(at.database, at.clock)
         made = await records.test(endpoint, actor=CONSOLE)
@@ -134,35 +140,35 @@ def try_out(webhook: WebhookId, as_json: Json = False) -> None:
     if as_json:
         print_json(answers.delivery(found))
     else:
-        out.print(_end(found), Text(_last(found)))
+        out.print(_status(found), Text(_last_response(found)))
     if found.status != DELIVERED:
         raise typer.Exit(NEGATIVE)
 
 
 @app.command("rotate-secret")
 def rotate_secret(webhook: WebhookId) -> None:
-    """Print a new secret. The one before signs beside it for a day."""
+    """Create a new secret and print it. The old one stays valid for a day."""
     _, secret = run(lambda at: _endpoints(at).rotate(webhook, tenant_id=None, actor=CONSOLE))
     out.print(secret, markup=False, soft_wrap=True)
 
 
 @app.command()
 def resume(webhook: WebhookId) -> None:
-    """Tell a webhook again that was paused, beginning with what waited for it."""
+    """Resume a paused webhook, starting with the deliveries that wait."""
 
     async def work(at: Installation) -> Endpoint:
         found = await _endpoints(at).find(webhook, tenant_id=None)
         wanted = Wanted(found.url, found.types, found.description)
         return await _endpoints(at).edit(webhook, wanted, tenant_id=None, actor=CONSOLE)
 
-    out.print(f"{run(work).url} is told again.", markup=False)
+    out.print(f"Resumed {run(work).url}.", markup=False)
 
 
 @app.command()
-def remove(webhook: WebhookId) -> None:
-    """Tell an address no more. What was told to it is forgotten."""
+def delete(webhook: WebhookId) -> None:
+    """Delete a webhook and its deliveries."""
     run(lambda at: _endpoints(at).remove(webhook, tenant_id=None, actor=CONSOLE))
-    out.print(f"{webhook} is told nothing any more.", markup=False)
+    out.print(f"Deleted the webhook {webhook}.", markup=False)
 
 
 def _endpoints(at: Installation) -> Endpoints:
@@ -175,12 +181,12 @@ def _state(endpoint: Endpoint) -> Text:
     return Text(f"{shape} {endpoint.state}{reason}", style=colour)
 
 
-def _end(delivery: Delivery) -> Text:
-    shape, colour = ENDS[delivery.status]
+def _status(delivery: Delivery) -> Text:
+    shape, colour = STATUSES[delivery.status]
     return Text(f"{shape} {delivery.status}", style=colour)
 
 
-def _last(delivery: Delivery) -> str:
+def _last_response(delivery: Delivery) -> str:
     if not delivery.log:
         return ""
     last = delivery.log[-1]

@@ -1,4 +1,4 @@
-"""`mailwright worker`: sends what is due. Any number of them may run on one database."""
+"""`mailwright worker`: send due messages. Any number of workers can share a database."""
 
 from typing import Annotated
 
@@ -21,15 +21,15 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Mails with the provider at once: what a crash can leave in doubt.", show_default="64"
+            min=1, help="Messages in flight at once, which is also what a crash can leave in doubt.", show_default="64"
         ),
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Exit once nothing is due.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Exit when nothing is due.")] = False,
 ) -> None:
-    """Send what is due, until stopped or drained.
+    """Send due messages until stopped or drained.
 
-    SIGTERM or Ctrl-C: nothing more is claimed, what is in flight finishes (SHUTDOWN_GRACE_SECONDS), its results are
-    recorded, the rest is released, exit 0. A second signal ends it at once.
+    SIGTERM or Ctrl-C starts a graceful shutdown: the worker claims nothing more, finishes what is in flight
+    (SHUTDOWN_GRACE_SECONDS), records the results, releases the rest and exits with 0. A second signal stops at once.
     """
     uvloop.run(_work(settings_for_service(concurrency=concurrency), drain=drain))
 

@@ -447,7 +447,7 @@ def _tenant_busy(facts: MessageFacts) -> MessageExplanation:
         f"it is looked at again {facts.at(message.claimable_at)}.",
         reason="max_in_flight",
         until=message.claimable_at,
-        change=f"A higher limit: `mailwright tenant set {message.tenant} --max-in-flight N`.",
+        change=f"A higher limit: `mailwright tenant edit {message.tenant} --max-in-flight N`.",
     )
 
 
@@ -527,7 +527,7 @@ def _held(facts: MessageFacts) -> MessageExplanation:
         return _HELD_BY_OTHERS[reason](facts)
     option = OPTIONS.get(reason, f"--{reason.replace('_', '-')} …")
     whose = f"the tenant {message.tenant}"
-    change = f"That moment; for later mail, another limit: `mailwright tenant set {message.tenant} {option}`."
+    change = f"That moment; for later mail, another limit: `mailwright tenant edit {message.tenant} {option}`."
     actions = _withdraw(message)
     if message.campaign is not None:
         whose = f"its campaign {message.campaign} or of {whose}"

@@ -166,7 +166,7 @@ async def test_a_list_is_made_once_and_must_exist_where_it_is_named(
             await lists.create(database, clock, 1, key)
         with pytest.raises(UnknownList):
             await standing.subscribe(1, ADA, key, source="form")
-    with pytest.raises(UnknownList, match="mailwright lists create other"):
+    with pytest.raises(UnknownList, match="mailwright list create other"):
         await standing.unsubscribe(1, ADA, "other", source="form")
     with pytest.raises(UnknownList):
         await standing.subscribe(2, ADA, NEWS, source="form")

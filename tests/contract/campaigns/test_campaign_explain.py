@@ -50,7 +50,7 @@ async def test_the_tenants_hourly_limit_is_named_with_its_end_and_what_comes_the
     assert found.sentence == "It is held by the tenant default's hourly limit until 09:00:00 UTC (in 60 minutes)."
     assert (found.state, found.reason, found.until) == ("held", "rate_per_hour", bench.clock.now() + HOUR)
     assert found.what_would_change is not None
-    assert "mailwright tenant set default --rate-per-hour N" in found.what_would_change
+    assert "mailwright tenant edit default --rate-per-hour N" in found.what_would_change
     assert found.then is not None
     assert found.then.startswith("It continues at 09:00:00 UTC (in 60 minutes) and ends at 09:00:0")
     assert found.then.endswith("with 50 mails to send.")
@@ -243,4 +243,4 @@ async def test_an_interval_is_named_with_what_would_change_it(bench: Bench) -> N
     found = await explained(bench, campaign)
     assert found.sentence.startswith("It is held by the tenant default's interval between mails until 0")
     assert found.reason == "interval"
-    assert "mailwright tenant set default --interval-ms N" in (found.what_would_change or "")
+    assert "mailwright tenant edit default --interval-ms N" in (found.what_would_change or "")

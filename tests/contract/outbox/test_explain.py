@@ -122,7 +122,7 @@ async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(a
     assert answer.sentence.endswith("and bounced for good; no more mail goes to ada@example.com.")
     assert answer.what_would_change == (
         "Another address, in a new message. If ada@example.com is right after all, "
-        f"`mailwright contacts activate ada@example.com`, then `mailwright message retry {asked.outbox_id}`."
+        f"`mailwright contact activate ada@example.com`, then `mailwright message retry {asked.outbox_id}`."
     )
 
 
@@ -154,7 +154,7 @@ async def test_a_suppressed_recipient_is_named_as_the_thing_to_change(asked: Ask
     assert (await asked.answer()).what_would_change == f"{wish}, {retry}"
     await suppressions.add(asked.database, asked.clock, 1, "ada@example.com", reason="manual", source="test")
     told = (await asked.answer()).what_would_change
-    assert told == f"{wish}: `mailwright contacts activate ada@example.com`, {retry}"
+    assert told == f"{wish}: `mailwright contact activate ada@example.com`, {retry}"
 
 
 async def test_a_cancelled_message_is_not_waiting(asked: Asked) -> None:
@@ -342,7 +342,7 @@ async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> N
     await defer(asked.database, [(claimed, Deferral(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
     answer = await asked.answer()
     assert (answer.state, answer.reason) == (ExplanationState.TENANT_BUSY, "max_in_flight")
-    assert "mailwright tenant set default --max-in-flight" in (answer.what_would_change or "")
+    assert "mailwright tenant edit default --max-in-flight" in (answer.what_would_change or "")
 
 
 async def test_an_expired_message_is_not_promised_to_anyone(asked: Asked) -> None:
