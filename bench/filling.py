@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import select, text
 
 from bench.migrated import migrated
-from mailwright.app.notifications import opened_queue
+from mailwright.app.notifications import open_configured_queue
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.importing.imports import Imports
@@ -21,7 +21,7 @@ from mailwright.domain.clock import DAY, SystemClock
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
-from mailwright.events.outbound.endpoints import Endpoints, Wanted
+from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.partitions import ensure_event_partitions
@@ -214,9 +214,11 @@ def _moment(size: Size, number: int, now: int) -> int:
 
 
 async def _around(engine: Engine, size: Size, now: int, folder: Path) -> None:
-    endpoints = Endpoints(engine.database, engine.clock)
+    endpoints = WebhookEndpoints(engine.database, engine.clock)
     for number in range(3):
-        wanted = Wanted(f"https://hooks.example.com/{number}", ("SENT", "FAILED"), f"number {number}", is_active=True)
+        wanted = WebhookEndpointInput(
+            f"https://hooks.example.com/{number}", ("SENT", "FAILED"), f"number {number}", is_active=True
+        )
         await endpoints.create(SHOP, wanted, actor="bench")
     await _series(engine, size.of(200_000), _TOLD, now=now)
     await _series(engine, size.of(200_000), _DEEDS, now=now)
@@ -228,7 +230,7 @@ async def _around(engine: Engine, size: Size, now: int, folder: Path) -> None:
 
 
 async def _queue(engine: Engine, size: Size) -> None:
-    async with opened_queue(engine.settings, engine.database) as queue:
+    async with open_configured_queue(engine.settings, engine.database) as queue:
         bounds = {"first": 1, "last": size.of(50_000)}
         for words in (_SEATS, _SUBSCRIBERS, _NOTIFICATIONS):
             async with queue.database.write() as tx:

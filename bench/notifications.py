@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 
 from bench.migrated import migrated
-from mailwright.app.notifications import MOST_AT_ONCE, TELL_SECONDS, make_fanout, opened_queue
+from mailwright.app.notifications import MAX_ROWS_PER_CLAIM, RECORD_SECONDS, make_fanout, open_configured_queue
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.outgoing import OutgoingMessage
@@ -26,11 +26,11 @@ from mailwright.ops import logs
 from mailwright.ops.settings import load
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.notifications.queue import create_queue
-from mailwright.sources.notifications.statuses import Fanout
+from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.storage.database import Database
 
 EVENTS = 100
-PENDING, SENT = Fanout.PENDING.value, Fanout.SENT.value
+PENDING, SENT = FanoutStatus.PENDING.value, FanoutStatus.SENT.value
 PAYLOAD = '{"courseTitle": "Data Structures", "sectionNumber": "01"}'
 
 
@@ -83,7 +83,7 @@ async def fan_out(folder: Path, notifications: int) -> FannedOut:
     await migrated(url)
     settings = load(database_url=url, notify_database_url=f"sqlite:///{queue_file}", sender="shop@example.com")
     provider = Counting()
-    async with open_engine(settings) as engine, opened_queue(settings, engine.database) as queue:
+    async with open_engine(settings) as engine, open_configured_queue(settings, engine.database) as queue:
         fanout = await make_fanout(settings, engine.database, engine.clock, engine.templates, queue)
         worker = await make_worker(engine, provider)
         working = asyncio.create_task(worker.run())
@@ -92,13 +92,13 @@ async def fan_out(folder: Path, notifications: int) -> FannedOut:
         is_over = False
         while not is_over:
             is_written = producing.done()
-            taken = await fanout.take(MOST_AT_ONCE)
+            taken = await fanout.claim_due(MAX_ROWS_PER_CLAIM)
             if taken:
                 engine.wake.set()
-            told = await fanout.reconcile()
+            told = await fanout.record_results()
             is_over = is_written and not taken and not told and not (await queue.counts()).get(PENDING)
             if not taken:
-                await asyncio.sleep(TELL_SECONDS)
+                await asyncio.sleep(RECORD_SECONDS)
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         worker.stop()
         await working

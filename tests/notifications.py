@@ -12,11 +12,11 @@ import orjson
 import pytest
 from sqlalchemy import Table, func, insert, select, text, update
 
-from mailwright.app.notifications import make_fanout, opened_queue
+from mailwright.app.notifications import make_fanout, open_configured_queue
 from mailwright.domain.clock import Instant, ManualClock, isoformat
 from mailwright.providers.protocol import Provider
-from mailwright.sources.notifications.fanout import Fanout
-from mailwright.sources.notifications.queue import Queue
+from mailwright.sources.notifications.fanout import NotificationFanout
+from mailwright.sources.notifications.queue import NotificationQueue
 from mailwright.sources.notifications.tables import contract_tables
 from mailwright.storage.database import Database
 from tests.builders import Bench, a_bench
@@ -192,24 +192,24 @@ class Stand:
 
     bench: Bench
     seats: Seats
-    queue: Queue
+    queue: NotificationQueue
 
     @property
     def clock(self) -> ManualClock:
         return self.bench.clock
 
-    async def fanout(self, worker: str = "worker-1", bench: Bench | None = None) -> Fanout:
+    async def fanout(self, worker: str = "worker-1", bench: Bench | None = None) -> NotificationFanout:
         engine = (bench or self.bench).engine
         return await make_fanout(
             engine.settings, engine.database, engine.clock, engine.templates, self.queue, worker=worker
         )
 
-    async def round(self, provider: Provider, fanout: Fanout | None = None) -> Fanout:
+    async def round(self, provider: Provider, fanout: NotificationFanout | None = None) -> NotificationFanout:
         """Everything that is due now: locked, sent, and told."""
         fanout = fanout or await self.fanout()
-        await fanout.take(MOST)
+        await fanout.claim_due(MOST)
         await self.bench.drain(provider)
-        await fanout.reconcile()
+        await fanout.record_results()
         return fanout
 
     def advance(self, duration: Instant) -> None:
@@ -225,7 +225,7 @@ async def a_stand(
     try:
         async with (
             a_bench(url, clock, **{**named, **settings}) as bench,
-            opened_queue(bench.engine.settings, bench.database) as queue,
+            open_configured_queue(bench.engine.settings, bench.database) as queue,
         ):
             yield Stand(bench, Seats(theirs, schema, clock), queue)
     finally:

@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.access.roles import Role
-from mailwright.app.notifications import desk_opener
+from mailwright.app.notifications import notification_service_opener
 from mailwright.audience import lists
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
-from mailwright.events.outbound.endpoints import Wanted
+from mailwright.events.outbound.endpoints import WebhookEndpointInput
 from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import ApiParts, create_app
 from mailwright.web.live import Live
@@ -338,7 +338,7 @@ async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, p
 
 
 async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: ApiParts) -> None:
-    made, first = await parts.outgoing.create(DEFAULT_TENANT, Wanted(HOOK), actor="test")
+    made, first = await parts.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
     await ada.press("Save", 422, url="http://plain.example.com", description="orders")
@@ -427,7 +427,7 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
         await stand.seats.notification(payload=lamp, event={"status_before": "SoldOut", "status_after": "InStock"})
         await stand.round(ScriptedProvider(REFUSAL, REFUSAL, REFUSAL, REFUSAL))
         assert await stand.seats.statuses() == {"failed": 4}
-        opener = desk_opener(stand.bench.engine.settings, stand.bench.database, clock)
+        opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
         database = stand.bench.database
         parts = ApiParts(database, clock, an_acceptor(database, clock), HOME, open_notifications=opener)
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")

@@ -16,12 +16,12 @@ from sqlalchemy import update
 
 from mailwright.demo.articles import KEY
 from mailwright.domain.clock import HOUR
-from mailwright.events.outbound.deliveries import Answered, Deliveries, Outcome
-from mailwright.events.outbound.endpoints import Endpoint, Wanted
+from mailwright.events.outbound.deliveries import DeliveryOutcome, ReceiverResponse, WebhookDeliveries
+from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput
 from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
 from mailwright.sources.mailouts.runs import Run
-from mailwright.sources.notifications.overview import Standing
+from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
@@ -75,22 +75,22 @@ def deeds_of(dashboard: Dashboard, subject: str) -> list[tuple[str, str]]:
     return [(each.actor, each.action) for each in reversed(noted)]
 
 
-def answer(dashboard: Dashboard, webhook_id: str, outcome: Outcome) -> None:
+def answer(dashboard: Dashboard, webhook_id: str, outcome: DeliveryOutcome) -> None:
     """What a receiver would have said to all that waits."""
 
     async def settle() -> None:
         found = await dashboard.parts.outgoing.find(webhook_id, tenant_id=DEFAULT_TENANT)
-        deliveries = Deliveries(dashboard.parts.database, dashboard.parts.clock)
+        deliveries = WebhookDeliveries(dashboard.parts.database, dashboard.parts.clock)
         await deliveries.settle(found, [(each, outcome) for each in await deliveries.claim(found)])
 
     dashboard.do(settle)
 
 
-def notifications(dashboard: Dashboard) -> list[Standing]:
-    async def look() -> list[Standing]:
+def notifications(dashboard: Dashboard) -> list[NotificationStatus]:
+    async def look() -> list[NotificationStatus]:
         assert dashboard.parts.open_notifications is not None
         async with dashboard.parts.open_notifications() as desk:
-            return await desk.some(limit=50)
+            return await desk.list_notifications(limit=50)
 
     return dashboard.do(look)
 
@@ -109,7 +109,7 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     webhook_id = ada.url.rpartition("/")[2]
     ada.get_by_role("button", name="Send a test").click()
     expect(ada.locator("#deliveries")).to_contain_text("not told yet")
-    answer(dashboard, webhook_id, Answered(410, "nobody here", 12))
+    answer(dashboard, webhook_id, ReceiverResponse(410, "nobody here", 12))
     # Without being loaded again.
     expect(ada.locator("#status")).to_contain_text("because it answered 410 Gone")
     expect(ada.locator("#deliveries")).to_contain_text("until the webhook is tried again")
@@ -118,7 +118,7 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     ada.get_by_role("button", name="Try it again").click()
     expect(ada.locator("#status")).to_contain_text("active")
     ada.get_by_role("button", name="Send a test").click()
-    answer(dashboard, webhook_id, Answered(200, '{"ok": true}', 8))
+    answer(dashboard, webhook_id, ReceiverResponse(200, '{"ok": true}', 8))
     ada.get_by_role("link", name="Taken").click()
     ada.get_by_role("button", name="Tell it again").first.click()
     expect(ada.locator(".flash")).to_contain_text("once more")
@@ -323,8 +323,8 @@ def test_whoever_may_only_look_changes_nothing_and_nobody_finds_another_tenants(
         assert answered.status == 404, path
 
 
-def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> Endpoint:
-    made, _ = dashboard.do(lambda: dashboard.parts.outgoing.create(tenant_id, Wanted(HOOK), actor="test"))
+def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookEndpoint:
+    made, _ = dashboard.do(lambda: dashboard.parts.outgoing.create(tenant_id, WebhookEndpointInput(HOOK), actor="test"))
     return made
 
 

@@ -147,7 +147,7 @@ class Script:
 
     def _ses_webhook(self, event: dict[str, Any]) -> Webhook:
         text = json.dumps(event)
-        told = ses.read(text, int(self._at.timestamp() * 1000) + 60_000)
+        told = ses.parse_event(text, int(self._at.timestamp() * 1000) + 60_000)
         signed = self.signer.notification(text)
         return Webhook("/ses-events", lambda: ({}, signed), told.reports)
 
@@ -172,7 +172,7 @@ class Script:
             yield self._sendgrid_webhook([event])
 
     def _sendgrid_webhook(self, told: list[dict[str, Any]]) -> Webhook:
-        read = sendgrid.read(json.dumps(told).encode(), int(self._at.timestamp() * 1000) + 60_000)
+        read = sendgrid.parse_events(json.dumps(told).encode(), int(self._at.timestamp() * 1000) + 60_000)
         return Webhook("/sendgrid-events", lambda: self._signed(told), read.reports)
 
     def nonsense(self, number: int) -> Webhook:

@@ -10,7 +10,7 @@ import pytest
 from mailwright.events.outbound import signature
 from mailwright.events.outbound.deliveries import LEASE, SCHEDULE
 from mailwright.events.outbound.dispatcher import TIMEOUT_SECONDS
-from mailwright.events.outbound.endpoints import TYPES
+from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text(encoding="utf-8")
 NOW = 1_800_000_000
@@ -28,14 +28,14 @@ def is_ours() -> Callable[..., bool]:
 
 def test_a_receiver_that_follows_the_page_believes_what_is_ours(is_ours: Callable[..., bool]) -> None:
     secret, other = signature.make_secret(), signature.make_secret()
-    header = signature.header([other, secret], NOW, BODY)
+    header = signature.signature_header([other, secret], NOW, BODY)
     assert is_ours(secret, header, BODY, NOW)
     assert is_ours(other, header, BODY, NOW + 299)
 
 
 def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callable[..., bool]) -> None:
     secret = signature.make_secret()
-    header = signature.header([secret], NOW, BODY)
+    header = signature.signature_header([secret], NOW, BODY)
     refused = [
         is_ours("another secret", header, BODY, NOW),
         is_ours(secret, header, BODY + b" ", NOW),
@@ -51,7 +51,7 @@ def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callabl
 
 
 def test_the_page_names_every_type_and_the_schedule() -> None:
-    assert [each for each in TYPES if f"`{each}`" not in PAGE] == []
+    assert [each for each in WEBHOOK_EVENT_TYPES if f"`{each}`" not in PAGE] == []
     assert f"tried {SCHEDULE.max_attempts} times" in PAGE
     assert f"within {TIMEOUT_SECONDS:.0f} seconds" in PAGE
 

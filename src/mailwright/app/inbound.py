@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from mailwright.audience.status import SoftBounces
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
-from mailwright.events.fetch import Fetch
+from mailwright.events.fetch import AmazonFetcher
+from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.reports import Reports
-from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
-from mailwright.events.webhooks import Webhooks
+from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
@@ -31,11 +31,11 @@ def make_reports(settings: Settings, database: Database, clock: Clock) -> Report
     return Reports(database, clock, SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days))
 
 
-def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> Webhooks:
-    fetch = Fetch()
-    certificates = KeptCertificates(settings.sns_certs) if settings.sns_certs else AmazonCertificates(fetch, clock)
-    sns = Sns(clock, certificates, fetch, settings.sns_topic_arns)
-    return Webhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch)
+def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> InboundWebhooks:
+    fetch = AmazonFetcher()
+    certificates = FolderCertificates(settings.sns_certs) if settings.sns_certs else AmazonCertificates(fetch, clock)
+    sns = SnsVerifier(clock, certificates, fetch, settings.sns_topic_arns)
+    return InboundWebhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch)
 
 
 def sendgrid_signature(settings: Settings, clock: Clock) -> "SendGridSignature | None":
@@ -59,7 +59,7 @@ def verify_inbound(settings: Settings) -> None:
         raise ConfigurationInvalid(*problems)
 
 
-class Inlet(Protocol):
+class InboundSource(Protocol):
     """Something that is looked into again and again."""
 
     @property
@@ -68,27 +68,27 @@ class Inlet(Protocol):
     @property
     def pause_seconds(self) -> float: ...
 
-    async def take(self) -> int:
+    async def poll(self) -> int:
         """One look; how much was there."""
         ...
 
 
-async def attend_all(settings: Settings, reports: Reports, clock: Clock) -> None:
+async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Clock) -> None:
     """Looks into all that this installation has, until it is cancelled; at once over where it has nothing.
 
     Any number of processes may look into the same: what is found twice counts once.
     """
     async with AsyncExitStack() as closing:
         inlets = _inlets(settings, reports, clock, closing)
-        await asyncio.gather(*(attend(inlet) for inlet in inlets))
+        await asyncio.gather(*(poll(inlet) for inlet in inlets))
 
 
-async def attend(inlet: Inlet) -> None:
+async def poll(inlet: InboundSource) -> None:
     """Whatever goes wrong is told and tried again: mails are sent whether or not anything comes back."""
     while True:
         pause = RETRY_SECONDS
         try:
-            count = await inlet.take()
+            count = await inlet.poll()
             pause = inlet.pause_seconds if count else max(inlet.pause_seconds, EMPTY_SECONDS)
         except MailwrightError as error:
             log.warning("inlet_unavailable", inlet=inlet.name, code=error.code, reason=str(error))
@@ -97,23 +97,23 @@ async def attend(inlet: Inlet) -> None:
         await asyncio.sleep(pause)
 
 
-def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[Inlet]:
+def _inlets(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[InboundSource]:
     """What comes with libraries of its own is imported by those who have it."""
-    inlets: list[Inlet] = []
+    inlets: list[InboundSource] = []
     if settings.sqs_queue_url is not None:
-        from mailwright.events.sqs import Queue, QueuedEvents  # noqa: PLC0415
+        from mailwright.events.sqs import SqsEventSource, SqsQueue  # noqa: PLC0415
         from mailwright.providers.http import HttpClient  # noqa: PLC0415
 
         http = HttpClient(connections=4)
         closing.push_async_callback(http.close)
-        queue = Queue(settings.sqs_queue_url, settings.aws_region, http, clock)
-        inlets.append(QueuedEvents(queue, reports, clock, settings.sns_topic_arns))
+        queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock)
+        inlets.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
-        from mailwright.events.bounce_mail import LetterBox, Letters  # noqa: PLC0415
-        from mailwright.events.bounces.boxes import open_box  # noqa: PLC0415
+        from mailwright.events.bounce_mail import BounceMailboxReader, BounceMailRecorder  # noqa: PLC0415
+        from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        box = open_box(settings.bounce_mailbox.get_secret_value())
-        inlets.append(LetterBox(box, Letters(reports, clock)))
+        box = open_mailbox(settings.bounce_mailbox.get_secret_value())
+        inlets.append(BounceMailboxReader(box, BounceMailRecorder(reports, clock)))
     for inlet in inlets:
         log.info("inlet_opened", inlet=inlet.name)
     return inlets
@@ -126,16 +126,16 @@ def _check_folder(settings: Settings) -> None:
 
 def _check_queue(settings: Settings) -> None:
     if settings.sqs_queue_url is not None:
-        from mailwright.events.sqs import endpoint_of  # noqa: PLC0415
+        from mailwright.events.sqs import parse_queue_url  # noqa: PLC0415
 
-        endpoint_of(settings.sqs_queue_url, settings.aws_region)
+        parse_queue_url(settings.sqs_queue_url, settings.aws_region)
 
 
 def _check_mailbox(settings: Settings) -> None:
     if settings.bounce_mailbox is not None:
-        from mailwright.events.bounces.boxes import open_box  # noqa: PLC0415
+        from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        open_box(settings.bounce_mailbox.get_secret_value())
+        open_mailbox(settings.bounce_mailbox.get_secret_value())
 
 
 def _check_key(settings: Settings) -> None:

@@ -19,23 +19,23 @@ from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
-from mailwright.sources.notifications import event_types
-from mailwright.sources.notifications.decisions import House
-from mailwright.sources.notifications.fanout import Fanout
-from mailwright.sources.notifications.overview import Desk
-from mailwright.sources.notifications.queue import Queue, open_queue
-from mailwright.sources.notifications.tables import shown
-from mailwright.sources.notifications.templates import Letters
+from mailwright.sources.notifications import event_kinds
+from mailwright.sources.notifications.decisions import NotificationConfig
+from mailwright.sources.notifications.fanout import NotificationFanout
+from mailwright.sources.notifications.queue import NotificationQueue, open_queue
+from mailwright.sources.notifications.service import NotificationService
+from mailwright.sources.notifications.tables import redacted_url
+from mailwright.sources.notifications.templates import NotificationTemplates
 from mailwright.storage.database import Database, parse_url
 
 # Between two looks at the queue, when nothing was due at the last one.
 POLL_SECONDS = 0.5
 # Results are told this often while mails are being sent.
-TELL_SECONDS = 0.1
+RECORD_SECONDS = 0.1
 # Rows that are handed over before results get their turn.
-MOST_AT_ONCE = 1_000
+MAX_ROWS_PER_CLAIM = 1_000
 # Rows that a worker holds at most: each of their locks must be renewed while their mails wait.
-MOST_HELD = 5_000
+MAX_LOCKED_ROWS = 5_000
 # A look that found nothing to do is followed by a pause of so many times its length: thousands of rows that wait for
 # their morning should not keep a worker busy. Nor should a new row wait long for them.
 PAUSE_PER_LOOK = 9
@@ -45,39 +45,41 @@ FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 5.0
 log = logger(__name__)
 
 
-def house_of(settings: Settings) -> House:
+def notification_config(settings: Settings) -> NotificationConfig:
     base_url = (settings.notify_base_url or settings.public_url).rstrip("/")
-    declared = event_types.load(settings.notify_kinds, settings.lock_ttl_seconds * SECOND)
-    return House(declared, base_url, settings.notify_locale, settings.timezone)
+    declared = event_kinds.load_event_kinds(settings.notify_kinds, settings.lock_ttl_seconds * SECOND)
+    return NotificationConfig(declared, base_url, settings.notify_locale, settings.timezone)
 
 
 @asynccontextmanager
-async def opened_queue(settings: Settings, ours: Database) -> AsyncIterator[Queue]:
+async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
     """In our own database where it is the same one; nothing of another's is made or changed."""
-    async with queue_database(settings, ours) as database:
+    async with open_queue_database(settings, ours) as database:
         if _is_missing(database):
-            raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: there is no file at {shown(database)}")
+            raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: there is no file at {redacted_url(database)}")
         yield await open_queue(database, settings.notify_schema, is_shared=database is ours)
 
 
 @asynccontextmanager
-async def opened_desk(settings: Settings, ours: Database, clock: Clock) -> AsyncIterator[Desk]:
-    async with opened_queue(settings, ours) as queue:
-        tenant = await tenants.find(ours, settings.notify_tenant)
-        yield Desk(ours, clock, queue, house_of(settings), tenant.id)
-
-
-def desk_opener(
+async def open_notification_service(
     settings: Settings, ours: Database, clock: Clock
-) -> Callable[[], AbstractAsyncContextManager[Desk]] | None:
+) -> AsyncIterator[NotificationService]:
+    async with open_configured_queue(settings, ours) as queue:
+        tenant = await tenants.find(ours, settings.notify_tenant)
+        yield NotificationService(ours, clock, queue, notification_config(settings), tenant.id)
+
+
+def notification_service_opener(
+    settings: Settings, ours: Database, clock: Clock
+) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
     """For those who look at the queue now and then: each look opens it by itself."""
     if settings.notify_database_url is None:
         return None
-    return partial(opened_desk, settings, ours, clock)
+    return partial(open_notification_service, settings, ours, clock)
 
 
 @asynccontextmanager
-async def queue_database(settings: Settings, ours: Database) -> AsyncIterator[Database]:
+async def open_queue_database(settings: Settings, ours: Database) -> AsyncIterator[Database]:
     """One commit holds a message and its row only where both are in one PostgreSQL database."""
     if settings.notify_database_url is None:
         raise ConfigurationInvalid(
@@ -97,23 +99,23 @@ async def make_fanout(
     database: Database,
     clock: Clock,
     templates: TemplateStore,
-    queue: Queue,
+    queue: NotificationQueue,
     *,
     worker: str | None = None,
-) -> Fanout:
-    house = house_of(settings)
+) -> NotificationFanout:
+    house = notification_config(settings)
     tenant = await tenants.find(database, settings.notify_tenant)
-    letters = Letters(database, clock, templates, tenant.id, house.kinds)
+    letters = NotificationTemplates(database, clock, templates, tenant.id, house.kinds)
     await letters.publish()
     name = worker or f"mailwright-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    return Fanout(database, clock, queue, letters, house, tenant_id=tenant.id, worker=name)
+    return NotificationFanout(database, clock, queue, letters, house, tenant_id=tenant.id, worker=name)
 
 
 async def notify(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     """Serves the queue until it is told to stop; with `drain`, until nothing is due."""
-    async with opened_queue(engine.settings, engine.database) as queue:
+    async with open_configured_queue(engine.settings, engine.database) as queue:
         fanout = await make_fanout(engine.settings, engine.database, engine.clock, engine.templates, queue)
-        log.info("queue_opened", queue=shown(queue.database), drain=drain)
+        log.info("queue_opened", queue=redacted_url(queue.database), drain=drain)
         if drain:
             await _drain(engine, fanout, shutdown)
         else:
@@ -121,57 +123,57 @@ async def notify(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
         log.info("queue_closed")
 
 
-async def _drain(engine: Engine, fanout: Fanout, shutdown: Shutdown) -> None:
+async def _drain(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> None:
     is_stopped = asyncio.Event()
     shutdown.calls(is_stopped.set)
     while not is_stopped.is_set():
-        told = await fanout.reconcile()
-        taken = await fanout.take(MOST_AT_ONCE * 10)
+        told = await fanout.record_results()
+        taken = await fanout.claim_due(MAX_ROWS_PER_CLAIM * 10)
         async with _looking_after(fanout):
             await work(engine, shutdown, drain=True)
-        told += await fanout.reconcile()
+        told += await fanout.record_results()
         if not told and not taken:
             break
-    await fanout.give_back()
+    await fanout.release_locks()
 
 
-async def _serve(engine: Engine, fanout: Fanout, shutdown: Shutdown) -> None:
+async def _serve(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> None:
     async with _looking_after(fanout), _taking(engine, fanout, shutdown):
         await work(engine, shutdown, drain=False)
     with suppress(NotDurable):
-        await fanout.reconcile()
-        await fanout.give_back()
+        await fanout.record_results()
+        await fanout.release_locks()
 
 
 @asynccontextmanager
-async def _looking_after(fanout: Fanout) -> AsyncIterator[None]:
+async def _looking_after(fanout: NotificationFanout) -> AsyncIterator[None]:
     """Results are told and locks renewed while mails are being sent."""
 
     async def look_after() -> float:
-        await fanout.reconcile()
-        await fanout.renew()
-        return TELL_SECONDS
+        await fanout.record_results()
+        await fanout.renew_locks()
+        return RECORD_SECONDS
 
     async with _beside(repeat(look_after, asyncio.Event())):
         yield
 
 
 @asynccontextmanager
-async def _taking(engine: Engine, fanout: Fanout, shutdown: Shutdown) -> AsyncIterator[None]:
+async def _taking(engine: Engine, fanout: NotificationFanout, shutdown: Shutdown) -> AsyncIterator[None]:
     is_stopped = asyncio.Event()
     shutdown.calls(is_stopped.set)
 
-    async def take() -> float:
-        room = MOST_HELD - await fanout.holds()
+    async def claim_due() -> float:
+        room = MAX_LOCKED_ROWS - await fanout.count_locked_rows()
         if room <= 0:
-            return TELL_SECONDS
+            return RECORD_SECONDS
         began = time.monotonic()
-        if await fanout.take(min(room, MOST_AT_ONCE)):
+        if await fanout.claim_due(min(room, MAX_ROWS_PER_CLAIM)):
             engine.wake.set()
             return 0.0
         return min(max(POLL_SECONDS, PAUSE_PER_LOOK * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
 
-    async with _beside(repeat(take, is_stopped)):
+    async with _beside(repeat(claim_due, is_stopped)):
         yield
 
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import NotDurable
-from mailwright.events.outbound.deliveries import Deliveries
+from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
-    from mailwright.events.outbound.dispatcher import Posting
+    from mailwright.events.outbound.dispatcher import WebhookDispatcher
 
 TICK_SECONDS = 1.0
 FORGET_EVERY = HOUR
@@ -21,23 +21,23 @@ INSIDE = "it leads into a private network; MAILWRIGHT_WEBHOOK_PRIVATE=true allow
 log = logger(__name__)
 
 
-def make_posting(settings: Settings, database: Database, clock: Clock) -> "Posting":
+def make_webhook_dispatcher(settings: Settings, database: Database, clock: Clock) -> "WebhookDispatcher":
     """Tenants write the addresses: unless the settings say otherwise, none may lead into our own network."""
     from mailwright.app.link_checks import public_only  # noqa: PLC0415 - a tenth of a second, for those who use it
-    from mailwright.events.outbound.dispatcher import Posting  # noqa: PLC0415
+    from mailwright.events.outbound.dispatcher import WebhookDispatcher  # noqa: PLC0415
     from mailwright.providers.http import HttpClient, addresses_of  # noqa: PLC0415
 
     resolve = addresses_of if settings.webhook_private else public_only(otherwise=INSIDE)
-    return Posting(database, clock, HttpClient(connections=CONNECTIONS, resolve=resolve))
+    return WebhookDispatcher(database, clock, HttpClient(connections=CONNECTIONS, resolve=resolve))
 
 
-async def tell_what_happened(settings: Settings, database: Database, clock: Clock) -> None:
+async def dispatch_due_webhooks(settings: Settings, database: Database, clock: Clock) -> None:
     """Once, for a process that ends: what is due now. What a receiver does not take waits for the next one."""
-    if not await Deliveries(database, clock).has_receivers():
+    if not await WebhookDeliveries(database, clock).has_active_endpoints():
         return
-    posting = make_posting(settings, database, clock)
+    posting = make_webhook_dispatcher(settings, database, clock)
     try:
-        await posting.tell_all()
+        await posting.dispatch_all()
     except NotDurable as error:
         log.warning("webhooks_postponed", reason=str(error))
     except Exception as error:  # the mail has gone, whether or not anybody is told
@@ -46,18 +46,18 @@ async def tell_what_happened(settings: Settings, database: Database, clock: Cloc
         await posting.close()
 
 
-async def keep_telling(settings: Settings, database: Database, clock: Clock) -> None:
+async def run_webhook_dispatcher(settings: Settings, database: Database, clock: Clock) -> None:
     """Until it is cancelled. Any number of processes may tell: each delivery is claimed by one of them."""
-    posting = make_posting(settings, database, clock)
+    posting = make_webhook_dispatcher(settings, database, clock)
     forgets_at = clock.now()
     try:
         while True:
             has_more = False
             try:
-                has_more = await posting.look()
+                has_more = await posting.dispatch_due()
                 if not 0 < forgets_at - clock.now() <= FORGET_EVERY:
                     forgets_at = clock.now() + FORGET_EVERY
-                    await Deliveries(database, clock).forget()
+                    await WebhookDeliveries(database, clock).delete_old()
             except NotDurable as error:
                 log.warning("webhooks_postponed", reason=str(error))
             except Exception as error:  # mail goes on whether or not anybody is told

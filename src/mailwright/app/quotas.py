@@ -26,7 +26,7 @@ NO_ANSWER = "it did not tell; `mailwright check` says why"
 
 
 @runtime_checkable
-class Telling(Protocol):
+class QuotaSource(Protocol):
     """A provider that can be asked what it still takes."""
 
     async def quota(self) -> AccountQuota | None: ...
@@ -35,7 +35,7 @@ class Telling(Protocol):
 class QuotaSync:
     """Asks all that tell, in rounds: the figures of one round are counted on together."""
 
-    def __init__(self, database: Database, clock: Clock, providers: Mapping[str, Telling], every: Instant) -> None:
+    def __init__(self, database: Database, clock: Clock, providers: Mapping[str, QuotaSource], every: Instant) -> None:
         self._database = database
         self._clock = clock
         self._ledger = DatabaseLedger(database, clock)
@@ -59,7 +59,7 @@ class QuotaSync:
         for name, provider in self._providers.items():
             answer = await _ask(provider)
             if isinstance(answer, AccountQuota):
-                told.append(as_told(name, answer))
+                told.append(reported_quota(name, answer))
             else:
                 log.warning("quota_unknown", provider=name, reason=answer)
                 await quotas.record_failure(self._database, self._clock, name, answer)
@@ -76,9 +76,9 @@ class QuotaSync:
         return (await self._ledger.reserve((turn,), 1)).count == 1
 
 
-async def keep_synced(settings: Settings, database: Database, clock: Clock) -> None:
+async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -> None:
     """Until it is cancelled; at once over where no provider tells."""
-    async with open_sync(settings, database, clock) as sync:
+    async with open_quota_sync(settings, database, clock) as sync:
         while sync is not None:
             try:
                 await sync.tick()
@@ -90,9 +90,9 @@ async def keep_synced(settings: Settings, database: Database, clock: Clock) -> N
 
 
 @asynccontextmanager
-async def open_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
+async def open_quota_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
     """None where no provider of the route tells."""
-    names = telling(settings)
+    names = quota_source_names(settings)
     if not names:
         yield None
         return
@@ -101,7 +101,7 @@ async def open_sync(settings: Settings, database: Database, clock: Clock) -> Asy
     http = HttpClient(connections=2)
     made = {name: make_provider(name, settings, clock, http) for name in names}
     try:
-        sources = {name: provider for name, provider in made.items() if isinstance(provider, Telling)}
+        sources = {name: provider for name, provider in made.items() if isinstance(provider, QuotaSource)}
         yield QuotaSync(database, clock, sources, settings.quota_sync_seconds * SECOND)
     finally:
         for provider in made.values():
@@ -109,13 +109,13 @@ async def open_sync(settings: Settings, database: Database, clock: Clock) -> Asy
         await http.close()
 
 
-def telling(settings: Settings) -> list[str]:
+def quota_source_names(settings: Settings) -> list[str]:
     """The providers of the route that can be asked. smtp.bz is asked with a key of its own."""
     can = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
     return [name for name in providers_of(settings) if can.get(name)]
 
 
-def as_told(provider: str, quota: AccountQuota) -> QuotaReport:
+def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
     """The tightest of what it says: what the account, the day and the hour still take."""
     left = [
         quota.remaining,
@@ -137,7 +137,7 @@ def _left(limit: float | None, used: float | None) -> float | None:
     return None if limit is None else limit - (used or 0)
 
 
-async def _ask(provider: Telling) -> AccountQuota | str:
+async def _ask(provider: QuotaSource) -> AccountQuota | str:
     """The figures, or why there are none."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):

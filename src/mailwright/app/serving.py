@@ -13,10 +13,10 @@ from typing import Any
 import uvicorn
 
 from mailwright.app.addresses import wait_until_moved
-from mailwright.app.inbound import attend_all
+from mailwright.app.inbound import poll_inbound_sources
 from mailwright.app.mailouts import drain_mailouts, keep_mailouts
-from mailwright.app.outbound_webhooks import keep_telling, tell_what_happened
-from mailwright.app.quotas import keep_synced
+from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
+from mailwright.app.quotas import run_quota_sync
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.ops.logs import logger
@@ -111,7 +111,7 @@ async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:
         await drain_mailouts(engine.mailouts)  # what is to be sent
         await _work(worker, shutdown, drain=True)
         await drain_mailouts(engine.mailouts)  # what is to be reported
-        _until_told(tasks, tell_what_happened(engine.settings, engine.database, engine.clock), shutdown)
+        _until_told(tasks, dispatch_due_webhooks(engine.settings, engine.database, engine.clock), shutdown)
 
 
 def _until_told(tasks: asyncio.TaskGroup, duty: Coroutine[Any, Any, None], shutdown: Shutdown) -> asyncio.Task[None]:
@@ -135,9 +135,9 @@ async def _look_after(api: Any) -> None:
 async def _beside_the_mail(engine: Engine) -> None:
     """What came back, what the providers still take, and whom to tell what happened."""
     await asyncio.gather(
-        attend_all(engine.settings, engine.reports, engine.clock),
-        keep_synced(engine.settings, engine.database, engine.clock),
-        keep_telling(engine.settings, engine.database, engine.clock),
+        poll_inbound_sources(engine.settings, engine.reports, engine.clock),
+        run_quota_sync(engine.settings, engine.database, engine.clock),
+        run_webhook_dispatcher(engine.settings, engine.database, engine.clock),
         keep_mailouts(engine.mailouts, engine.database, engine.clock),
     )
 

@@ -25,9 +25,9 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
-from mailwright.events.rejections import Refusals
+from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.rejections import SmtpRejections
 from mailwright.events.reports import Reports
-from mailwright.events.webhooks import Webhooks
 from mailwright.ops.settings import Settings
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import Claims
@@ -43,7 +43,7 @@ from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
-from mailwright.sources.notifications.settle import QueueSettling
+from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.storage.database import Database, parse_url
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
@@ -77,7 +77,7 @@ class Engine:
     ground: DatabaseLedger
     threads: ThreadPoolExecutor
     reports: Reports
-    webhooks: Webhooks
+    webhooks: InboundWebhooks
     mailouts: MailoutDesk
 
 
@@ -164,7 +164,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     parts = WorkerParts(
         clock=clock,
         claims=claims,
-        settling=QueueSettling(database, clock, Refusals(soft)),
+        settling=NotificationSettling(database, clock, SmtpRejections(soft)),
         composer=Composer(
             database,
             engine.templates,

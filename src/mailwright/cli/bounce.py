@@ -10,20 +10,27 @@ from mailwright.cli.exit_codes import report_error
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
-from mailwright.events.bounce_mail import Answered, Letters
-from mailwright.events.bounces import AutoReplied, Bounced, Complained, Letter, Unreadable, Unrelated
-from mailwright.events.bounces.parts import MAX_BYTES
+from mailwright.events.bounce_mail import BounceMailRecorder, RecordedBounceMail
+from mailwright.events.bounces import (
+    AutoReply,
+    BounceMail,
+    BounceReport,
+    FeedbackReport,
+    UnreadableReport,
+    UnrelatedEmail,
+)
+from mailwright.events.bounces.email_parts import MAX_BYTES
 from mailwright.ops.logs import logger
 
 # EX_TEMPFAIL of sysexits.h: the mail server keeps the email and tries again.
 TRY_AGAIN: Final = 75
 
-KINDS: Final[dict[type[Letter], str]] = {
-    Bounced: "bounce",
-    Complained: "complaint",
-    AutoReplied: "auto_reply",
-    Unrelated: "unrelated",
-    Unreadable: "unreadable",
+KINDS: Final[dict[type[BounceMail], str]] = {
+    BounceReport: "bounce",
+    FeedbackReport: "complaint",
+    AutoReply: "auto_reply",
+    UnrelatedEmail: "unrelated",
+    UnreadableReport: "unreadable",
 }
 
 app = command()
@@ -42,9 +49,9 @@ def bounce(as_json: Json = False) -> None:
     """
     content = _read_bounded(sys.stdin.buffer)
 
-    async def work(at: Installation) -> Answered:
+    async def work(at: Installation) -> RecordedBounceMail:
         reports = make_reports(at.settings, at.database, at.clock)
-        return await Letters(reports, at.clock).answer(content)
+        return await BounceMailRecorder(reports, at.clock).record(content)
 
     try:
         answered = run(work)
@@ -68,14 +75,14 @@ def _read_bounded(stream: BinaryIO) -> bytes:
     return content
 
 
-def _sentence(kind: str, answered: Answered) -> str:
+def _sentence(kind: str, answered: RecordedBounceMail) -> str:
     if not answered.reports:
         return f"No report about a message from here: {kind.replace('_', ' ')}."
     received = answered.received
     return f"{kind}: {received.new} new, {received.repeated} already known, {received.unknown} about unknown messages."
 
 
-def _described(kind: str, answered: Answered) -> dict[str, Any]:
+def _described(kind: str, answered: RecordedBounceMail) -> dict[str, Any]:
     return {
         "kind": kind,
         "new": answered.received.new,

@@ -7,7 +7,7 @@ import orjson
 import typer
 import uvloop
 
-from mailwright.app.notifications import notify, opened_desk, queue_database
+from mailwright.app.notifications import notify, open_notification_service, open_queue_database
 from mailwright.app.serving import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import Installation, run, settings_for_service
@@ -19,11 +19,11 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.notifications import emitted as emitted_answer
 from mailwright.schemas.notifications import notification
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.event_types import OPEN_SEAT
-from mailwright.sources.notifications.overview import Desk, Standing
-from mailwright.sources.notifications.producer import Emitted, Happening
+from mailwright.sources.notifications.event_kinds import OPEN_SEAT
+from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
 from mailwright.sources.notifications.queue import create_queue
-from mailwright.sources.notifications.statuses import Fanout
+from mailwright.sources.notifications.service import NotificationService, NotificationStatus
+from mailwright.sources.notifications.statuses import FanoutStatus
 
 app = group("Notifications from an external queue.")
 
@@ -41,11 +41,11 @@ Schema = Annotated[
 NotificationId = Annotated[int, typer.Argument(metavar="ID", help="The id shown by `notify list`.", show_default=False)]
 
 _SHAPES = {
-    Fanout.PENDING: "○",
-    Fanout.SENT: "✓",
-    Fanout.SKIPPED: "–",
-    Fanout.FAILED: "✗",
-    Fanout.EXPIRED: "⊘",
+    FanoutStatus.PENDING: "○",
+    FanoutStatus.SENT: "✓",
+    FanoutStatus.SKIPPED: "–",
+    FanoutStatus.FAILED: "✗",
+    FanoutStatus.EXPIRED: "⊘",
 }
 
 
@@ -75,7 +75,7 @@ def init_command(database: DatabaseUrl = None, schema: Schema = None) -> None:
     """Create the tables of a queue. Existing tables stay unchanged."""
 
     async def work(at: Installation) -> None:
-        async with queue_database(_named(at.settings, database, schema), at.database) as queue:
+        async with open_queue_database(_named(at.settings, database, schema), at.database) as queue:
             await create_queue(queue, schema or at.settings.notify_schema)
 
     run(work, creates=True)
@@ -104,7 +104,7 @@ def emit_command(
     as_json: Json = False,
 ) -> None:
     """Publish an event. Every subscriber of its subject gets a notification."""
-    happening = Happening(
+    happening = NewEvent(
         kind=kind,
         term_id=term,
         campus_code=campus,
@@ -116,7 +116,7 @@ def emit_command(
         trace_id=trace_id,
         payload=_object(payload),
     )
-    found: Emitted = _at_desk(lambda desk: desk.emit(happening), database, schema)
+    found: EmittedEvent = _at_desk(lambda desk: desk.emit(happening), database, schema)
     if as_json:
         print_json(emitted_answer(found))
     elif found.is_repeat:
@@ -128,14 +128,16 @@ def emit_command(
 @app.command("list")
 def list_command(
     *,
-    status: Annotated[Fanout | None, typer.Option(help="Only this status.", show_default=False)] = None,
+    status: Annotated[FanoutStatus | None, typer.Option(help="Only this status.", show_default=False)] = None,
     limit: Limit = 50,
     database: DatabaseUrl = None,
     schema: Schema = None,
     as_json: Json = False,
 ) -> None:
     """List notifications with the reason of each deferral."""
-    found: list[Standing] = _at_desk(lambda desk: desk.some(status=status, limit=limit), database, schema)
+    found: list[NotificationStatus] = _at_desk(
+        lambda desk: desk.list_notifications(status=status, limit=limit), database, schema
+    )
     if as_json:
         print_json([notification(each) for each in found])
         return
@@ -151,7 +153,7 @@ def show_command(
     notification_id: NotificationId, database: DatabaseUrl = None, schema: Schema = None, as_json: Json = False
 ) -> None:
     """Show a notification: its status, its reason and its message."""
-    found: Standing = _at_desk(lambda desk: desk.find(notification_id), database, schema)
+    found: NotificationStatus = _at_desk(lambda desk: desk.find(notification_id), database, schema)
     if as_json:
         print_json(notification(found))
         return
@@ -170,7 +172,7 @@ def requeue_command(
     ] = None,
     *,
     status: Annotated[
-        Fanout | None,
+        FanoutStatus | None,
         typer.Option(help="Requeue all with this status: failed, skipped or expired.", show_default=False),
     ] = None,
     limit: Limit = 10_000,
@@ -182,7 +184,7 @@ def requeue_command(
     if (notification_id is None) == (status is None):
         raise InvalidInput("give an id or --status")
 
-    async def requeue(desk: Desk) -> int:
+    async def requeue(desk: NotificationService) -> int:
         if notification_id is not None:
             await desk.requeue(notification_id, actor=CONSOLE)
             return 1
@@ -196,9 +198,11 @@ def requeue_command(
         out.print(f"{count} requeued.", markup=False)
 
 
-def _at_desk(work: Callable[[Desk], Awaitable[Answer]], database: str | None, schema: str | None) -> Answer:
+def _at_desk(
+    work: Callable[[NotificationService], Awaitable[Answer]], database: str | None, schema: str | None
+) -> Answer:
     async def opened(at: Installation) -> Answer:
-        async with opened_desk(_named(at.settings, database, schema), at.database, at.clock) as desk:
+        async with open_notification_service(_named(at.settings, database, schema), at.database, at.clock) as desk:
             return await work(desk)
 
     return run(opened, creates=True)
@@ -209,14 +213,14 @@ def _named(settings: Settings, database: str | None, schema: str | None) -> Sett
     return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _status(standing: Standing) -> str:
+def _status(standing: NotificationStatus) -> str:
     return f"{_SHAPES.get(standing.row.status, ' ')} {standing.row.status}"  # type: ignore[call-overload]
 
 
-def _words(standing: Standing) -> tuple[str, str]:
+def _words(standing: NotificationStatus) -> tuple[str, str]:
     """Return the reason and the end of the wait, or the error."""
     if standing.wait is not None:
-        until = f"until {times.write(standing.wait.until)}" if standing.wait.until is not None else ""
+        until = f"until {times.format_time(standing.wait.until)}" if standing.wait.until is not None else ""
         return f"{standing.wait.reason}: {standing.wait.detail}", until
     if standing.outlook is not None:
         return standing.outlook, ""
@@ -229,7 +233,7 @@ def _words(standing: Standing) -> tuple[str, str]:
 def _moment(text: str | None) -> int | None:
     if text is None:
         return None
-    found = times.read(text)
+    found = times.parse(text)
     if found is None:
         raise InvalidInput("must be a time such as 2027-01-15T08:00:00Z", field="--at")
     return found

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from mailwright.app.quotas import open_sync
+from mailwright.app.quotas import open_quota_sync
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
@@ -30,7 +30,7 @@ def quota(
     async def work(at: Installation) -> tuple[list[ProviderQuota], bool, Instant]:
         is_synced = True
         if sync:
-            async with open_sync(at.settings, at.database, at.clock) as quota_sync:
+            async with open_quota_sync(at.settings, at.database, at.clock) as quota_sync:
                 is_synced = quota_sync is not None and await quota_sync.sync()
         return await quotas.load_quotas(at.database), is_synced, at.clock.now()
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.users import Users
-from mailwright.app.notifications import desk_opener
+from mailwright.app.notifications import notification_service_opener
 from mailwright.app.providers import providers_of
 from mailwright.app.serving import Shutdown, address_of, listen
 from mailwright.app.serving import serve as serve_until_stopped
@@ -90,7 +90,7 @@ def application(engine: Engine, is_worker_alive: Callable[[], bool] | None) -> F
             identity=looked_at_identity(settings),
             webhook_private=settings.webhook_private,
             mailouts=engine.mailouts,
-            open_notifications=desk_opener(settings, engine.database, engine.clock),
+            open_notifications=notification_service_opener(settings, engine.database, engine.clock),
             admin_password=password.get_secret_value() if (password := settings.admin_password) else None,
             public_pages=PublicPages(
                 secret=secret.get_secret_value() if (secret := settings.unsubscribe_secret) else None,

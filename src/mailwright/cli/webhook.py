@@ -9,8 +9,13 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
-from mailwright.events.outbound.deliveries import DELIVERED, FAILED, PENDING, Deliveries, Delivery
-from mailwright.events.outbound.endpoints import TYPES, Endpoint, Endpoints, Wanted
+from mailwright.events.outbound.deliveries import DELIVERED, FAILED, PENDING, WebhookDeliveries, WebhookDelivery
+from mailwright.events.outbound.endpoints import (
+    WEBHOOK_EVENT_TYPES,
+    WebhookEndpoint,
+    WebhookEndpointInput,
+    WebhookEndpoints,
+)
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas import webhooks as answers
@@ -33,7 +38,9 @@ def create(
     *,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", help=f"An event type, can be repeated: {', '.join(TYPES)}.", show_default="all"),
+        typer.Option(
+            "--type", help=f"An event type, can be repeated: {', '.join(WEBHOOK_EVENT_TYPES)}.", show_default="all"
+        ),
     ] = None,
     description: Annotated[str, typer.Option(help="A note for yourself.", show_default=False)] = "",
     tenant: Tenant = tenants.DEFAULT,
@@ -41,9 +48,9 @@ def create(
 ) -> None:
     """Create a webhook. Prints its id on stdout; the secret is shown once."""
 
-    async def work(at: Installation) -> tuple[Endpoint, str]:
+    async def work(at: Installation) -> tuple[WebhookEndpoint, str]:
         owner = await tenants.find(at.database, tenant)
-        wanted = Wanted(url, tuple(types or ()), description)
+        wanted = WebhookEndpointInput(url, tuple(types or ()), description)
         return await _endpoints(at).create(owner.id, wanted, actor=CONSOLE)
 
     made, secret = run(work, creates=True)
@@ -58,7 +65,7 @@ def create(
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List a tenant's webhooks with their state."""
 
-    async def work(at: Installation) -> list[Endpoint]:
+    async def work(at: Installation) -> list[WebhookEndpoint]:
         return await _endpoints(at).list_all((await tenants.find(at.database, tenant)).id)
 
     found = run(work)
@@ -93,10 +100,10 @@ def show(webhook: WebhookId, as_json: Json = False) -> None:
 def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, as_json: Json = False) -> None:
     """List the deliveries of a webhook and their responses."""
 
-    async def work(at: Installation) -> list[Delivery]:
+    async def work(at: Installation) -> list[WebhookDelivery]:
         endpoint = await _endpoints(at).find(webhook, tenant_id=None)
         wanted = None if status is None else status.upper()
-        return await Deliveries(at.database, at.clock).some(endpoint, limit=limit, status=wanted)
+        return await WebhookDeliveries(at.database, at.clock).list_deliveries(endpoint, limit=limit, status=wanted)
 
     found = run(work)
     if as_json:
@@ -116,7 +123,7 @@ def deliveries(webhook: WebhookId, *, status: Status = None, limit: Limit = 50, 
 @app.command()
 def redeliver(delivery: DeliveryId) -> None:
     """Repeat a delivery under the same id. A worker sends it."""
-    found = run(lambda at: Deliveries(at.database, at.clock).redeliver(delivery, tenant_id=None, actor=CONSOLE))
+    found = run(lambda at: WebhookDeliveries(at.database, at.clock).redeliver(delivery, tenant_id=None, actor=CONSOLE))
     out.print(f"Queued {found.delivery_id} for redelivery.", markup=False)
 
 
@@ -124,14 +131,14 @@ def redeliver(delivery: DeliveryId) -> None:
 def send_test(webhook: WebhookId, as_json: Json = False) -> None:
     """Send a test delivery now and show the response. Exit code 1 if it fails."""
 
-    async def work(at: Installation) -> Delivery:
-        from mailwright.app.outbound_webhooks import make_posting  # noqa: PLC0415 - only this command needs the HTTP client
+    async def work(at: Installation) -> WebhookDelivery:
+        from mailwright.app.outbound_webhooks import make_webhook_dispatcher  # noqa: PLC0415 - only this command needs the HTTP client
 
-        endpoint, records = await _endpoints(at).find(webhook, tenant_id=None), Deliveries(at.database, at.clock)
-        made = await records.test(endpoint, actor=CONSOLE)
-        posting = make_posting(at.settings, at.database, at.clock)
+        endpoint, records = await _endpoints(at).find(webhook, tenant_id=None), WebhookDeliveries(at.database, at.clock)
+        made = await records.create_test(endpoint, actor=CONSOLE)
+        posting = make_webhook_dispatcher(at.settings, at.database, at.clock)
         try:
-            await posting.tell(endpoint, made.key)
+            await posting.dispatch_one(endpoint, made.key)
         finally:
             await posting.close()
         return await records.find(made.delivery_id, tenant_id=None)
@@ -156,9 +163,9 @@ def rotate_secret(webhook: WebhookId) -> None:
 def resume(webhook: WebhookId) -> None:
     """Resume a paused webhook, starting with the deliveries that wait."""
 
-    async def work(at: Installation) -> Endpoint:
+    async def work(at: Installation) -> WebhookEndpoint:
         found = await _endpoints(at).find(webhook, tenant_id=None)
-        wanted = Wanted(found.url, found.types, found.description)
+        wanted = WebhookEndpointInput(found.url, found.types, found.description)
         return await _endpoints(at).edit(webhook, wanted, tenant_id=None, actor=CONSOLE)
 
     out.print(f"Resumed {run(work).url}.", markup=False)
@@ -171,22 +178,22 @@ def delete(webhook: WebhookId) -> None:
     out.print(f"Deleted the webhook {webhook}.", markup=False)
 
 
-def _endpoints(at: Installation) -> Endpoints:
-    return Endpoints(at.database, at.clock, allows_private=at.settings.webhook_private)
+def _endpoints(at: Installation) -> WebhookEndpoints:
+    return WebhookEndpoints(at.database, at.clock, allows_private=at.settings.webhook_private)
 
 
-def _state(endpoint: Endpoint) -> Text:
+def _state(endpoint: WebhookEndpoint) -> Text:
     shape, colour = STATES[endpoint.state]
     reason = f": {endpoint.pause_reason}" if endpoint.pause_reason else ""
     return Text(f"{shape} {endpoint.state}{reason}", style=colour)
 
 
-def _status(delivery: Delivery) -> Text:
+def _status(delivery: WebhookDelivery) -> Text:
     shape, colour = STATUSES[delivery.status]
     return Text(f"{shape} {delivery.status}", style=colour)
 
 
-def _last_response(delivery: Delivery) -> str:
+def _last_response(delivery: WebhookDelivery) -> str:
     if not delivery.log:
         return ""
     last = delivery.log[-1]

@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 from sqlalchemy import insert
 
-from mailwright.app.notifications import house_of, make_fanout, opened_queue, queue_database
+from mailwright.app.notifications import make_fanout, notification_config, open_configured_queue, open_queue_database
 from mailwright.app.wiring import Engine
-from mailwright.sources.notifications.fanout import Fanout
-from mailwright.sources.notifications.producer import Happening, Producer
-from mailwright.sources.notifications.queue import Queue, create_queue
+from mailwright.sources.notifications.fanout import NotificationFanout
+from mailwright.sources.notifications.producer import EventProducer, NewEvent
+from mailwright.sources.notifications.queue import NotificationQueue, create_queue
 
 SUBJECT: dict[str, Any] = {"term_id": "92026", "campus_code": "NB", "index_number": "10001"}
 WORKER = "demo"
@@ -17,27 +17,27 @@ WORKER = "demo"
 
 async def load_notifications(engine: Engine) -> None:
     """The queue lies beside the database. Its mails are sent with the others."""
-    async with queue_database(engine.settings, engine.database) as database:
+    async with open_queue_database(engine.settings, engine.database) as database:
         await create_queue(database, None)
-    async with opened_queue(engine.settings, engine.database) as queue:
+    async with open_configured_queue(engine.settings, engine.database) as queue:
         await _subscribe(queue)
         course = {"courseTitle": "Difference Engines", "courseString": "01:198:112", "sectionNumber": "02"}
-        seat = Happening(**SUBJECT, status_before="Closed", status_after="Open", payload=course)
-        await Producer(queue, engine.clock, house_of(engine.settings).kinds).emit(seat)
-        await (await _fanout(engine, queue)).take(100)
+        seat = NewEvent(**SUBJECT, status_before="Closed", status_after="Open", payload=course)
+        await EventProducer(queue, engine.clock, notification_config(engine.settings).kinds).emit(seat)
+        await (await _fanout(engine, queue)).claim_due(100)
 
 
 async def tell_notifications(engine: Engine) -> None:
     if engine.settings.notify_database_url is not None:
-        async with opened_queue(engine.settings, engine.database) as queue:
-            await (await _fanout(engine, queue)).reconcile()
+        async with open_configured_queue(engine.settings, engine.database) as queue:
+            await (await _fanout(engine, queue)).record_results()
 
 
-async def _fanout(engine: Engine, queue: Queue) -> Fanout:
+async def _fanout(engine: Engine, queue: NotificationQueue) -> NotificationFanout:
     return await make_fanout(engine.settings, engine.database, engine.clock, engine.templates, queue, worker=WORKER)
 
 
-async def _subscribe(queue: Queue) -> None:
+async def _subscribe(queue: NotificationQueue) -> None:
     everyone = [
         _subscriber("mary@example.com", "en"),
         _subscriber("sofia@example.com", "ru"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mailwright.events.trust import NotNow
+from mailwright.events.rejected_events import VerificationUnavailable
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient
@@ -12,25 +12,25 @@ TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedResponse:
     status: int
     body: bytes
 
 
-class Fetch:
+class AmazonFetcher:
     """Whoever calls it has made sure of the address."""
 
     def __init__(self, http: "HttpClient | None" = None) -> None:
         self._http = http
 
-    async def get(self, url: str) -> Fetched:
+    async def get(self, url: str) -> FetchedResponse:
         from mailwright.providers.http import Disconnect, HttpClient  # noqa: PLC0415 - large, and seldom needed
 
         self._http = self._http or HttpClient(connections=4)
         reply = await self._http.request("GET", url, timeout_seconds=TIMEOUT_SECONDS)
         if isinstance(reply, Disconnect):
-            raise NotNow(f"Amazon is out of reach: {reply.cause}.")
-        return Fetched(reply.status, reply.body)
+            raise VerificationUnavailable(f"Amazon is out of reach: {reply.cause}.")
+        return FetchedResponse(reply.status, reply.body)
 
     async def close(self) -> None:
         if self._http is not None:

@@ -14,7 +14,7 @@ from mailwright.storage.hot import Runner
 VERDICTS = {BounceKind.HARD: ContactVerdict.HARD_BOUNCE, BounceKind.SOFT: ContactVerdict.SOFT_BOUNCE}
 
 
-class Refusals:
+class SmtpRejections:
     """Called by the outbox inside the transaction that settles these messages."""
 
     def __init__(self, soft: SoftBounces | None = None) -> None:

@@ -30,7 +30,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
-__all__ = ["REPORTABLE", "ContactVerdict", "Received", "Report", "Reports", "SoftBounces", "take"]
+__all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "take"]
 
 FIND_BY_OUTBOX_ID = statement("mailwright.outbox", "find_reported")
 FIND_BY_PROVIDER_ID = statement("mailwright.outbox", "find_reported_by_provider_id")
@@ -71,7 +71,7 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReportCounts:
     """What became of the reports of one call."""
 
     new: int = 0
@@ -95,7 +95,7 @@ class Reports:
         self._committing: asyncio.Task[None] | None = None
         self._forgets_at: Instant = 0
 
-    async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> Received:
+    async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
         """When this returns they are on disk, with all that follows from them. Telling them again is harmless.
 
         `by_address`: whoever tells is surely our provider. Then a report that names no mail is about the latest one to
@@ -107,7 +107,7 @@ class Reports:
         answers = [self._wait_for(_Waiting(portion, by_address)) for portion in _portions(reports)]
         effects = [effect for answer in await asyncio.gather(*answers) for effect in answer]
         counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
-        return Received(*counts)
+        return ReportCounts(*counts)
 
     async def close(self) -> None:
         if self._committing is not None:

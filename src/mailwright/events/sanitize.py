@@ -8,10 +8,10 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.ids import is_uuid
 
-LONGEST_WORDS = 500
+MAX_TEXT_LENGTH = 500
 
 
-def time_of(value: Any, now: Instant) -> Instant:
+def parse_time(value: Any, now: Instant) -> Instant:
     """An ISO time, a time with a space before its zone, or seconds since 1970; now, if it is none of these or later."""
     if isinstance(value, bool):
         return now
@@ -29,16 +29,16 @@ def time_of(value: Any, now: Instant) -> Instant:
     return now
 
 
-def kept(**words: Any) -> dict[str, Any]:
+def clean_metadata(**words: Any) -> dict[str, Any]:
     """What was said, without what was not: short texts, numbers and truths only."""
     return {
-        name: value[:LONGEST_WORDS] if isinstance(value, str) else value
+        name: value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
         for name, value in words.items()
         if isinstance(value, str | int | float) and value != ""
     }
 
 
-def link_shown(url: Any) -> str | None:
+def link_without_query(url: Any) -> str | None:
     """A link may carry a token of the reader's after its question mark."""
     if not isinstance(url, str):
         return None
@@ -50,7 +50,7 @@ def link_shown(url: Any) -> str | None:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def same_address(text: str) -> str:
+def address_key(text: str) -> str:
     """One spelling for all copies of a report, even of what is no address."""
     try:
         return address.normal(text)
@@ -58,7 +58,7 @@ def same_address(text: str) -> str:
         return text.strip().lower()[: address.MAX_LENGTH]
 
 
-def outbox_id_of(text: Any) -> str | None:
+def parse_outbox_id(text: Any) -> str | None:
     """Ours, by itself or as the part before the @ of a Message-ID."""
     if not isinstance(text, str):
         return None

@@ -10,31 +10,31 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.sanitize import kept, link_shown, outbox_id_of, time_of
+from mailwright.events.rejected_events import MalformedEvent
+from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
 from mailwright.events.soft_bounces import is_about_address
-from mailwright.events.trust import Malformed
 
 SOURCE = "sendgrid"
-LARGEST_BODY = 10 * 1024 * 1024
+MAX_BODY_BYTES = 10 * 1024 * 1024
 # Custom arguments of a mail stand among the fields of its events.
-ARGUMENT = "mailwright_message"
+MESSAGE_ID_ARGUMENT = "mailwright_message"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ParsedSendGridEvents:
     """What a request came to. What could not be read or has no meaning here is counted by name."""
 
     reports: tuple[Report, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def read(body: bytes, now: Instant) -> Told:
+def parse_events(body: bytes, now: Instant) -> ParsedSendGridEvents:
     try:
         events = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Malformed("The body is not JSON.") from error
+        raise MalformedEvent("The body is not JSON.") from error
     if not isinstance(events, list):
-        raise Malformed("The body is not a list of events.")
+        raise MalformedEvent("The body is not a list of events.")
     reports: list[Report] = []
     left_out: dict[str, int] = {}
     for event in events:
@@ -43,7 +43,7 @@ def read(body: bytes, now: Instant) -> Told:
             reports.append(report)
         else:
             left_out[report] = left_out.get(report, 0) + 1
-    return Told(tuple(reports), left_out)
+    return ParsedSendGridEvents(tuple(reports), left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ def _bounce(event: Mapping[str, Any]) -> _Meaning:
         if is_permanent
         else _blocked(classification, _short(status), _short(event.get("reason"))),
         (_short(kind) or "bounce", classification),
-        kept(status=status, reason=event.get("reason")),
+        clean_metadata(status=status, reason=event.get("reason")),
     )
 
 
 # Whose fault a refusal is, by SendGrid's classes. All others leave it to status and words.
-CLASSES: Mapping[str, ContactVerdict] = {
+CLASSIFICATION_VERDICTS: Mapping[str, ContactVerdict] = {
     "mailbox unavailable": ContactVerdict.SOFT_BOUNCE,
     "invalid address": ContactVerdict.SOFT_BOUNCE,
     "reputation": ContactVerdict.NOTHING,
@@ -81,13 +81,13 @@ CLASSES: Mapping[str, ContactVerdict] = {
 
 
 def _blocked(classification: str | None, status: str | None, reason: str | None) -> ContactVerdict:
-    if (known := CLASSES.get((classification or "").lower())) is not None:
+    if (known := CLASSIFICATION_VERDICTS.get((classification or "").lower())) is not None:
         return known
     return ContactVerdict.SOFT_BOUNCE if is_about_address(status, reason or "") else ContactVerdict.NOTHING
 
 
 # SendGrid did not even try. Where it says that of an address, it is because of what happened to an earlier mail.
-DROPPED: Mapping[str, ContactVerdict] = {
+DROP_REASON_VERDICTS: Mapping[str, ContactVerdict] = {
     "bounced address": ContactVerdict.HARD_BOUNCE,
     "invalid": ContactVerdict.HARD_BOUNCE,
     "spam reporting address": ContactVerdict.COMPLAINT,
@@ -100,35 +100,39 @@ DROPPED: Mapping[str, ContactVerdict] = {
 
 def _dropped(event: Mapping[str, Any]) -> _Meaning:
     reason = _short(event.get("reason"))
-    verdict = DROPPED.get((reason or "").strip().lower(), ContactVerdict.NOTHING)
-    return _Meaning(EventType.BOUNCED, verdict, ("dropped", reason), kept(status=event.get("status"), reason=reason))
+    verdict = DROP_REASON_VERDICTS.get((reason or "").strip().lower(), ContactVerdict.NOTHING)
+    return _Meaning(
+        EventType.BOUNCED, verdict, ("dropped", reason), clean_metadata(status=event.get("status"), reason=reason)
+    )
 
 
 def _delivered(event: Mapping[str, Any]) -> _Meaning:
-    return _Meaning(EventType.DELIVERED, words=kept(response=event.get("response")))
+    return _Meaning(EventType.DELIVERED, words=clean_metadata(response=event.get("response")))
 
 
 def _deferred(event: Mapping[str, Any]) -> _Meaning:
-    words = kept(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
+    words = clean_metadata(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
     return _Meaning(EventType.DEFERRED, words=words)
 
 
 def _opened(event: Mapping[str, Any]) -> _Meaning:
     """A mailbox that fetches pictures by itself opens mails that nobody has read."""
-    words = kept(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
+    words = clean_metadata(machineOpen=event.get("sg_machine_open"), userAgent=event.get("useragent"))
     return _Meaning(EventType.OPENED, words=words)
 
 
 def _clicked(event: Mapping[str, Any]) -> _Meaning:
-    words = kept(link=link_shown(event.get("url")), userAgent=event.get("useragent"))
+    words = clean_metadata(link=link_without_query(event.get("url")), userAgent=event.get("useragent"))
     return _Meaning(EventType.CLICKED, words=words)
 
 
 def _left(event: Mapping[str, Any]) -> _Meaning:
-    return _Meaning(EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, words=kept(group=event.get("asm_group_id")))
+    return _Meaning(
+        EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, words=clean_metadata(group=event.get("asm_group_id"))
+    )
 
 
-MEANING: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
+EVENT_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], _Meaning]] = {
     "processed": lambda _event: _Meaning(EventType.ACCEPTED),
     "delivered": _delivered,
     "deferred": _deferred,
@@ -147,19 +151,19 @@ def _report(event: Any, now: Instant) -> Report | str:
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return "unreadable"
     name: str = event["event"]
-    if name not in MEANING:
+    if name not in EVENT_PARSERS:
         return name[:40]
     recipient = event.get("email")
     if not isinstance(recipient, str) or not recipient:
         return "unreadable"
-    meaning = MEANING[name](event)
+    meaning = EVENT_PARSERS[name](event)
     return Report(
         key=_event_id(event),
         source=SOURCE,
         type=meaning.type,
-        at=time_of(event.get("timestamp"), now),
+        at=parse_time(event.get("timestamp"), now),
         recipient=recipient,
-        outbox_id=outbox_id_of(event.get(ARGUMENT)),
+        outbox_id=parse_outbox_id(event.get(MESSAGE_ID_ARGUMENT)),
         provider_message_id=_message_id(event.get("sg_message_id")),
         verdict=meaning.verdict,
         bounce_type=meaning.bounce[0],

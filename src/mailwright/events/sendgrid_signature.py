@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.trust import Forged, Stale
+from mailwright.events.rejected_events import ForgedEvent, StaleEvent
 
 # SendGrid tries again for a day, and does not say whether it signs a later try anew. An event that comes twice changes
 # nothing, so the window may be as long as that. Clocks may differ by the other.
-LATEST: Instant = 25 * HOUR
-EARLIEST: Instant = 10 * MINUTE
+MAX_AGE: Instant = 25 * HOUR
+MAX_CLOCK_SKEW: Instant = 10 * MINUTE
 
 SIGNATURE_HEADER = "X-Twilio-Email-Event-Webhook-Signature"
 TIMESTAMP_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
@@ -31,14 +31,14 @@ class SendGridSignature:
     def check(self, headers: Mapping[str, str], body: bytes) -> None:
         timestamp = headers.get(TIMESTAMP_HEADER, "")
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
-            raise Forged(f"{TIMESTAMP_HEADER} is missing or not a time.")
-        if not -EARLIEST <= self._clock.now() - int(timestamp) * SECOND <= LATEST:
-            raise Stale
+            raise ForgedEvent(f"{TIMESTAMP_HEADER} is missing or not a time.")
+        if not -MAX_CLOCK_SKEW <= self._clock.now() - int(timestamp) * SECOND <= MAX_AGE:
+            raise StaleEvent
         try:
             signature = b64decode(headers.get(SIGNATURE_HEADER, ""), validate=True)
             self._key.verify(signature, timestamp.encode() + body, ECDSA(SHA256()))
         except (ValueError, InvalidSignature) as error:
-            raise Forged from error
+            raise ForgedEvent from error
 
 
 def _load(public_key: str) -> EllipticCurvePublicKey:

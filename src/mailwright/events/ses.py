@@ -10,20 +10,20 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.sanitize import kept, link_shown, outbox_id_of, same_address, time_of
+from mailwright.events.rejected_events import MalformedEvent
+from mailwright.events.sanitize import address_key, clean_metadata, link_without_query, parse_outbox_id, parse_time
 from mailwright.events.soft_bounces import is_about_address
-from mailwright.events.trust import Malformed
 
 SOURCE = "ses"
 # What our provider puts on every mail, and what the mail itself carries.
 TAG = "mailwright-message"
 ID_HEADERS = ("x-mailwright-message", "message-id")
 
-MOST_RECIPIENTS = 1_000
+MAX_RECIPIENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ParsedSesEvent:
     """What an event was called, and what it comes to: nothing, where we know no meaning for it."""
 
     kind: str
@@ -31,23 +31,23 @@ class Told:
     is_known: bool = True
 
 
-def read(text: str | bytes, now: Instant) -> Told:
-    """A text that is no JSON is no event: SES greets a new topic with a sentence. Raises `Malformed`."""
+def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
+    """A text that is no JSON is no event: SES greets a new topic with a sentence. Raises `MalformedEvent`."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return Told("text", is_known=False)
+        return ParsedSesEvent("text", is_known=False)
     if not isinstance(event, dict):
-        raise Malformed("The event is not an object.")
+        raise MalformedEvent("The event is not an object.")
     kind = event.get("eventType", event.get("notificationType"))
     if not isinstance(kind, str):
-        raise Malformed("The event has neither eventType nor notificationType.")
-    meaning = MEANING.get(kind)
+        raise MalformedEvent("The event has neither eventType nor notificationType.")
+    meaning = EVENT_PARSERS.get(kind)
     if meaning is None:
-        return Told(kind, is_known=False)
+        return ParsedSesEvent(kind, is_known=False)
     part, reader = meaning
     mail = _object(event, "mail")
-    return Told(kind, tuple(reader(_Mail(mail, now), _object(event, part))))
+    return ParsedSesEvent(kind, tuple(reader(_Mail(mail, now), _object(event, part))))
 
 
 class _Mail:
@@ -57,7 +57,7 @@ class _Mail:
         self.now = now
         self.message_id = _text(mail, "messageId")
         self.outbox_id = _outbox_id(mail)
-        self.at = time_of(mail.get("timestamp"), now)
+        self.at = parse_time(mail.get("timestamp"), now)
         recipients = mail.get("destination")
         # Who opened a mail is not said: with one recipient it is plain, with several it would be a guess.
         only = recipients[0] if isinstance(recipients, list) and len(recipients) == 1 else None
@@ -75,17 +75,17 @@ class _Mail:
     ) -> Report:
         """`key` is what tells this report from others of its type about this recipient; not how it was worded."""
         return Report(
-            key=":".join((event_type, *(key or (self.message_id,)), same_address(recipient or ""))),
+            key=":".join((event_type, *(key or (self.message_id,)), address_key(recipient or ""))),
             source=SOURCE,
             type=event_type,
-            at=self.at if at is None else time_of(at, self.now),
+            at=self.at if at is None else parse_time(at, self.now),
             recipient=recipient,
             outbox_id=self.outbox_id,
             provider_message_id=self.message_id,
             verdict=verdict,
             bounce_type=bounce[0],
             bounce_subtype=bounce[1],
-            metadata=kept(**words),
+            metadata=clean_metadata(**words),
         )
 
 
@@ -151,8 +151,8 @@ def _complaints(mail: _Mail, complaint: Mapping[str, Any]) -> Iterator[Report]:
 def _deliveries(mail: _Mail, delivery: Mapping[str, Any]) -> Iterator[Report]:
     recipients = delivery.get("recipients")
     if not isinstance(recipients, list) or not all(isinstance(each, str) for each in recipients):
-        raise Malformed("recipients is not a list of addresses.")
-    for recipient in recipients[:MOST_RECIPIENTS]:
+        raise MalformedEvent("recipients is not a list of addresses.")
+    for recipient in recipients[:MAX_RECIPIENTS]:
         yield mail.report(
             EventType.DELIVERED,
             recipient,
@@ -223,7 +223,7 @@ def _click(mail: _Mail, click: Mapping[str, Any]) -> Iterator[Report]:
         mail.message_id,
         str(at),
         sha256(str(link).encode()).hexdigest()[:16],
-        link=link_shown(link),
+        link=link_without_query(link),
         userAgent=click.get("userAgent"),
     )
 
@@ -246,7 +246,7 @@ def _subscription(mail: _Mail, subscription: Mapping[str, Any]) -> Iterator[Repo
 
 
 # The event's name, the part that it describes itself in, and what that part means.
-MEANING: Mapping[str, tuple[str, Callable[[_Mail, Mapping[str, Any]], Iterator[Report]]]] = {
+EVENT_PARSERS: Mapping[str, tuple[str, Callable[[_Mail, Mapping[str, Any]], Iterator[Report]]]] = {
     "Bounce": ("bounce", _bounces),
     "Complaint": ("complaint", _complaints),
     "Delivery": ("delivery", _deliveries),
@@ -277,27 +277,27 @@ def _outbox_id(mail: Mapping[str, Any]) -> str | None:
         candidates += [value for wanted in ID_HEADERS for name, value in named if name == wanted]
     if isinstance(common, dict):
         candidates.append(common.get("messageId"))
-    return next((found for candidate in candidates if (found := outbox_id_of(candidate))), None)
+    return next((found for candidate in candidates if (found := parse_outbox_id(candidate))), None)
 
 
 def _object(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = event.get(name)
     if not isinstance(value, dict):
-        raise Malformed(f"{name} is missing or not an object.")
+        raise MalformedEvent(f"{name} is missing or not an object.")
     return value
 
 
 def _recipients(part: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     value = part.get(name)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise Malformed(f"{name} is missing or not a list of recipients.")
-    return value[:MOST_RECIPIENTS]
+        raise MalformedEvent(f"{name} is missing or not a list of recipients.")
+    return value[:MAX_RECIPIENTS]
 
 
 def _text(part: Mapping[str, Any], name: str) -> str:
     value = part.get(name)
     if not isinstance(value, str) or not value:
-        raise Malformed(f"{name} is missing or not text.")
+        raise MalformedEvent(f"{name} is missing or not text.")
     return value
 
 

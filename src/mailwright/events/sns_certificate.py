@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
 from mailwright.domain.clock import Instant
-from mailwright.events.trust import Forged
+from mailwright.events.rejected_events import ForgedEvent
 
-SMALLEST_KEY_BITS = 2_048
+MIN_KEY_BITS = 2_048
 
 # Who may have signed the certificate, and for whom. The leaf is all that is served: what stands between it and the root
 # is vouched for by the TLS connection that it came over.
@@ -29,26 +29,26 @@ class SnsCertificate:
         try:
             self._certificate = x509.load_pem_x509_certificate(content)
         except ValueError as error:
-            raise Forged("SigningCertURL does not lead to a certificate.") from error
+            raise ForgedEvent("SigningCertURL does not lead to a certificate.") from error
 
     def check_names(self) -> None:
         subject = _names(self._certificate.subject, NameOID.COMMON_NAME)
         issuer = _names(self._certificate.issuer, NameOID.ORGANIZATION_NAME)
         if not any(_SUBJECT.fullmatch(name) for name in subject) or not ISSUERS.intersection(issuer):
-            raise Forged("The certificate is not one that Amazon made out to SNS.")
+            raise ForgedEvent("The certificate is not one that Amazon made out to SNS.")
 
     def check_signature(self, signature: bytes, text: bytes, *, version: str, now: Instant) -> None:
         """`version`: one of `sns.SIGNATURE_VERSIONS`."""
         moment = datetime.fromtimestamp(now / 1000, UTC)
         if not self._certificate.not_valid_before_utc <= moment <= self._certificate.not_valid_after_utc:
-            raise Forged("The certificate is not valid at this time.")
+            raise ForgedEvent("The certificate is not valid at this time.")
         key = self._certificate.public_key()
-        if not isinstance(key, RSAPublicKey) or key.key_size < SMALLEST_KEY_BITS:
-            raise Forged("The certificate's key is not one that SNS uses.")
+        if not isinstance(key, RSAPublicKey) or key.key_size < MIN_KEY_BITS:
+            raise ForgedEvent("The certificate's key is not one that SNS uses.")
         try:
             key.verify(signature, text, PKCS1v15(), _HASHES[version])
         except InvalidSignature as error:
-            raise Forged from error
+            raise ForgedEvent from error
 
 
 def _names(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:

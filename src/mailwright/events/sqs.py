@@ -11,9 +11,9 @@ import orjson
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.events.inbound_webhooks import record_ses_event
+from mailwright.events.rejected_events import EventRejected, MalformedEvent, TopicNotAllowed
 from mailwright.events.reports import Reports
-from mailwright.events.trust import EventRefused, Foreign, Malformed
-from mailwright.events.webhooks import record_ses
 from mailwright.ops.logs import logger
 from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner
 
@@ -27,8 +27,8 @@ WAIT_SECONDS = 20
 TIMEOUT_SECONDS = WAIT_SECONDS + 10.0
 # As many as SQS hands over at once. A message has up to 256 KB, and JSON inside JSON grows: what is cut off would come
 # again much later, and be cut off again.
-MOST_MESSAGES = 10
-MOST_ANSWER_BYTES = 4 * 1024 * 1024
+MAX_MESSAGES = 10
+MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 _HOST = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -36,14 +36,14 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 log = logger(__name__)
 
 
-class QueueUnavailable(MailwrightError):
+class SqsUnavailable(MailwrightError):
     """The queue cannot be asked now."""
 
     code = "QUEUE_UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class SqsMessage:
     """A message in the queue: hidden from others for a while, until it is deleted or shown again."""
 
     message_id: str
@@ -51,7 +51,7 @@ class Waiting:
     body: str
 
 
-class Queue:
+class SqsQueue:
     """The JSON protocol of SQS: two calls, signed with the keys of the AWS credential chain."""
 
     def __init__(
@@ -61,19 +61,19 @@ class Queue:
         self._http = http
         self._clock = clock
         self._keys = keys or AwsKeyChain(clock)
-        self._endpoint, found = endpoint_of(url, region)
+        self._endpoint, found = parse_queue_url(url, region)
         self._signer = AwsSigner(SERVICE, found)
 
-    async def receive(self) -> list[Waiting]:
-        """Waits until there is something, for a while. Raises `QueueUnavailable`."""
-        answer = await self._call("ReceiveMessage", MaxNumberOfMessages=MOST_MESSAGES, WaitTimeSeconds=WAIT_SECONDS)
+    async def receive(self) -> list[SqsMessage]:
+        """Waits until there is something, for a while. Raises `SqsUnavailable`."""
+        answer = await self._call("ReceiveMessage", MaxNumberOfMessages=MAX_MESSAGES, WaitTimeSeconds=WAIT_SECONDS)
         messages = answer.get("Messages") or []
         try:
-            return [Waiting(each["MessageId"], each["ReceiptHandle"], each["Body"]) for each in messages]
+            return [SqsMessage(each["MessageId"], each["ReceiptHandle"], each["Body"]) for each in messages]
         except (KeyError, TypeError) as error:
-            raise QueueUnavailable("SQS answered with something else than messages.") from error
+            raise SqsUnavailable("SQS answered with something else than messages.") from error
 
-    async def delete(self, messages: Sequence[Waiting]) -> None:
+    async def delete(self, messages: Sequence[SqsMessage]) -> None:
         entries = [{"Id": str(number), "ReceiptHandle": each.receipt} for number, each in enumerate(messages)]
         answer = await self._call("DeleteMessageBatch", Entries=entries)
         if answer.get("Failed"):
@@ -88,7 +88,7 @@ class Queue:
         try:
             keys = await self._keys.keys()
         except AwsKeysMissing as error:
-            raise QueueUnavailable(str(error)) from error
+            raise SqsUnavailable(str(error)) from error
         signed = self._signer.sign(keys, "POST", self._endpoint, headers=headers, body=body, now=self._clock.now())
         reply = await self._http.request(
             "POST",
@@ -96,34 +96,34 @@ class Queue:
             headers=signed,
             body=body,
             timeout_seconds=TIMEOUT_SECONDS,
-            most_answer_bytes=MOST_ANSWER_BYTES,
+            most_answer_bytes=MAX_RESPONSE_BYTES,
         )
         if isinstance(reply, Disconnect):
-            raise QueueUnavailable(f"SQS is out of reach: {reply.cause}.")
+            raise SqsUnavailable(f"SQS is out of reach: {reply.cause}.")
         if reply.status in (401, 403):
             self._keys.forget()
         try:
             answer = orjson.loads(reply.body or b"{}")
         except orjson.JSONDecodeError as error:
-            raise QueueUnavailable(f"SQS answered {reply.status} with something that cannot be read.") from error
+            raise SqsUnavailable(f"SQS answered {reply.status} with something that cannot be read.") from error
         if reply.status != 200 or not isinstance(answer, dict):
-            raise QueueUnavailable(f"SQS answered {reply.status}: {_error(answer)}.")
+            raise SqsUnavailable(f"SQS answered {reply.status}: {_error(answer)}.")
         return answer
 
 
-class QueuedEvents:
+class SqsEventSource:
     """Takes events out of the queue for as long as it is asked to."""
 
     name = "queue"
     pause_seconds = 0.0
 
-    def __init__(self, queue: Queue, reports: Reports, clock: Clock, topics: Sequence[str] = ()) -> None:
+    def __init__(self, queue: SqsQueue, reports: Reports, clock: Clock, topics: Sequence[str] = ()) -> None:
         self._queue = queue
         self._reports = reports
         self._clock = clock
         self._topics = frozenset(topics)
 
-    async def take(self) -> int:
+    async def poll(self) -> int:
         """What cannot be read stays: the queue's redrive policy knows where such messages go."""
         messages = await self._queue.receive()
         # Together, so that they share a commit. One that finds the database away must not keep the others from leaving.
@@ -134,11 +134,11 @@ class QueuedEvents:
             raise error
         return len(messages)
 
-    async def _is_done(self, message: Waiting) -> bool:
+    async def _is_done(self, message: SqsMessage) -> bool:
         try:
             event = self._event_in(message.body)
-            await record_ses(self._reports, event, self._clock, by_address=bool(self._topics))
-        except EventRefused as error:
+            await record_ses_event(self._reports, event, self._clock, by_address=bool(self._topics))
+        except EventRejected as error:
             log.warning("queue_message_refused", message_id=message.message_id, code=error.code, reason=str(error))
             return False
         except MailwrightError:
@@ -153,18 +153,18 @@ class QueuedEvents:
         try:
             found = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            raise Malformed("The message is not JSON.") from error
+            raise MalformedEvent("The message is not JSON.") from error
         if not isinstance(found, dict) or "Type" not in found:
             return body
         if self._topics and found.get("TopicArn") not in self._topics:
-            raise Foreign
+            raise TopicNotAllowed
         message = found.get("Message")
         if not isinstance(message, str):
-            raise Malformed("Message is missing or not text.")
+            raise MalformedEvent("Message is missing or not text.")
         return message
 
 
-def endpoint_of(url: str, region: str | None) -> tuple[str, str]:
+def parse_queue_url(url: str, region: str | None) -> tuple[str, str]:
     """Where to ask for this queue, and the region to sign for: a queue's own address says it best."""
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.requests import Moment, RequestModel, Variables
-from mailwright.sources.notifications.event_types import OPEN_SEAT
-from mailwright.sources.notifications.producer import Happening
-from mailwright.sources.notifications.statuses import Fanout
+from mailwright.sources.notifications.event_kinds import OPEN_SEAT
+from mailwright.sources.notifications.producer import NewEvent
+from mailwright.sources.notifications.statuses import FanoutStatus
 
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -29,13 +29,13 @@ class NotificationEventRequest(RequestModel):
     trace_id: Word | None = None
     payload: Variables | None = None
 
-    def happening(self) -> Happening:
+    def happening(self) -> NewEvent:
         given: dict[str, Any] = self.model_dump(exclude={"event_type", "payload"})
-        return Happening(kind=self.event_type, payload=self.payload or {}, **given)
+        return NewEvent(kind=self.event_type, payload=self.payload or {}, **given)
 
 
 class NotificationPage(Page):
-    status: Annotated[Fanout | None, Field(description="Only these.")] = None
+    status: Annotated[FanoutStatus | None, Field(description="Only these.")] = None
 
 
 NotificationQuery = Annotated[NotificationPage, Query()]

@@ -4,15 +4,15 @@ from typing import Any
 
 from mailwright.schemas.answers import ResponseModel, Time
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.overview import Standing
-from mailwright.sources.notifications.producer import Emitted
-from mailwright.sources.notifications.statuses import Waits
+from mailwright.sources.notifications.producer import EmittedEvent
+from mailwright.sources.notifications.service import NotificationStatus
+from mailwright.sources.notifications.statuses import WaitReason
 
 
 class NotificationWaitResponse(ResponseModel):
     """`until` is null where nobody knows when the wait ends."""
 
-    reason: Waits
+    reason: WaitReason
     until: Time | None
     detail: str
 
@@ -50,7 +50,7 @@ class NotificationEventResponse(ResponseModel):
     is_repeat: bool
 
 
-def notification(standing: Standing) -> dict[str, Any]:
+def notification(standing: NotificationStatus) -> dict[str, Any]:
     row, wait = standing.row, standing.wait
     return {
         "notificationId": row.notification_id,
@@ -69,7 +69,7 @@ def notification(standing: Standing) -> dict[str, Any]:
         if wait is None
         else {
             "reason": wait.reason,
-            "until": None if wait.until is None else times.write(wait.until),
+            "until": None if wait.until is None else times.format_time(wait.until),
             "detail": wait.detail,
         },
         "outlook": standing.outlook,
@@ -77,7 +77,7 @@ def notification(standing: Standing) -> dict[str, Any]:
     }
 
 
-def emitted(found: Emitted) -> dict[str, Any]:
+def emitted(found: EmittedEvent) -> dict[str, Any]:
     return {
         "openEventId": found.open_event_id,
         "notifications": found.notifications,

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from mailwright.domain.clock import isoformat
-from mailwright.events.outbound.deliveries import PENDING, Delivery
-from mailwright.events.outbound.endpoints import Endpoint
+from mailwright.events.outbound.deliveries import PENDING, WebhookDelivery
+from mailwright.events.outbound.endpoints import WebhookEndpoint
 from mailwright.schemas.answers import ResponseModel, Time
 
 
@@ -68,7 +68,7 @@ class WebhookDeliveryListResponse(ResponseModel):
     next_cursor: str | None
 
 
-def webhook(endpoint: Endpoint) -> dict[str, Any]:
+def webhook(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {
         "webhookId": endpoint.webhook_id,
         "url": endpoint.url,
@@ -85,7 +85,7 @@ def webhook(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def delivery(found: Delivery) -> dict[str, Any]:
+def delivery(found: WebhookDelivery) -> dict[str, Any]:
     return {
         "deliveryId": found.delivery_id,
         "webhookId": found.webhook_id,

@@ -24,8 +24,8 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
-from mailwright.events.outbound.endpoints import Endpoints
-from mailwright.events.webhooks import Webhooks
+from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.outbox.limits import DefaultLimits
@@ -38,7 +38,7 @@ from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.mailouts.runs import Runs as MailoutRuns
-from mailwright.sources.notifications.overview import Desk
+from mailwright.sources.notifications.service import NotificationService
 from mailwright.storage.database import Database
 from mailwright.web.cache import ResultCache
 from mailwright.web.live import Live
@@ -67,7 +67,7 @@ class ApiParts:
     # Where a worker runs in the same process: readiness then includes it. None where workers run elsewhere.
     is_worker_alive: Callable[[], bool] | None = None
     # What takes the events of providers; None where nobody posts any.
-    webhooks: Webhooks | None = None
+    webhooks: InboundWebhooks | None = None
     public_pages: PublicPages = PublicPages()
     # What the settings say about limits, for everyone who has none of their own.
     defaults: DefaultLimits = DefaultLimits(Limits())  # noqa: RUF009 - frozen
@@ -88,7 +88,7 @@ class ApiParts:
     # Pages of Notion on their way to readers; None where nobody sends any.
     mailouts: MailoutDesk | None = None
     # Opens the queue of notifications for one request; None where none is configured.
-    open_notifications: Callable[[], AbstractAsyncContextManager[Desk]] | None = None
+    open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None = None
     # Looks the sender's domain up in DNS, and asks the providers; None where nobody can.
     check_sender: Callable[[], AsyncIterator[Finding]] | None = None
     failed_sign_ins: FailedSignIns = field(init=False)
@@ -106,7 +106,7 @@ class ApiParts:
     slices: SliceStore = field(init=False)
     article_previews: ArticlePreviews = field(init=False)
     article_runs: ArticleRuns = field(init=False)
-    outgoing: Endpoints = field(init=False)
+    outgoing: WebhookEndpoints = field(init=False)
     mailout_runs: MailoutRuns = field(init=False)
     live: Live = field(init=False)
     kept: ResultCache = field(init=False)
@@ -131,7 +131,7 @@ class ApiParts:
         object.__setattr__(self, "slices", SliceStore(self.database, self.clock, self.templates))
         object.__setattr__(self, "article_previews", ArticlePreviews(self.database, self.clock, self.templates))
         object.__setattr__(self, "article_runs", ArticleRuns(self.database, self.clock, self.templates))
-        endpoints = Endpoints(self.database, self.clock, allows_private=self.webhook_private)
+        endpoints = WebhookEndpoints(self.database, self.clock, allows_private=self.webhook_private)
         object.__setattr__(self, "outgoing", endpoints)
         object.__setattr__(self, "mailout_runs", MailoutRuns(self.database, self.clock))
         object.__setattr__(self, "live", Live(self.database, self.clock))

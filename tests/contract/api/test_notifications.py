@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.app.notifications import desk_opener
+from mailwright.app.notifications import notification_service_opener
 from mailwright.domain.clock import ManualClock
 from tests.api import Api, an_api
 from tests.builders import REFUSAL
@@ -30,7 +30,7 @@ async def served(tmp_path: Path, empty_sqlite: bytes, clock: ManualClock) -> Asy
     url, theirs = f"sqlite:///{tmp_path}/mailwright.db", f"sqlite:///{tmp_path}/queue.db"
     await make_tables(theirs)
     async with a_stand(url, theirs, None, clock, notify_kinds=EXAMPLES / "kinds.toml") as stand:
-        opener = desk_opener(stand.bench.engine.settings, stand.bench.database, clock)
+        opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
         async with an_api(stand.bench.database, clock, open_notifications=opener) as api:
             yield Served(api, stand)
 

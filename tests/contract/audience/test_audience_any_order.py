@@ -17,7 +17,7 @@ from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.message import NewMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.reports import Received, Reports
+from mailwright.events.reports import ReportCounts, Reports
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, events, messages, suppressions
@@ -155,7 +155,7 @@ async def tell(database: Database, told: list[Told], order: random.Random, numbe
     assert await in_order.end() == await in_any.end()
 
 
-def _all(answer: Received) -> int:
+def _all(answer: ReportCounts) -> int:
     return answer.new + answer.repeated + answer.unknown
 
 

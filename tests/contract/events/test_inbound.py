@@ -16,11 +16,11 @@ from structlog.testing import capture_logs
 
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.states import EventType, OnDoubt
-from mailwright.events.fetch import Fetch
+from mailwright.events.fetch import AmazonFetcher
+from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.reports import Reports
 from mailwright.events.sendgrid_signature import SendGridSignature
-from mailwright.events.sns import AmazonCertificates, KeptCertificates, Sns
-from mailwright.events.webhooks import Webhooks
+from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
@@ -56,17 +56,17 @@ async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIt
         yield api
 
 
-def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> Webhooks:
-    fetch = Fetch()
-    sns = Sns(clock, KeptCertificates(SIGNER.keep(folder / "certificates")), fetch, [TOPIC])
-    return Webhooks(Reports(database, clock), clock, sns, SendGridSignature(SENDGRID.public_key, clock), fetch)
+def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> InboundWebhooks:
+    fetch = AmazonFetcher()
+    sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(folder / "certificates")), fetch, [TOPIC])
+    return InboundWebhooks(Reports(database, clock), clock, sns, SendGridSignature(SENDGRID.public_key, clock), fetch)
 
 
 async def from_ses(api: Api, event: Any, **changes: Any) -> httpx.Response:
     return await api.anonymous.post("/ses-events", content=SIGNER.notification(event, **changes), headers=HEADERS)
 
 
-async def from_sendgrid(api: Api, *sent: Mapping[str, Any]) -> httpx.Response:
+async def receive_sendgrid(api: Api, *sent: Mapping[str, Any]) -> httpx.Response:
     headers, body = SENDGRID.signed_events(sent, timestamp=api.parts.clock.now() // 1000)
     return await api.anonymous.post("/sendgrid-events", content=body, headers=headers)
 
@@ -244,7 +244,7 @@ async def test_while_the_database_is_away_events_are_asked_for_again(
     object.__setattr__(api.parts, "webhooks", webhooks_of(away, clock, tmp_path))
     for answer in (
         await from_ses(api, ses_event("Bounce", ADA)),
-        await from_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
+        await receive_sendgrid(api, {"event": "bounce", "type": "bounce", "email": ADA, "sg_event_id": "e"}),
     ):
         assert (answer.status_code, answer.json()["code"]) == (503, "NOT_DURABLE")
         assert answer.headers["retry-after"]
@@ -258,9 +258,9 @@ async def test_only_a_post_is_taken(api: Api) -> None:
 
 async def test_a_strangers_topic_changes_nobody_by_address(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     """Any customer of Amazon can have a message signed. Without named topics it must name a mail of ours."""
-    database, fetch = api.parts.database, Fetch()
-    sns = Sns(clock, KeptCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
-    object.__setattr__(api.parts, "webhooks", Webhooks(Reports(database, clock), clock, sns, None, fetch))
+    database, fetch = api.parts.database, AmazonFetcher()
+    sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
+    object.__setattr__(api.parts, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
     outbox_id = await a_sent_mail(api, clock, "ses")
     clock.advance(1_000)
     for name in ("Bounce", "Complaint"):
@@ -304,10 +304,10 @@ class Amazon(HttpStandIn):
 
 async def test_a_topic_of_ours_is_confirmed_and_events_flow(api: Api, clock: ManualClock) -> None:
     async with Amazon() as amazon:
-        fetch = Fetch(Rerouted(amazon))
-        sns = Sns(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
+        fetch = AmazonFetcher(Rerouted(amazon))
+        sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
         database = api.parts.database
-        object.__setattr__(api.parts, "webhooks", Webhooks(Reports(database, clock), clock, sns, None, fetch))
+        object.__setattr__(api.parts, "webhooks", InboundWebhooks(Reports(database, clock), clock, sns, None, fetch))
         foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
         assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
         assert amazon.requests == []
@@ -353,8 +353,8 @@ async def test_an_event_of_sendgrid_changes_what_it_should(
 ) -> None:
     outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     event = {**event, "sg_message_id": "abc.filter0001.0"}
-    assert counted(await from_sendgrid(api, event)) == (200, 1, 0, 0)
-    assert counted(await from_sendgrid(api, event, event)) == (200, 0, 2, 0)
+    assert counted(await receive_sendgrid(api, event)) == (200, 1, 0, 0)
+    assert counted(await receive_sendgrid(api, event, event)) == (200, 0, 2, 0)
     found, suppressed = await standing(api)
     assert (found or "active", suppressed) == (status, scopes)
     assert len(steps(await record_of(api.parts.database, outbox_id))) == 5
@@ -362,7 +362,7 @@ async def test_an_event_of_sendgrid_changes_what_it_should(
 
 async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock: ManualClock) -> None:
     await a_sent_mail(api, clock, "sendgrid", message_id="abc")
-    await from_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
+    await receive_sendgrid(api, a_sendgrid_event("group_unsubscribe", sg_message_id="abc.1"))
     status, [(scope, _reason)] = await standing(api)
     assert (status, scope) == ("unsubscribed", "general")
 
@@ -371,7 +371,7 @@ async def test_an_unsubscription_at_sendgrid_ends_bulk_mail_only(api: Api, clock
 async def test_an_event_of_sendgrid_with_our_id_ends_a_doubt(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_doubt(api, clock)
     event = a_sendgrid_event("processed", mailwright_message=outbox_id)
-    assert counted(await from_sendgrid(api, event)) == (200, 1, 0, 0)
+    assert counted(await receive_sendgrid(api, event)) == (200, 1, 0, 0)
     assert await status_of(api.parts.database, outbox_id) == "SENT"
 
 
@@ -379,7 +379,7 @@ async def test_a_bad_element_is_counted_and_the_rest_is_taken(api: Api, clock: M
     outbox_id = await a_sent_mail(api, clock, "sendgrid", message_id="abc")
     good = a_sendgrid_event("delivered", mailwright_message=outbox_id)
     with capture_logs() as lines:
-        answer = await from_sendgrid(api, 7, good, {"event": "account_status_change"})  # type: ignore[arg-type]
+        answer = await receive_sendgrid(api, 7, good, {"event": "account_status_change"})  # type: ignore[arg-type]
     assert counted(answer) == (200, 1, 0, 0)
     assert [line["events"] for line in lines] == [{"unreadable": 1, "account_status_change": 1}]
 
@@ -420,11 +420,11 @@ async def test_what_sendgrid_signed_and_is_no_list_leaves_one_line_and_no_trace(
 
 
 async def test_without_a_key_the_route_says_what_to_set(api: Api, clock: ManualClock) -> None:
-    fetch = Fetch()
-    sns = Sns(clock, AmazonCertificates(fetch, clock), fetch)
-    webhooks = Webhooks(Reports(api.parts.database, clock), clock, sns, None, fetch)
+    fetch = AmazonFetcher()
+    sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
+    webhooks = InboundWebhooks(Reports(api.parts.database, clock), clock, sns, None, fetch)
     object.__setattr__(api.parts, "webhooks", webhooks)
-    answer = await from_sendgrid(api, a_sendgrid_event("spamreport"))
+    answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
     assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
     assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]
 

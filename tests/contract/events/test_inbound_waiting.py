@@ -13,15 +13,15 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from mailwright.app.inbound import attend, verify_inbound
+from mailwright.app.inbound import poll, verify_inbound
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
-from mailwright.events.bounce_mail import MOST_TRIES, LetterBox, Letters, reports_of
-from mailwright.events.bounces import read
-from mailwright.events.bounces.boxes import open_box
-from mailwright.events.bounces.imap import ImapBox, ImapSettings
+from mailwright.events.bounce_mail import MAX_ATTEMPTS, BounceMailboxReader, BounceMailRecorder, reports_of
+from mailwright.events.bounces import parse_bounce_mail
+from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
+from mailwright.events.bounces.mailbox_url import open_mailbox
 from mailwright.events.reports import Reports
-from mailwright.events.sqs import Queue, QueuedEvents
+from mailwright.events.sqs import SqsEventSource, SqsQueue
 from mailwright.outbox.claim import Claims
 from mailwright.providers.aws import AwsKeyChain, AwsKeys
 from mailwright.providers.http import HttpClient
@@ -80,12 +80,12 @@ class NoDatabase(Reports):
 @dataclass
 class Polled:
     sqs: SqsStandIn
-    queue: Queue
+    queue: SqsQueue
     database: Database
     clock: ManualClock
 
-    def events(self, reports: Reports | None = None, topics: tuple[str, ...] = (TOPIC,)) -> QueuedEvents:
-        return QueuedEvents(self.queue, reports or Reports(self.database, self.clock), self.clock, topics)
+    def events(self, reports: Reports | None = None, topics: tuple[str, ...] = (TOPIC,)) -> SqsEventSource:
+        return SqsEventSource(self.queue, reports or Reports(self.database, self.clock), self.clock, topics)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def polled(database: Database, clock: ManualClock) -> AsyncIterator[Polled
     http = HttpClient()
     async with SqsStandIn(clock) as sqs:
         keys = AwsKeyChain(clock, lambda: lambda: AwsKeys(ACCESS_KEY, SECRET_KEY))
-        yield Polled(sqs, Queue(sqs.queue_url, REGION, http, clock, keys), database, clock)
+        yield Polled(sqs, SqsQueue(sqs.queue_url, REGION, http, clock, keys), database, clock)
         await http.close()
 
 
@@ -102,7 +102,7 @@ async def test_an_event_in_the_queue_is_recorded_and_then_deleted(polled: Polled
     outbox_id = await a_sent_mail(polled.database, polled.clock, "ses")
     event = ses_event("Bounce", ADA, at=SIGNER.now, outbox_id=outbox_id)
     polled.sqs.put(SIGNER.notification(event).decode() if wrapped else json.dumps(event))
-    assert await polled.events().take() == 1
+    assert await polled.events().poll() == 1
     assert polled.sqs.bodies == []
     assert await standing(polled.database) == ("bounced", ["*"])
     assert steps(await record_of(polled.database, outbox_id))[-1] == "bounce"
@@ -112,10 +112,10 @@ async def test_while_the_database_is_away_the_queue_keeps_everything(polled: Pol
     await a_sent_mail(polled.database, polled.clock, "ses")
     polled.sqs.put(json.dumps(ses_event("Bounce", ADA, message_id="0100-1")))
     with pytest.raises(NotDurable):
-        await polled.events(NoDatabase(polled.database, polled.clock)).take()
+        await polled.events(NoDatabase(polled.database, polled.clock)).poll()
     assert len(polled.sqs.bodies) == 1
     polled.sqs.show_again()
-    await polled.events().take()
+    await polled.events().poll()
     assert polled.sqs.bodies == []
     assert await standing(polled.database) == ("bounced", ["*"])
 
@@ -131,7 +131,7 @@ async def test_a_message_that_cannot_be_read_stays_and_stops_no_other(polled: Po
     for body in (*poison, json.dumps(ses_event("Bounce", ADA, message_id="0100-1"))):
         polled.sqs.put(body)
     with capture_logs() as lines:
-        while await polled.events().take():
+        while await polled.events().poll():
             pass
     assert polled.sqs.bodies == poison
     assert [line["event"] for line in lines] == ["queue_message_refused"] * len(poison)
@@ -144,7 +144,7 @@ async def test_a_message_that_comes_again_after_it_was_recorded_changes_nothing(
     body = json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id))
     for _ in range(3):
         polled.sqs.put(body)
-    assert await polled.events(topics=()).take() == 3
+    assert await polled.events(topics=()).poll() == 3
     assert polled.sqs.bodies == []
     assert steps(await record_of(polled.database, outbox_id)).count("delivered") == 1
 
@@ -155,7 +155,7 @@ async def test_many_large_events_are_taken_together(polled: Polled) -> None:
         event = ses_event("Open", ADA, outbox_id=outbox_id)
         event["open"].update(timestamp=f"2027-01-15T07:00:{number:02}Z", headers="x" * 85_000)
         polled.sqs.put(json.dumps(event))
-    assert await polled.events().take() == 10
+    assert await polled.events().poll() == 10
     assert polled.sqs.bodies == []
     assert steps(await record_of(polled.database, outbox_id)).count("open") == 10
 
@@ -168,7 +168,7 @@ async def test_an_address_alone_counts_only_where_topics_are_named(
     polled.clock.advance(1_000)
     event = ses_event("Bounce", ADA, at=SIGNER.now, message_id="of somebody else")
     polled.sqs.put(json.dumps(event))
-    await polled.events(topics=topics).take()
+    await polled.events(topics=topics).poll()
     assert polled.sqs.bodies == []
     assert (await standing(polled.database))[1] == scopes
 
@@ -222,10 +222,10 @@ async def test_a_bounce_mail_says_what_became_of_a_mail(
     database: Database, clock: ManualClock, status: str, action: str, expected: tuple[str, list[str]]
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
-    letters = Letters(Reports(database, clock), clock)
+    letters = BounceMailRecorder(Reports(database, clock), clock)
     mail = a_bounce_mail(outbox_id, status, action)
-    assert (await letters.answer(mail)).received.new == 1
-    assert (await letters.answer(mail)).received.repeated == 1
+    assert (await letters.record(mail)).received.new == 1
+    assert (await letters.record(mail)).received.repeated == 1
     found, scopes = await standing(database)
     assert (found or "active", scopes) == expected
     assert len(steps(await record_of(database, outbox_id))) == 5
@@ -244,7 +244,7 @@ async def test_a_complaint_by_mail_is_one_if_it_says_so(
     database: Database, clock: ManualClock, kind: str, expected: tuple[str, list[str]]
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
-    await Letters(Reports(database, clock), clock).answer(a_complaint_mail(outbox_id, kind))
+    await BounceMailRecorder(Reports(database, clock), clock).record(a_complaint_mail(outbox_id, kind))
     found, scopes = await standing(database)
     assert (found or "active", scopes) == expected
 
@@ -252,12 +252,12 @@ async def test_a_complaint_by_mail_is_one_if_it_says_so(
 async def test_a_letter_without_our_id_changes_nobody(database: Database, clock: ManualClock) -> None:
     """Anyone can write to the bounce address, and only who had the mail knows its id."""
     outbox_ids = [await a_sent_mail(database, clock) for _ in range(4)]
-    letters = Letters(Reports(database, clock), clock)
+    letters = BounceMailRecorder(Reports(database, clock), clock)
     forged = [a_bounce_mail(None, status) for status in ("5.1.1", "5.2.2", "4.2.2", "4.2.1")]
     forged += [a_complaint_mail(None, kind) for kind in ("abuse", "opt-out")]
     with capture_logs() as lines:
         for mail in forged:
-            answered = await letters.answer(mail)
+            answered = await letters.record(mail)
             assert [report.verdict for report in answered.reports] == ["nothing"]
             assert (answered.received.new, answered.received.unknown) == (0, 1)
     assert [line["event"] for line in lines] == ["report_without_mail"] * len(forged)
@@ -280,7 +280,7 @@ async def test_a_letter_tells_when_it_was_written(date: str | None, seconds: int
     now = ManualClock(1_800_000_000_000).now()
     mail = a_bounce_mail("0190a000-0000-7000-8000-000000000000")
     mail = mail if date is None else f"Date: {date}\r\n".encode() + mail
-    [report] = reports_of(read(mail), now)
+    [report] = reports_of(parse_bounce_mail(mail), now)
     assert report.at == now + seconds * 1000
 
 
@@ -292,15 +292,17 @@ async def test_a_maildir_is_emptied_once_what_it_says_is_on_disk(
         (tmp_path / name).mkdir()
     (tmp_path / "new" / "1.bounce").write_bytes(a_bounce_mail(outbox_id))
     (tmp_path / "new" / "2.hello").write_bytes(b"Subject: hello\r\n\r\nhello\r\n")
-    away = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(NoDatabase(database, clock), clock))
+    away = BounceMailboxReader(
+        open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(NoDatabase(database, clock), clock)
+    )
     with pytest.raises(NotDurable):
-        await away.take()
+        await away.poll()
     assert len(list((tmp_path / "new").iterdir())) == 2
-    box = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(Reports(database, clock), clock))
-    assert await box.take() == 2
+    box = BounceMailboxReader(open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(Reports(database, clock), clock))
+    assert await box.poll() == 2
     assert list((tmp_path / "new").iterdir()) == []
     assert await standing(database) == ("bounced", ["*"])
-    assert await box.take() == 0
+    assert await box.poll() == 0
 
 
 class Picky(Reports):
@@ -323,8 +325,11 @@ async def test_what_nobody_can_record_stands_in_nobodys_way(polled: Polled, tmp_
     polled.sqs.put(json.dumps(ses_event("Bounce", POISON, message_id="0100-1")))
     polled.sqs.put(json.dumps(ses_event("Delivery", ADA, outbox_id=outbox_id)))
     with capture_logs() as lines:
-        assert await LetterBox(open_box(f"maildir:{tmp_path}"), Letters(reports, clock)).take() == 1
-        assert await polled.events(reports).take() == 2
+        assert (
+            await BounceMailboxReader(open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(reports, clock)).poll()
+            == 1
+        )
+        assert await polled.events(reports).poll() == 2
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["1.poison"]
     assert len(polled.sqs.bodies) == 1
     assert [line["event"] for line in lines] == ["bounce_mail_failed", "queue_message_failed"]
@@ -335,27 +340,27 @@ async def test_a_mail_that_fails_time_and_again_is_laid_aside(
 ) -> None:
     """So many of them would otherwise fill every pass, and those behind them would never be read."""
     outbox_id = await a_sent_mail(database, clock)
-    monkeypatch.setattr("mailwright.events.bounces.imap.MAX_MAILS", 1)
+    monkeypatch.setattr("mailwright.events.bounces.imap.MAX_EMAILS", 1)
     async with ImapServer(is_encrypted=False) as server:
         poison = server.put(a_bounce_mail(outbox_id, email=POISON))
         good = server.put(a_bounce_mail(outbox_id))
         settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD, is_encrypted=False)
-        box = LetterBox(ImapBox(settings), Letters(Picky(database, clock), clock))
+        box = BounceMailboxReader(ImapMailbox(settings), BounceMailRecorder(Picky(database, clock), clock))
         with capture_logs() as lines:
-            counts = [await box.take() for _ in range(MOST_TRIES + 2)]
-        assert counts == [0] * MOST_TRIES + [1, 0]
+            counts = [await box.poll() for _ in range(MAX_ATTEMPTS + 2)]
+        assert counts == [0] * MAX_ATTEMPTS + [1, 0]
         assert [server.flags(uid) for uid in (poison, good)] == [{"\\Flagged"}, {"\\Seen"}]
     names = [line["event"] for line in lines]
-    assert names == ["bounce_mail_failed"] * MOST_TRIES + ["bounce_mail_laid_aside"]
+    assert names == ["bounce_mail_failed"] * MAX_ATTEMPTS + ["bounce_mail_laid_aside"]
     assert await standing(database) == ("bounced", ["*"])
 
 
 async def test_a_maildir_keeps_what_was_laid_aside(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "1.poison").write_bytes(a_bounce_mail("0190a000-0000-7000-8000-000000000000", email=POISON))
-    box = LetterBox(open_box(f"maildir:{tmp_path}"), Letters(Picky(database, clock), clock))
-    for _ in range(MOST_TRIES):
-        assert await box.take() == 0
+    box = BounceMailboxReader(open_mailbox(f"maildir:{tmp_path}"), BounceMailRecorder(Picky(database, clock), clock))
+    for _ in range(MAX_ATTEMPTS):
+        assert await box.poll() == 0
     assert [file.name for file in (tmp_path / "cur").iterdir()] == ["1.poison:2,F"]
 
 
@@ -370,7 +375,7 @@ class Scripted:
         self._results = list(results)
         self.asked = 0
 
-    async def take(self) -> int:
+    async def poll(self) -> int:
         self.asked += 1
         if not self._results:
             raise asyncio.CancelledError
@@ -389,7 +394,7 @@ async def test_whatever_goes_wrong_is_told_and_tried_again(monkeypatch: pytest.M
     monkeypatch.setattr("mailwright.app.inbound.asyncio.sleep", no_pause)
     inlet = Scripted(3, 0, NotDurable("away"), RuntimeError("a bug"), 1)
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
-        await attend(inlet)
+        await poll(inlet)
     assert inlet.asked == 6
     assert [line["event"] for line in lines] == ["inlet_unavailable", "inlet_failed"]
     assert pauses == [0.0, 1.0, 15.0, 15.0, 0.0]

@@ -17,8 +17,8 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.message import NewMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt, Status
-from mailwright.events.rejections import Refusals
-from mailwright.events.reports import LARGEST_COMMIT, Received, Reports, SoftBounces, forget
+from mailwright.events.rejections import SmtpRejections
+from mailwright.events.reports import LARGEST_COMMIT, ReportCounts, Reports, SoftBounces, forget
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.audit import audit
 from mailwright.outbox.in_doubt import InDoubtHandler
@@ -112,7 +112,7 @@ async def scopes(database: Database, email: str, tenant_id: int = 1) -> dict[str
 async def test_a_report_proves_that_the_mail_was_sent(database: Database, clock: ManualClock, type_: EventType) -> None:
     outbox_id = await a_doubt(database, clock)
     report = a_report(clock, type_, outbox_id=outbox_id, provider_message_id="queue-1", recipient="ada@example.com")
-    assert await Reports(database, clock).receive([report]) == Received(new=1)
+    assert await Reports(database, clock).receive([report]) == ReportCounts(new=1)
     assert await state(database) == (
         Status.SENT,
         ["RECEIVED", "VALIDATED", "SENT_ATTEMPT", "IN_DOUBT", type_, "SENT"],
@@ -191,9 +191,9 @@ async def test_a_report_that_comes_again_changes_nothing(database: Database, clo
     message = await a_sent_message(database, clock)
     door = Reports(database, clock)
     report = a_bounce(clock, message)
-    assert await door.receive([report, report]) == Received(new=1, repeated=1)
+    assert await door.receive([report, report]) == ReportCounts(new=1, repeated=1)
     clock.advance(DAY)
-    assert await door.receive([report]) == Received(repeated=1)
+    assert await door.receive([report]) == ReportCounts(repeated=1)
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 1
     await suppressions.remove(database, 1, message.to_email)  # an operator knows better
     await door.receive([report])
@@ -227,13 +227,13 @@ async def test_a_call_may_bring_more_than_one_commit_holds(database: Database, c
     message = await a_sent_message(database, clock)
     count = LARGEST_COMMIT + 10
     told = [a_report(clock, EventType.OPENED, key=f"k{n}", outbox_id=message.outbox_id) for n in range(count)]
-    assert await Reports(database, clock).receive(told) == Received(new=count)
+    assert await Reports(database, clock).receive(told) == ReportCounts(new=count)
 
 
 async def test_only_what_a_provider_can_say_is_taken(database: Database, clock: ManualClock) -> None:
     with pytest.raises(InvalidInput):
         await Reports(database, clock).receive([a_report(clock, EventType.SENT)])
-    assert await Reports(database, clock).receive([]) == Received()
+    assert await Reports(database, clock).receive([]) == ReportCounts()
 
 
 # Finding the mail.
@@ -257,7 +257,7 @@ async def test_the_surest_way_to_the_mail_goes_first(database: Database, clock: 
         a_report(clock, EventType.OPENED, key="of nobody", source="sendgrid", recipient="who@example.com"),
         a_report(clock, EventType.OPENED, key="nameless", source="sendgrid"),
     ]
-    assert await door.receive(told, by_address=True) == Received(new=4, unknown=3)
+    assert await door.receive(told, by_address=True) == ReportCounts(new=4, unknown=3)
     assert steps(await record_of(database, first.outbox_id))[4:] == ["delivered", "open"]
     assert steps(await record_of(database, second.outbox_id))[4:] == ["click", "deferred"]
     assert steps(await record_of(database, other.outbox_id))[4:] == []
@@ -300,7 +300,7 @@ async def test_without_a_mail_of_ours_nobody_is_meant(database: Database, clock:
     lost = {"recipient": "ada@example.com", "verdict": ContactVerdict.HARD_BOUNCE}
     told = [a_report(clock, EventType.BOUNCED, key="k1", **lost)]
     with capture_logs() as lines:
-        assert await Reports(database, clock).receive(told, by_address=by_address) == Received(unknown=1)
+        assert await Reports(database, clock).receive(told, by_address=by_address) == ReportCounts(unknown=1)
     assert [line["event"] for line in lines] == ["report_without_mail"]
     assert "ada@" not in str(lines)
     assert await scopes(database, "ada@example.com") == {}
@@ -314,7 +314,7 @@ async def test_an_address_alone_counts_only_from_whom_we_know(database: Database
     bounce = a_report(clock, EventType.BOUNCED, recipient="ada@example.com", verdict=ContactVerdict.HARD_BOUNCE)
     # Both at once: the one must not be taken along by the other.
     answers = await asyncio.gather(door.receive([bounce]), door.receive([replace(bounce, key="k2")], by_address=True))
-    assert answers == [Received(unknown=1), Received(new=1)]
+    assert answers == [ReportCounts(unknown=1), ReportCounts(new=1)]
     async with database.read() as tx:
         assert [row.key for row in await tx.execute(select(reports.c.key))] == ["ses:k2"]
     assert await scopes(database, "ada@example.com") == {"*": "bounce"}
@@ -384,7 +384,7 @@ async def test_only_the_mails_own_recipients_are_changed(database: Database, clo
         a_bounce(clock, message, key=f"k{n}", recipient=recipient)
         for n, recipient in enumerate(["bob@EXAMPLE.com", "C@d.eu", "eve@example.com", "not an address", None])
     ]
-    assert await door.receive(told) == Received(new=5)
+    assert await door.receive(told) == ReportCounts(new=5)
     assert [await scopes(database, email) for email in ("bob@example.com", "c@d.eu")] == [{"*": "bounce"}] * 2
     assert [await scopes(database, email) for email in ("ada@example.com", "eve@example.com")] == [{}, {}]
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 5
@@ -412,7 +412,7 @@ async def test_three_soft_bounces_in_thirty_days_are_a_hard_one(
     for number, day in enumerate(days):
         message = await a_sent_message(database, clock, to="ada@example.com")
         told = a_bounce(clock, message, key=f"k{number}", verdict=ContactVerdict.SOFT_BOUNCE, at=start + day * DAY)
-        assert await door.receive([told, told]) == Received(new=1, repeated=1)
+        assert await door.receive([told, told]) == ReportCounts(new=1, repeated=1)
     assert await scopes(database, "ada@example.com") == expected
     assert await status_of_person(database, "ada@example.com") == ("bounced" if expected else "active")
 
@@ -550,7 +550,7 @@ async def test_an_address_that_is_refused_at_once_is_known_in_the_same_commit(
     claimed = await begun(database, clock, first)
     await an_acceptor(database, clock).accept([second])
     next_up = await claims_of(database, clock).claim(1)
-    settling = Settler(database, clock, Refusals())
+    settling = Settler(database, clock, SmtpRejections())
     refusal = a_result(claimed, replace(REFUSAL, bounce=BounceKind.HARD), clock.now())
     # The answer to the first commit may have been lost: it is written again.
     marked = [(await settling.exchange([refusal], next_up)).message_keys for _ in range(2)]

@@ -28,13 +28,20 @@ from mailwright.events.outbound.deliveries import (
     LEASE,
     PENDING,
     SCHEDULE,
-    Deliveries,
-    Delivery,
-    Unanswered,
+    NoReceiverResponse,
+    WebhookDeliveries,
+    WebhookDelivery,
 )
-from mailwright.events.outbound.derive import STRIDE, derive
-from mailwright.events.outbound.dispatcher import Posting
-from mailwright.events.outbound.endpoints import MOST_ENDPOINTS, OVERLAP, Endpoint, Endpoints, TooManyEndpoints, Wanted
+from mailwright.events.outbound.derive import BATCH_SIZE, derive_deliveries
+from mailwright.events.outbound.dispatcher import WebhookDispatcher
+from mailwright.events.outbound.endpoints import (
+    MAX_ENDPOINTS,
+    SECRET_OVERLAP,
+    TooManyWebhooks,
+    WebhookEndpoint,
+    WebhookEndpointInput,
+    WebhookEndpoints,
+)
 from mailwright.outbox.audit_log import list_entries
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.storage.database import Database
@@ -54,12 +61,14 @@ class Desk:
     database: Database
     clock: ManualClock
     receiver: HttpStandIn
-    endpoints: Endpoints
-    deliveries: Deliveries
-    posting: Posting
+    endpoints: WebhookEndpoints
+    deliveries: WebhookDeliveries
+    posting: WebhookDispatcher
 
-    async def add(self, path: str = "/hook", *types: str, tenant_id: int = DEFAULT_TENANT) -> tuple[Endpoint, str]:
-        wanted = Wanted(f"{self.receiver.url}{path}", types)
+    async def add(
+        self, path: str = "/hook", *types: str, tenant_id: int = DEFAULT_TENANT
+    ) -> tuple[WebhookEndpoint, str]:
+        wanted = WebhookEndpointInput(f"{self.receiver.url}{path}", types)
         return await self.endpoints.create(tenant_id, wanted, actor="test")
 
     async def happens(self, *types: EventType, tenant_id: int = DEFAULT_TENANT) -> str:
@@ -76,30 +85,30 @@ class Desk:
         at = {"message_key": key, "tenant_id": tenant_id, "created_at": self.clock.now()}
         return {**at, "type": type_.value, "metadata": '{"provider":"ses"}'}
 
-    async def tell(self) -> None:
-        await self.posting.tell_all()
+    async def dispatch_one(self) -> None:
+        await self.posting.dispatch_all()
 
-    async def log(self, endpoint: Endpoint) -> list[Delivery]:
+    async def log(self, endpoint: WebhookEndpoint) -> list[WebhookDelivery]:
         """The oldest first."""
-        return (await self.deliveries.some(endpoint, limit=1_000))[::-1]
+        return (await self.deliveries.list_deliveries(endpoint, limit=1_000))[::-1]
 
-    async def now(self, endpoint: Endpoint) -> Endpoint:
+    async def now(self, endpoint: WebhookEndpoint) -> WebhookEndpoint:
         return await self.endpoints.find(endpoint.webhook_id, tenant_id=None)
 
     def told(self, path: str = "/hook") -> list[dict[str, Any]]:
         return [each.json() for each in self.receiver.requests if each.path == path]
 
 
-def another_process(desk: Desk) -> Posting:
-    return Posting(desk.database, desk.clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
+def another_process(desk: Desk) -> WebhookDispatcher:
+    return WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
 
 
 @pytest.fixture
 async def desk(database: Database, clock: ManualClock) -> AsyncIterator[Desk]:
     async with HttpStandIn() as receiver:
-        endpoints = Endpoints(database, clock, allows_private=True)
-        posting = Posting(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
-        yield Desk(database, clock, receiver, endpoints, Deliveries(database, clock), posting)
+        endpoints = WebhookEndpoints(database, clock, allows_private=True)
+        posting = WebhookDispatcher(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
+        yield Desk(database, clock, receiver, endpoints, WebhookDeliveries(database, clock), posting)
         await posting.close()
         assert not receiver.violations
 
@@ -118,7 +127,7 @@ def is_signed(request: Request, secret: str) -> bool:
 async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     outbox_id = await desk.happens(EventType.SENT, EventType.BOUNCED)
-    await desk.tell()
+    await desk.dispatch_one()
     told, bounced = sorted(desk.told(), key=itemgetter("type"))  # they are posted at once
     assert (told["type"], bounced["type"]) == ("SENT", "bounce")
     [first] = [each for each in await desk.log(endpoint) if each.delivery_id == told["id"]]
@@ -132,12 +141,12 @@ async def test_what_happens_is_told_with_its_message(desk: Desk) -> None:
 
 async def test_a_mail_that_a_worker_sends_is_told(bench: Bench) -> None:
     async with HttpStandIn() as receiver:
-        endpoints = Endpoints(bench.database, bench.clock, allows_private=True)
-        await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}/hook"), actor="test")
+        endpoints = WebhookEndpoints(bench.database, bench.clock, allows_private=True)
+        await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(f"{receiver.url}/hook"), actor="test")
         await bench.accept(a_message())
         await bench.drain(ScriptedProvider())
-        posting = Posting(bench.database, bench.clock, HttpClient(resolve=addresses_of))
-        await posting.tell_all()
+        posting = WebhookDispatcher(bench.database, bench.clock, HttpClient(resolve=addresses_of))
+        await posting.dispatch_all()
         await posting.close()
         assert [each.json()["type"] for each in receiver.requests] == ["SENT"]
 
@@ -148,9 +157,9 @@ async def test_a_worker_that_is_drained_tells_before_it_leaves(
     settings = {"mailbox": tmp_path / "mailbox", "webhook_private": True}
     async with HttpStandIn() as receiver, a_bench(engine.url, clock, **settings) as bench:
         receiver.answer(Answer(503), path="/broken")
-        endpoints = Endpoints(bench.database, clock, allows_private=True)
+        endpoints = WebhookEndpoints(bench.database, clock, allows_private=True)
         for path in ("/hook", "/broken"):
-            await endpoints.create(DEFAULT_TENANT, Wanted(f"{receiver.url}{path}"), actor="test")
+            await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(f"{receiver.url}{path}"), actor="test")
         await bench.accept(a_message())
         async with asyncio.timeout(20):
             await work(bench.engine, Shutdown(), drain=True)
@@ -164,7 +173,7 @@ async def test_only_the_types_that_were_asked_for_are_told_and_none_of_our_own_s
     await desk.add("/bounces", EventType.BOUNCED)
     await desk.add("/all")
     await desk.happens(EventType.RECEIVED, EventType.VALIDATED, EventType.SENT, EventType.BOUNCED)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each["type"] for each in desk.told("/bounces")] == ["bounce"]
     assert sorted(each["type"] for each in desk.told("/all")) == ["SENT", "bounce"]
 
@@ -174,7 +183,7 @@ async def test_a_tenant_is_told_of_its_own_mail_only(desk: Desk) -> None:
     await desk.add("/ours")
     await desk.add("/theirs", tenant_id=other)
     ours, theirs = await desk.happens(EventType.SENT), await desk.happens(EventType.SENT, tenant_id=other)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each["message"]["outboxId"] for each in desk.told("/ours")] == [ours]
     assert [each["message"]["outboxId"] for each in desk.told("/theirs")] == [theirs]
 
@@ -183,10 +192,10 @@ async def test_what_happened_before_is_not_told(desk: Desk) -> None:
     await desk.happens(EventType.SENT)
     await desk.add("/first")
     after_first = await desk.happens(EventType.SENT)
-    await desk.tell()
+    await desk.dispatch_one()
     await desk.add("/second")
     after_both = await desk.happens(EventType.SENT)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each["message"]["outboxId"] for each in desk.told("/first")] == [after_first, after_both]
     assert [each["message"]["outboxId"] for each in desk.told("/second")] == [after_both]
 
@@ -209,7 +218,7 @@ async def reader(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
 async def moves(desk: Desk) -> list[tuple[str, str, str]]:
     """What was told since the last look, and of which list, by which page."""
     desk.receiver.requests.clear()
-    await desk.tell()
+    await desk.dispatch_one()
     return [(each["type"], each["metadata"]["listKey"], each["metadata"]["source"]) for each in desk.told()]
 
 
@@ -278,7 +287,7 @@ async def test_of_whoever_was_erased_since_nothing_is_told(desk: Desk, reader: h
     await desk.add()
     await reader.post(f"/unsubscribe?token={TOKENS.make(ADA, 'weekly')}")
     await erase(desk.database, desk.clock, DEFAULT_TENANT, ADA, actor="test")
-    await desk.tell()
+    await desk.dispatch_one()
     assert [(each["type"], each["contact"]) for each in desk.told()] == [("left", None)]
     assert ADA not in repr(desk.receiver.requests)
 
@@ -293,21 +302,21 @@ async def test_an_event_that_commits_after_later_ones_is_told_all_the_same(datab
     async with database.write() as slow:
         await slow.execute(insert(events), [desk.an_event(1, EventType.DELIVERED)])
         await desk.happens(EventType.SENT)
-        await desk.tell()
+        await desk.dispatch_one()
         assert desk.told() == []  # the later one is seen, and not passed yet
-    await desk.tell()
-    await desk.tell()
+    await desk.dispatch_one()
+    await desk.dispatch_one()
     assert sorted(each["type"] for each in desk.told()) == ["SENT", "delivered"]
 
 
 async def test_more_events_than_one_stride_are_all_told_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     async with desk.database.write() as tx:
-        await tx.execute(insert(events), [desk.an_event(each, EventType.SENT) for each in range(STRIDE + 7)])
-    while await derive(desk.database, desk.clock):
+        await tx.execute(insert(events), [desk.an_event(each, EventType.SENT) for each in range(BATCH_SIZE + 7)])
+    while await derive_deliveries(desk.database, desk.clock):
         pass
-    await derive(desk.database, desk.clock)
-    assert len(await desk.deliveries.some(endpoint, limit=10_000)) == STRIDE + 7
+    await derive_deliveries(desk.database, desk.clock)
+    assert len(await desk.deliveries.list_deliveries(endpoint, limit=10_000)) == BATCH_SIZE + 7
 
 
 @pytest.mark.promise("webhook-once-each")
@@ -316,8 +325,8 @@ async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -
     for _ in range(5):
         await desk.happens(EventType.SENT, EventType.DELIVERED)
     others = [another_process(desk) for _ in range(3)]
-    await asyncio.gather(*(each.tell_all() for each in (desk.posting, *others)))
-    await desk.tell()
+    await asyncio.gather(*(each.dispatch_all() for each in (desk.posting, *others)))
+    await desk.dispatch_one()
     for each in others:
         await each.close()
     ids = [each["id"] for each in desk.told()]
@@ -331,8 +340,8 @@ async def test_processes_that_look_at_once_make_each_delivery_once(desk: Desk) -
 @pytest.mark.promise("webhook-signed")
 async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk) -> None:
     endpoint, secret = await desk.add()
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
     [request] = desk.receiver.requests
     assert is_signed(request, secret)
     assert not is_signed(request, secret + "x")
@@ -342,11 +351,11 @@ async def test_each_request_is_signed_with_the_secret_that_was_shown(desk: Desk)
 async def test_a_replaced_secret_signs_beside_the_new_one_for_a_day(desk: Desk) -> None:
     endpoint, before = await desk.add()
     _, after = await desk.endpoints.rotate(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
-    desk.clock.advance(OVERLAP)
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
+    desk.clock.advance(SECRET_OVERLAP)
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
     during, later = desk.receiver.requests
     assert [is_signed(during, before), is_signed(during, after)] == [True, True]
     assert [is_signed(later, before), is_signed(later, after)] == [False, True]
@@ -362,8 +371,8 @@ async def test_a_secret_is_in_no_record_of_what_was_done(desk: Desk) -> None:
 
 async def test_a_test_and_a_second_telling_stand_in_the_journal(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    made = await desk.deliveries.test(endpoint, actor="ada")
-    await desk.tell()
+    made = await desk.deliveries.create_test(endpoint, actor="ada")
+    await desk.dispatch_one()
     await desk.deliveries.redeliver(made.delivery_id, tenant_id=DEFAULT_TENANT, actor="ben")
     again, first, _ = await list_entries(desk.database, tenant_id=DEFAULT_TENANT, limit=10, subject=endpoint.webhook_id)
     assert [(each.actor, each.action) for each in (first, again)] == [
@@ -384,15 +393,15 @@ async def test_what_is_not_taken_is_told_again_under_the_same_id(desk: Desk, ans
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     desk.receiver.answer(answer, times=1)
-    await desk.tell()
+    await desk.dispatch_one()
     [waiting] = await desk.log(endpoint)
     assert (waiting.status, waiting.log[0]["status"]) == (PENDING, answer.status)
     assert waiting.due_at > desk.clock.now()
     assert (await desk.now(endpoint)).state == "failing"
-    await desk.tell()
+    await desk.dispatch_one()
     assert len(desk.told()) == 1  # not before its time, and a redirect leads nowhere
     desk.clock.advance(10 * SECOND)
-    await desk.tell()
+    await desk.dispatch_one()
     [taken] = await desk.log(endpoint)
     assert (taken.status, taken.attempts, (await desk.now(endpoint)).state) == (DELIVERED, 2, "active")
     assert len({each["id"] for each in desk.told()}) == 1
@@ -404,12 +413,12 @@ async def test_a_cut_connection_loses_nothing(desk: Desk, step: Step) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
     desk.receiver.cut(step, times=1)
-    await desk.tell()
+    await desk.dispatch_one()
     [waiting] = await desk.log(endpoint)
     assert (waiting.status, waiting.log[0]["status"]) == (PENDING, None)
     assert waiting.log[0]["error"]
     desk.clock.advance(10 * SECOND)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
 
 
@@ -418,11 +427,11 @@ async def test_a_receiver_that_hangs_keeps_no_other_waiting(desk: Desk) -> None:
     quick, _ = await desk.add("/quick")
     hold = desk.receiver.hold(Step.ANSWER, path="/slow")
     await desk.happens(EventType.SENT)
-    await desk.posting.look()
+    await desk.posting.dispatch_due()
     await hold.reached.wait()
     while [each.status for each in await desk.log(quick)] != [DELIVERED]:
         await asyncio.sleep(0.01)
-    await desk.posting.settled()
+    await desk.posting.wait_until_idle()
     hold.release()
     [late] = await desk.log(slow)
     assert (late.status, late.log[0]["error"]) == (PENDING, "no answer in time")
@@ -433,14 +442,14 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
     outbox_id = await desk.happens(EventType.SENT)
     desk.receiver.answer(Answer(503), path="/hook")
     for _ in range(SCHEDULE.max_attempts):
-        await desk.tell()
-        await desk.endpoints.edit(endpoint.webhook_id, Wanted(endpoint.url), tenant_id=None, actor="test")
+        await desk.dispatch_one()
+        await desk.endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test")
         desk.clock.advance(2 * DAY)
     [failed] = await desk.log(endpoint)
     assert (failed.status, failed.attempts, len(desk.told())) == (FAILED, SCHEDULE.max_attempts, SCHEDULE.max_attempts)
     desk.receiver.forget_rules()
     await desk.deliveries.redeliver(failed.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.tell()
+    await desk.dispatch_one()
     [taken] = await desk.log(endpoint)
     assert (taken.status, taken.delivery_id) == (DELIVERED, failed.delivery_id)
     assert {each["message"]["outboxId"] for each in desk.told()} == {outbox_id}
@@ -448,7 +457,7 @@ async def test_a_delivery_that_is_never_taken_fails_and_can_be_told_by_hand(desk
 
 async def test_what_still_waits_is_not_told_by_hand(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    waiting = await desk.deliveries.test(endpoint, actor="test")
+    waiting = await desk.deliveries.create_test(endpoint, actor="test")
     with pytest.raises(NotPossibleNow):
         await desk.deliveries.redeliver(waiting.delivery_id, tenant_id=DEFAULT_TENANT, actor="test")
 
@@ -457,47 +466,47 @@ async def test_an_endpoint_that_takes_nothing_for_three_days_is_paused_and_says_
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(500), path="/hook")
     await desk.happens(EventType.SENT)
-    await desk.tell()
+    await desk.dispatch_one()
     desk.clock.advance(3 * DAY)
-    await desk.tell()
+    await desk.dispatch_one()
     paused = await desk.now(endpoint)
     assert paused.state == "paused"
     assert "500" in (paused.pause_reason or "")
     asked = len(desk.told())
     desk.clock.advance(DAY)
     await desk.happens(EventType.SENT)
-    await desk.tell()
+    await desk.dispatch_one()
     assert len(desk.told()) == asked
     desk.receiver.forget_rules()
-    await desk.endpoints.edit(endpoint.webhook_id, Wanted(endpoint.url), tenant_id=None, actor="test")
+    await desk.endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(endpoint.url), tenant_id=None, actor="test")
     await desk.happens(EventType.DELIVERED)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED, DELIVERED]
 
 
 async def test_what_failed_before_a_webhook_was_corrected_does_not_pause_it(desk: Desk) -> None:
     endpoint, _ = await desk.add("/old")
     await desk.happens(EventType.SENT)
-    await derive(desk.database, desk.clock)
+    await derive_deliveries(desk.database, desk.clock)
     for _ in range(2):
         failing = await desk.now(endpoint)
         claimed = await desk.deliveries.claim(failing)
         if failing.failures:  # its last request is still under way
             await desk.endpoints.edit(
-                endpoint.webhook_id, Wanted(f"{desk.receiver.url}/new"), tenant_id=None, actor="test"
+                endpoint.webhook_id, WebhookEndpointInput(f"{desk.receiver.url}/new"), tenant_id=None, actor="test"
             )
-        await desk.deliveries.settle(failing, [(each, Unanswered("timeout", 1)) for each in claimed])
+        await desk.deliveries.settle(failing, [(each, NoReceiverResponse("timeout", 1)) for each in claimed])
         desk.clock.advance(3 * DAY)
     assert (await desk.now(endpoint)).state == "active"
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each["type"] for each in desk.told("/new")] == ["SENT"]
 
 
 async def test_an_endpoint_that_is_gone_is_paused_at_once(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(410))
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
     assert (await desk.now(endpoint)).state == "paused"
 
 
@@ -506,16 +515,16 @@ async def test_a_receiver_that_is_down_is_asked_with_one_request_at_a_time(desk:
     for _ in range(30):
         await desk.happens(EventType.SENT)
     desk.receiver.answer(Answer(500), path="/hook")
-    await desk.tell()
+    await desk.dispatch_one()
     first = len(desk.told())
     assert first <= 20
     desk.clock.advance(5 * MINUTE)
-    await desk.tell()
+    await desk.dispatch_one()
     assert len(desk.told()) == first + 1
     desk.receiver.forget_rules()
     desk.clock.advance(5 * MINUTE)
     for _ in range(3):
-        await desk.tell()
+        await desk.dispatch_one()
     assert len({each["id"] for each in desk.told()}) == 30
 
 
@@ -527,26 +536,26 @@ async def test_a_process_that_dies_in_the_middle_loses_nothing(desk: Desk) -> No
     await desk.happens(EventType.SENT)
     hold = desk.receiver.hold(Step.ANSWER)
     dying = another_process(desk)
-    await dying.look()
+    await dying.dispatch_due()
     await hold.reached.wait()
     await dying.close()
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each.status for each in await desk.log(endpoint)] == [PENDING]  # its claim has not ended
     assert len(desk.told()) == 1
     desk.clock.advance(LEASE)
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each.status for each in await desk.log(endpoint)] == [DELIVERED]
     assert len({each["id"] for each in desk.told()}) == 1
 
 
 async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    await desk.deliveries.test(endpoint, actor="test")
+    await desk.deliveries.create_test(endpoint, actor="test")
     claimed = await desk.deliveries.claim(endpoint)
     desk.clock.advance(LEASE)
     assert await desk.posting._tell(endpoint, claimed) == 0
     assert desk.told() == []
-    await desk.tell()
+    await desk.dispatch_one()
     assert [each.attempts for each in await desk.log(endpoint)] == [1]
 
 
@@ -556,9 +565,9 @@ async def test_a_claim_that_has_ended_sends_nothing_and_changes_nothing(desk: De
 @pytest.mark.promise("webhook-guarded")
 async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    guarded = Posting(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=INSIDE)))
-    await desk.deliveries.test(endpoint, actor="test")
-    await guarded.tell_all()
+    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(otherwise=INSIDE)))
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await guarded.dispatch_all()
     await guarded.close()
     [kept_back] = await desk.log(endpoint)
     assert (kept_back.status, desk.receiver.connections) == (PENDING, 0)
@@ -569,15 +578,15 @@ async def test_no_request_leaves_for_a_private_address(desk: Desk) -> None:
 async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(desk: Desk) -> None:
     """What a name means is judged at each connection, by the address that is then connected to."""
     port = desk.receiver.port
-    wanted = Wanted(f"http://hooks.example:{port}/hook")
+    wanted = WebhookEndpointInput(f"http://hooks.example:{port}/hook")
     endpoint, _ = await desk.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
 
     async def turned(_host: str, port: int) -> Any:
         return await addresses_of("127.0.0.1", port)
 
-    guarded = Posting(desk.database, desk.clock, HttpClient(resolve=public_only(turned)))
-    await desk.deliveries.test(endpoint, actor="test")
-    await guarded.tell_all()
+    guarded = WebhookDispatcher(desk.database, desk.clock, HttpClient(resolve=public_only(turned)))
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await guarded.dispatch_all()
     await guarded.close()
     assert desk.receiver.connections == 0
 
@@ -601,9 +610,9 @@ async def test_a_name_that_turns_private_after_it_was_added_is_not_connected_to(
 async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
     database: Database, clock: ManualClock, url: str
 ) -> None:
-    endpoints = Endpoints(database, clock)
+    endpoints = WebhookEndpoints(database, clock)
     with pytest.raises(InvalidInput) as refused:
-        await endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test")
+        await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test")
     assert refused.value.field == "url"
     assert await endpoints.list_all(DEFAULT_TENANT) == []
 
@@ -625,17 +634,17 @@ async def test_an_address_that_cannot_be_told_is_refused_with_the_reason(
 async def test_an_address_that_is_private_by_itself_is_refused_when_it_is_written_down(
     database: Database, clock: ManualClock, url: str
 ) -> None:
-    endpoints = Endpoints(database, clock)
-    endpoint, _ = await endpoints.create(DEFAULT_TENANT, Wanted("https://8.8.8.8/hook"), actor="test")
+    endpoints = WebhookEndpoints(database, clock)
+    endpoint, _ = await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput("https://8.8.8.8/hook"), actor="test")
     for refused in (
-        endpoints.create(DEFAULT_TENANT, Wanted(url), actor="test"),
-        endpoints.edit(endpoint.webhook_id, Wanted(url), tenant_id=DEFAULT_TENANT, actor="test"),
+        endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test"),
+        endpoints.edit(endpoint.webhook_id, WebhookEndpointInput(url), tenant_id=DEFAULT_TENANT, actor="test"),
     ):
         with pytest.raises(InvalidInput, match="MAILWRIGHT_WEBHOOK_PRIVATE"):
             await refused
     assert [each.url for each in await endpoints.list_all(DEFAULT_TENANT)] == ["https://8.8.8.8/hook"]
-    allowing = Endpoints(database, clock, allows_private=True)
-    await allowing.create(DEFAULT_TENANT, Wanted(url), actor="test")
+    allowing = WebhookEndpoints(database, clock, allows_private=True)
+    await allowing.create(DEFAULT_TENANT, WebhookEndpointInput(url), actor="test")
 
 
 async def test_an_unknown_type_is_refused_with_those_that_there_are(desk: Desk) -> None:
@@ -644,9 +653,9 @@ async def test_an_unknown_type_is_refused_with_those_that_there_are(desk: Desk) 
 
 
 async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
-    for _ in range(MOST_ENDPOINTS):
+    for _ in range(MAX_ENDPOINTS):
         await desk.add()
-    with pytest.raises(TooManyEndpoints):
+    with pytest.raises(TooManyWebhooks):
         await desk.add()
 
 
@@ -655,19 +664,19 @@ async def test_a_tenant_has_only_so_many(desk: Desk) -> None:
 
 async def test_old_deliveries_are_forgotten_and_what_waits_is_not(desk: Desk) -> None:
     endpoint, _ = await desk.add()
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
     desk.clock.advance(31 * DAY)
-    await desk.deliveries.test(endpoint, actor="test")
-    assert await desk.deliveries.forget() == 1
+    await desk.deliveries.create_test(endpoint, actor="test")
+    assert await desk.deliveries.delete_old() == 1
     assert [each.status for each in await desk.log(endpoint)] == [PENDING]
 
 
 async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     desk.receiver.answer(Answer(200, b"thanks, jane@example.org " + b"x" * 5_000))
-    await desk.deliveries.test(endpoint, actor="test")
-    await desk.tell()
+    await desk.deliveries.create_test(endpoint, actor="test")
+    await desk.dispatch_one()
     [told] = await desk.log(endpoint)
     assert "jane@example.org" not in told.log[0]["answer"]
     assert re.match(r"thanks, .*x+$", told.log[0]["answer"])
@@ -677,8 +686,8 @@ async def test_an_answer_is_kept_in_short_and_without_addresses(desk: Desk) -> N
 async def test_a_webhook_that_is_removed_takes_its_deliveries_with_it(desk: Desk) -> None:
     endpoint, _ = await desk.add()
     await desk.happens(EventType.SENT)
-    await derive(desk.database, desk.clock)
+    await derive_deliveries(desk.database, desk.clock)
     await desk.endpoints.remove(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor="test")
-    await desk.tell()
+    await desk.dispatch_one()
     assert desk.told() == []
     assert await desk.log(endpoint) == []

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.fanout import BATCH, PAGE
-from mailwright.sources.notifications.tables import Statements, statements_of
+from mailwright.sources.notifications.tables import QueueStatements, statements_of
 from mailwright.storage.hot import MOST_VALUES
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import metadata
@@ -25,7 +25,7 @@ A_ROW = (
     "INSERT INTO open_event_notifications (open_event_id, subscription_id, dedupe_key, created_at)"
     " VALUES (?, 1, 'key', 'now')"
 )
-ON_ROWS = [each.name for each in fields(Statements) if each.name != "append_sent"]
+ON_ROWS = [each.name for each in fields(QueueStatements) if each.name != "append_sent"]
 
 
 @pytest.fixture(params=[0, 5_000], ids=["empty", "full"])

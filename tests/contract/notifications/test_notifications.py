@@ -18,8 +18,8 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications import fanout as fanning
-from mailwright.sources.notifications.fanout import Fanout
-from mailwright.sources.notifications.overview import Desk
+from mailwright.sources.notifications.fanout import NotificationFanout
+from mailwright.sources.notifications.service import NotificationService
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, claims_of, deliveries_of, suppress
 from tests.notifications import MOST, PLACES, Stand, a_stand, a_stand_at, make_tables
 from tests.standins.provider import ScriptedProvider
@@ -37,8 +37,8 @@ async def stand(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClo
         yield stand
 
 
-def desk_of(stand: Stand, fanout: Fanout) -> Desk:
-    return Desk(stand.bench.database, stand.clock, stand.queue, fanout._house, 1)
+def desk_of(stand: Stand, fanout: NotificationFanout) -> NotificationService:
+    return NotificationService(stand.bench.database, stand.clock, stand.queue, fanout._house, 1)
 
 
 def html_of(mail: OutgoingMessage) -> str:
@@ -308,7 +308,7 @@ async def test_what_was_sent_is_not_sent_again_whoever_resets_its_row(stand: Sta
 
 async def test_taking_a_row_locks_it_and_counts_nothing(stand: Stand) -> None:
     number = await stand.seats.notification()
-    await (await stand.fanout("mine")).take(MOST)
+    await (await stand.fanout("mine")).claim_due(MOST)
     row = await stand.seats.row(number)
     assert (row.fanout_status, row.fanout_attempts) == ("pending", 0)
     assert (row.locked_by, row.locked_at) == ("mine", stand.seats.now)
@@ -333,7 +333,7 @@ async def test_of_two_workers_that_want_a_row_one_gets_it(stand: Stand) -> None:
     for _ in range(20):
         await stand.seats.notification()
     mine, theirs = await stand.fanout("mine"), await stand.fanout("theirs")
-    taken = await asyncio.gather(mine.take(MOST), theirs.take(MOST))
+    taken = await asyncio.gather(mine.claim_due(MOST), theirs.claim_due(MOST))
     assert sum(taken) == len(await deliveries_of(stand.bench.database)) == 20
     rows = await stand.queue.pending(stand.clock.now() + 1, 0, MOST)  # as a slow worker saw them before
     assert await mine._deal_with([replace(row, locked_at=None) for row in rows], stand.clock.now()) == 0
@@ -342,20 +342,20 @@ async def test_of_two_workers_that_want_a_row_one_gets_it(stand: Stand) -> None:
 async def test_a_lock_is_renewed_while_its_mail_waits(stand: Stand) -> None:
     number = await stand.seats.notification()
     fanout = await stand.fanout("mine")
-    await fanout.take(MOST)
+    await fanout.claim_due(MOST)
     for _ in range(6):
         stand.advance(LOCK_TTL // 2)
-        await fanout.renew()
-        assert await (await stand.fanout("theirs")).take(MOST) == 0
+        await fanout.renew_locks()
+        assert await (await stand.fanout("theirs")).claim_due(MOST) == 0
     assert (await stand.seats.row(number)).locked_by == "mine"
     await stand.bench.drain(ScriptedProvider())
-    await fanout.reconcile()
+    await fanout.record_results()
     assert (await stand.seats.row(number)).fanout_status == "sent"
 
 
 async def test_a_mail_whose_worker_died_is_taken_over_as_the_same_mail(stand: Stand) -> None:
     number = await stand.seats.notification()
-    await (await stand.fanout("dead")).take(MOST)
+    await (await stand.fanout("dead")).claim_due(MOST)
     stand.advance(LOCK_TTL + 1)
     provider = ScriptedProvider()
     await stand.round(provider, await stand.fanout("alive"))
@@ -365,7 +365,7 @@ async def test_a_mail_whose_worker_died_is_taken_over_as_the_same_mail(stand: St
 
 async def test_what_is_known_to_be_sent_is_told_by_another_and_not_sent_again(stand: Stand) -> None:
     number = await stand.seats.notification()
-    await (await stand.fanout("dead")).take(MOST)
+    await (await stand.fanout("dead")).claim_due(MOST)
     provider = ScriptedProvider()
     await stand.bench.drain(provider)  # sent, and nobody lived to tell
     stand.advance(LOCK_TTL + 1)
@@ -393,7 +393,7 @@ async def test_a_crash_after_the_row_was_told_and_before_we_noted_it_counts_noth
 ) -> None:
     number = await stand.seats.notification()
     fanout = await stand.fanout("dying")
-    await fanout.take(MOST)
+    await fanout.claim_due(MOST)
     provider = ScriptedProvider(FAULT, SENT)
     await stand.bench.drain(provider)
 
@@ -402,13 +402,13 @@ async def test_a_crash_after_the_row_was_told_and_before_we_noted_it_counts_noth
 
     monkeypatch.setattr(fanout, "_end_links", crash)
     if stand.queue.is_shared:  # both were one commit, and nothing is left to tell
-        assert await fanout.reconcile() == 0
+        assert await fanout.record_results() == 0
     else:
         with pytest.raises(Crash):
-            await fanout.reconcile()
+            await fanout.record_results()
     assert (await stand.seats.row(number)).fanout_attempts == 1
     another = await stand.fanout("another")
-    await another.reconcile()
+    await another.record_results()
     assert (await stand.seats.row(number)).fanout_attempts == 1
     await stand.round(provider, another)
     row = await stand.seats.row(number)
@@ -418,11 +418,11 @@ async def test_a_crash_after_the_row_was_told_and_before_we_noted_it_counts_noth
 @pytest.mark.promise("notify-told-once")
 async def test_a_row_in_our_own_database_is_told_in_the_commit_of_the_result(stand: Stand) -> None:
     number = await stand.seats.notification()
-    await (await stand.fanout()).take(MOST)
+    await (await stand.fanout()).claim_due(MOST)
     await stand.bench.drain(ScriptedProvider())
     status = (await stand.seats.row(number)).fanout_status
     assert status == ("sent" if stand.queue.is_shared else "pending")
-    await (await stand.fanout()).reconcile()
+    await (await stand.fanout()).record_results()
     assert (await stand.seats.row(number)).fanout_status == "sent"
 
 
@@ -433,11 +433,11 @@ async def test_results_that_cannot_be_told_now_keep_no_other_waiting(
     monkeypatch.setattr(fanning, "BATCH", 2)
     numbers = [await stand.seats.notification() for _ in range(5)]
     fanout = await stand.fanout("mine")
-    await fanout.take(MOST)
+    await fanout.claim_due(MOST)
     for number in numbers[:3]:  # their locks are another's by now
         await stand.seats.change("open_event_notifications", number, locked_by="theirs")
     await stand.bench.drain(ScriptedProvider())
-    await fanout.reconcile()
+    await fanout.record_results()
     statuses = [(await stand.seats.row(number)).fanout_status for number in numbers]
     assert statuses == ["pending"] * 3 + ["sent"] * 2
     stand.advance(LOCK_TTL + 1)
@@ -450,17 +450,17 @@ async def test_a_worker_knows_how_many_rows_it_holds(stand: Stand) -> None:
     for _ in range(3):
         await stand.seats.notification()
     mine, theirs = await stand.fanout("mine"), await stand.fanout("theirs")
-    await mine.take(MOST)
-    assert (await mine.holds(), await theirs.holds()) == (3, 0)
+    await mine.claim_due(MOST)
+    assert (await mine.count_locked_rows(), await theirs.count_locked_rows()) == (3, 0)
     await stand.round(ScriptedProvider(), mine)
-    assert await mine.holds() == 0
+    assert await mine.count_locked_rows() == 0
 
 
 async def test_a_worker_that_leaves_gives_back_what_it_did_not_begin(stand: Stand) -> None:
     number = await stand.seats.notification()
     leaving = await stand.fanout("leaving")
-    await leaving.take(MOST)
-    assert await leaving.give_back() == 1
+    await leaving.claim_due(MOST)
+    assert await leaving.release_locks() == 1
     row = await stand.seats.row(number)
     assert (row.fanout_status, row.fanout_attempts, row.locked_by, row.locked_at) == ("pending", 0, None, None)
     provider = ScriptedProvider()
@@ -474,9 +474,9 @@ async def test_a_worker_that_leaves_gives_back_what_it_did_not_begin(stand: Stan
 async def test_what_was_given_back_and_taken_up_again_can_be_put_off_like_any_other(stand: Stand) -> None:
     await stand.seats.notification()
     leaving = await stand.fanout("leaving")
-    await leaving.take(MOST)
-    await leaving.give_back()
-    await (await stand.fanout("next")).take(MOST)
+    await leaving.claim_due(MOST)
+    await leaving.release_locks()
+    await (await stand.fanout("next")).claim_due(MOST)
     claims = claims_of(stand.bench.database, stand.clock)
     await claims.release(await claims.claim(1))
     assert len(await claims.claim(1)) == 1
@@ -551,7 +551,7 @@ async def test_a_row_that_comes_to_light_while_a_later_one_that_says_the_same_is
     second = await stand.seats.notification(dedupe_key="same", subscription_id=1)
     await stand.seats.change("open_event_notifications", first, fanout_status="failed")  # not to be seen yet
     fanout = await stand.fanout()
-    assert await fanout.take(MOST) == 1
+    assert await fanout.claim_due(MOST) == 1
     await stand.seats.change("open_event_notifications", first, fanout_status="pending")
     provider = ScriptedProvider()
     for _ in range(2):
@@ -566,7 +566,7 @@ async def test_nobody_gets_more_than_they_asked_for_however_many_come_at_once(st
         await stand.seats.notification(subscription_id=1)
     provider = ScriptedProvider(FAULT)
     fanout = await stand.fanout()
-    await fanout.take(MOST)
+    await fanout.claim_due(MOST)
     [_, _, third, _] = await stand.seats.rows()
     wait = (await desk_of(stand, fanout).find(third.notification_id)).wait
     assert wait is not None
@@ -592,11 +592,11 @@ async def test_workers_that_serve_a_subscriber_at_once_send_no_more_than_they_as
 
         async def transact(self, work: Any) -> Any:
             monkeypatch.setattr(one, "_database", database)
-            assert await other.take(MOST) == 1
+            assert await other.claim_due(MOST) == 1
             return await database.transact(work)
 
     monkeypatch.setattr(one, "_database", Meanwhile())
-    assert await one.take(MOST) == 0
+    assert await one.claim_due(MOST) == 0
     rows = [(row.locked_by, row.fanout_attempts) for row in await stand.seats.rows()]
     assert rows == [(None, 0), ("other", 0)]
     provider = ScriptedProvider()

@@ -15,7 +15,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ResultKind, SendResult
 from mailwright.outbox.audit import audit
-from mailwright.sources.notifications.fanout import Fanout
+from mailwright.sources.notifications.fanout import NotificationFanout
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN
 from tests.notifications import MOST, PLACES, Stand, a_stand_at
 from tests.standins.provider import ScriptedProvider
@@ -45,7 +45,7 @@ class History:
     def __init__(self, stand: Stand, notification_ids: list[int]) -> None:
         self._stand = stand
         self._notification_ids = notification_ids
-        self._workers: dict[str, Fanout] = {}  # those that are alive
+        self._workers: dict[str, NotificationFanout] = {}  # those that are alive
         self._completed: Counter[str] = Counter()  # by recipient: answers that are results
         self._before: Counter[str] = Counter()  # of those, what was before the row was requeued
         self._sent: Counter[str] = Counter()
@@ -67,10 +67,10 @@ class History:
         for _ in range(8):
             self._stand.advance(121_000)
             fanout = await self._worker("last")
-            await fanout.reconcile()
-            await fanout.take(MOST)
+            await fanout.record_results()
+            await fanout.claim_due(MOST)
             await self._send([])
-            await fanout.reconcile()
+            await fanout.record_results()
             rows = await self._rows()
             if not any(row.fanout_status == "pending" for row in rows):
                 break
@@ -89,30 +89,30 @@ class History:
     async def _rows(self) -> list[Any]:
         return [row for row in await self._stand.seats.rows() if row.notification_id in self._notification_ids]
 
-    async def _worker(self, name: str) -> Fanout:
+    async def _worker(self, name: str) -> NotificationFanout:
         if name not in self._workers:
             self._workers[name] = await self._stand.fanout(name)
         return self._workers[name]
 
-    async def _take(self, fanout: Fanout) -> None:
-        await fanout.take(MOST)
+    async def _take(self, fanout: NotificationFanout) -> None:
+        await fanout.claim_due(MOST)
 
-    async def _tell(self, fanout: Fanout) -> None:
-        await fanout.reconcile()
+    async def _tell(self, fanout: NotificationFanout) -> None:
+        await fanout.record_results()
 
-    async def _renew(self, fanout: Fanout) -> None:
-        await fanout.renew()
+    async def _renew(self, fanout: NotificationFanout) -> None:
+        await fanout.renew_locks()
 
-    async def _give_back(self, fanout: Fanout) -> None:
-        await fanout.give_back()
+    async def _give_back(self, fanout: NotificationFanout) -> None:
+        await fanout.release_locks()
 
-    async def _take_and_die(self, fanout: Fanout) -> None:
-        await self._dying(fanout, "_hand_over", fanout.take(MOST))
+    async def _take_and_die(self, fanout: NotificationFanout) -> None:
+        await self._dying(fanout, "_hand_over", fanout.claim_due(MOST))
 
-    async def _tell_and_die(self, fanout: Fanout) -> None:
-        await self._dying(fanout, "_end_links", fanout.reconcile())
+    async def _tell_and_die(self, fanout: NotificationFanout) -> None:
+        await self._dying(fanout, "_end_links", fanout.record_results())
 
-    async def _dying(self, fanout: Fanout, where: str, doing: Any) -> None:
+    async def _dying(self, fanout: NotificationFanout, where: str, doing: Any) -> None:
         async def die(*_: Any) -> None:
             raise Died
 

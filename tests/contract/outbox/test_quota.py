@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select
 
-from mailwright.app.quotas import QuotaSync, as_told, open_sync
+from mailwright.app.quotas import QuotaSync, open_quota_sync, reported_quota
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.permits import Limits
 from mailwright.domain.states import Status
@@ -253,7 +253,7 @@ async def test_a_quota_with_a_clock_that_jumps_is_never_exceeded(database: Datab
 )
 @pytest.mark.promise("quota-limits")
 def test_the_tightest_of_what_an_account_says_is_what_is_left(quota: AccountQuota, left: int | None) -> None:
-    assert as_told("ses", quota).remaining == left
+    assert reported_quota("ses", quota).remaining == left
 
 
 @pytest.mark.promise("quota-limits")
@@ -266,12 +266,12 @@ async def test_the_account_of_smtpbz_is_asked_over_http(database: Database, cloc
             smtpbz_api_key=KEY,
             smtpbz_smtp_url="smtp://127.0.0.1:1",
         )
-        async with open_sync(settings, database, clock) as sync:
+        async with open_quota_sync(settings, database, clock) as sync:
             assert sync is not None
             assert await sync.tick()
             [known] = await quotas.load_quotas(database)
             assert (known.provider, known.remaining) == ("smtpbz", 97)
-    async with open_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
+    async with open_quota_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
         assert nobody is None
 
 

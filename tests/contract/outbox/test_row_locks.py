@@ -30,8 +30,8 @@ from mailwright.domain.message import Claimed, NewMessage, Settlement
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
-from mailwright.events.outbound.deliveries import Deliveries, Unanswered
-from mailwright.events.outbound.endpoints import Endpoints, Wanted
+from mailwright.events.outbound.deliveries import NoReceiverResponse, WebhookDeliveries
+from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
@@ -260,11 +260,13 @@ async def test_a_counter_that_is_forgotten_while_it_is_opened_again_is_there(
 
 
 async def test_a_webhook_is_removed_while_it_is_told_something(database: Database, clock: ManualClock) -> None:
-    endpoint, _ = await Endpoints(database, clock).create(DEFAULT_TENANT, Wanted("https://example.com/"), actor="test")
-    telling = Deliveries(database, clock)
-    await telling.test(endpoint, actor="test")
+    endpoint, _ = await WebhookEndpoints(database, clock).create(
+        DEFAULT_TENANT, WebhookEndpointInput("https://example.com/"), actor="test"
+    )
+    telling = WebhookDeliveries(database, clock)
+    await telling.create_test(endpoint, actor="test")
     claimed = await telling.claim(endpoint)
-    outcomes = [(each, Unanswered("timeout", 1)) for each in claimed]
+    outcomes = [(each, NoReceiverResponse("timeout", 1)) for each in claimed]
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as removing:
         await removing.run(AT_ONCE)
         await removing.execute(select(webhook_endpoints).with_for_update())

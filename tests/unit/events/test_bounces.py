@@ -9,35 +9,35 @@ from mailwright.content.headers import message_id
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.ids import uuid7
 from mailwright.events.bounces import (
-    Action,
-    AutoReplied,
-    Bounced,
-    Complained,
+    AutoReply,
+    BouncedRecipient,
+    BounceMail,
+    BounceReport,
+    DsnAction,
+    FeedbackReport,
     FeedbackType,
-    Letter,
-    Recipient,
-    Unreadable,
-    Unrelated,
-    read,
+    UnreadableReport,
+    UnrelatedEmail,
+    parse_bounce_mail,
 )
 from tests.unit.events.bounce_letters import ORIGINAL, OURS, READER, a_feedback, a_group, a_report, a_text
 
 HARD, SOFT = BounceKind.HARD, BounceKind.SOFT
 
 
-def bounced(mail: bytes) -> Bounced:
-    letter = read(mail)
-    assert isinstance(letter, Bounced), letter
+def bounced(mail: bytes) -> BounceReport:
+    letter = parse_bounce_mail(mail)
+    assert isinstance(letter, BounceReport), letter
     return letter
 
 
-def complained(mail: bytes) -> Complained:
-    letter = read(mail)
-    assert isinstance(letter, Complained), letter
+def complained(mail: bytes) -> FeedbackReport:
+    letter = parse_bounce_mail(mail)
+    assert isinstance(letter, FeedbackReport), letter
     return letter
 
 
-def only(mail: bytes) -> Recipient:
+def only(mail: bytes) -> BouncedRecipient:
     [recipient] = bounced(mail).recipients
     return recipient
 
@@ -51,7 +51,7 @@ def test_a_standard_report_is_read_whole() -> None:
     assert (letter.original.outbox_id, letter.original.message_id) == (OURS, f"<{OURS}@sender.example>")
     assert letter.original.recipients == (READER,)
     [reader] = letter.recipients
-    assert (reader.address, reader.action, reader.kind) == (READER, Action.FAILED, HARD)
+    assert (reader.address, reader.action, reader.kind) == (READER, DsnAction.FAILED, HARD)
     assert (reader.status, reader.reply_code) == ("5.1.1", 550)
     assert reader.diagnostic == "550 5.1.1 nobody of that name"
 
@@ -72,29 +72,29 @@ def test_how_the_report_calls_itself_does_not_matter(content_type: str) -> None:
 @pytest.mark.parametrize(
     ("action", "status", "wanted_action", "wanted_kind"),
     [
-        ("failed", "5.1.1", Action.FAILED, HARD),
-        ("FAILURE", "5.1.1", Action.FAILED, HARD),
-        ("failed (bad destination mailbox)", "5.1.1", Action.FAILED, HARD),
-        ("error", "5.1.1", Action.FAILED, HARD),
-        ("failed", "4.4.7", Action.FAILED, SOFT),  # given up after days
-        ("failed", "5.2.2", Action.FAILED, SOFT),
-        ("failed", "5.7.1 (refused)", Action.FAILED, SOFT),
-        ("delayed", "4.2.2", Action.DELAYED, SOFT),
-        ("delayed", "5.1.1", Action.DELAYED, SOFT),  # it is still being tried, whatever it says
-        ("delivered", "2.0.0", Action.DELIVERED, None),
-        ("deliverable", "2.1.5", Action.DELIVERED, None),
-        ("relayed", "2.1.9", Action.RELAYED, None),
-        ("expanded", "2.1.5", Action.EXPANDED, None),
-        ("failed", "2.0.0", Action.DELIVERED, None),
-        ("", "5.1.1", Action.FAILED, HARD),
-        ("", "4.2.2", Action.DELAYED, SOFT),
-        ("", "2.1.5", Action.DELIVERED, None),
-        ("nonsense", "5.1.1", Action.FAILED, HARD),
-        ("failed", "", Action.FAILED, SOFT),
+        ("failed", "5.1.1", DsnAction.FAILED, HARD),
+        ("FAILURE", "5.1.1", DsnAction.FAILED, HARD),
+        ("failed (bad destination mailbox)", "5.1.1", DsnAction.FAILED, HARD),
+        ("error", "5.1.1", DsnAction.FAILED, HARD),
+        ("failed", "4.4.7", DsnAction.FAILED, SOFT),  # given up after days
+        ("failed", "5.2.2", DsnAction.FAILED, SOFT),
+        ("failed", "5.7.1 (refused)", DsnAction.FAILED, SOFT),
+        ("delayed", "4.2.2", DsnAction.DELAYED, SOFT),
+        ("delayed", "5.1.1", DsnAction.DELAYED, SOFT),  # it is still being tried, whatever it says
+        ("delivered", "2.0.0", DsnAction.DELIVERED, None),
+        ("deliverable", "2.1.5", DsnAction.DELIVERED, None),
+        ("relayed", "2.1.9", DsnAction.RELAYED, None),
+        ("expanded", "2.1.5", DsnAction.EXPANDED, None),
+        ("failed", "2.0.0", DsnAction.DELIVERED, None),
+        ("", "5.1.1", DsnAction.FAILED, HARD),
+        ("", "4.2.2", DsnAction.DELAYED, SOFT),
+        ("", "2.1.5", DsnAction.DELIVERED, None),
+        ("nonsense", "5.1.1", DsnAction.FAILED, HARD),
+        ("failed", "", DsnAction.FAILED, SOFT),
     ],
 )
 def test_action_and_status_decide_together(
-    action: str, status: str, wanted_action: Action, wanted_kind: BounceKind | None
+    action: str, status: str, wanted_action: DsnAction, wanted_kind: BounceKind | None
 ) -> None:
     reader = only(a_report(a_group(action=action, status=status)))
     assert (reader.action, reader.kind) == (wanted_action, wanted_kind)
@@ -130,10 +130,10 @@ def test_each_reader_has_an_outcome_of_their_own() -> None:
         )
     )
     assert [(each.address, each.action, each.kind) for each in letter.recipients] == [
-        ("dead@reader.example", Action.FAILED, HARD),
-        ("full@reader.example", Action.FAILED, SOFT),
-        ("late@reader.example", Action.DELAYED, SOFT),
-        ("well@reader.example", Action.DELIVERED, None),
+        ("dead@reader.example", DsnAction.FAILED, HARD),
+        ("full@reader.example", DsnAction.FAILED, SOFT),
+        ("late@reader.example", DsnAction.DELAYED, SOFT),
+        ("well@reader.example", DsnAction.DELIVERED, None),
     ]
     assert len({each.identity for each in letter.recipients}) == 4
 
@@ -198,7 +198,7 @@ def test_a_report_that_is_cut_short_is_read_as_far_as_it_goes() -> None:
 
 def test_a_report_without_a_report_is_unreadable() -> None:
     mail = b"Content-Type: multipart/report; report-type=delivery-status; boundary=edge\n\nnothing"
-    assert isinstance(read(mail), Unreadable)
+    assert isinstance(parse_bounce_mail(mail), UnreadableReport)
 
 
 def test_a_mail_that_returns_a_report_speaks_for_itself() -> None:
@@ -252,7 +252,7 @@ def test_words_of_a_server_that_marks_its_bounces_as_automatic_replies() -> None
 def test_words_of_a_server_that_still_tries() -> None:
     text = "THIS IS A WARNING ONLY. It will be retried.\n\n<ann@reader.example>: user unknown\n"
     reader = only(a_text(text, subject="Delayed Mail"))
-    assert (reader.action, reader.kind) == (Action.DELAYED, SOFT)
+    assert (reader.action, reader.kind) == (DsnAction.DELAYED, SOFT)
 
 
 def test_a_reason_in_front_of_the_reader() -> None:
@@ -282,7 +282,7 @@ def test_a_bounce_that_names_nobody_is_known_by_our_id() -> None:
 
 
 def test_a_bounce_that_names_nobody_and_nothing_is_unreadable() -> None:
-    assert isinstance(read(a_text("Your message could not be delivered.")), Unreadable)
+    assert isinstance(parse_bounce_mail(a_text("Your message could not be delivered.")), UnreadableReport)
 
 
 # What is no bounce.
@@ -307,8 +307,8 @@ RECEIPT = (
 )
 def test_an_automatic_reply_is_no_bounce(headers: str) -> None:
     mail = f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
-    letter = read(mail.encode())
-    assert isinstance(letter, AutoReplied)
+    letter = parse_bounce_mail(mail.encode())
+    assert isinstance(letter, AutoReply)
     assert letter.original.outbox_id == OURS
 
 
@@ -324,7 +324,7 @@ def test_an_automatic_reply_is_no_bounce(headers: str) -> None:
     ],
 )
 def test_a_mail_like_any_other_is_unrelated(mail: bytes) -> None:
-    assert isinstance(read(mail), Unrelated)
+    assert isinstance(parse_bounce_mail(mail), UnrelatedEmail)
 
 
 # Complaints.
@@ -359,7 +359,7 @@ def test_not_every_feedback_is_a_complaint(stated: str, wanted: FeedbackType, *,
 
 
 def test_feedback_without_a_type_is_unreadable() -> None:
-    assert isinstance(read(a_feedback("User-Agent: Loop/1\n")), Unreadable)
+    assert isinstance(parse_bounce_mail(a_feedback("User-Agent: Loop/1\n")), UnreadableReport)
 
 
 # Amazon's notices by mail.
@@ -386,7 +386,7 @@ def test_a_notice_of_a_complaint_and_of_a_delivery() -> None:
     assert (letter.feedback_type, letter.recipients) == (FeedbackType.NOT_SPAM, (READER,))
     delivery = {"recipients": [READER], "smtpResponse": "250 2.6.0 taken"}
     reader = only(a_text(a_notice(eventType="Delivery", delivery=delivery), sender="a@sns.example"))
-    assert (reader.action, reader.kind, reader.status) == (Action.DELIVERED, None, "2.6.0")
+    assert (reader.action, reader.kind, reader.status) == (DsnAction.DELIVERED, None, "2.6.0")
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,9 @@ def test_a_notice_of_a_complaint_and_of_a_delivery() -> None:
     ['{"notificationType": "Bounce"}', '{"notificationType": "Bounce", "bounce": [1]}', '{"eventType": 1}', "{", "[]"],
 )
 def test_a_broken_notice_is_no_bounce(text: str) -> None:
-    assert isinstance(read(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), Unrelated)
+    assert isinstance(
+        parse_bounce_mail(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), UnrelatedEmail
+    )
 
 
 # Which mail it is about.
@@ -455,13 +457,13 @@ def test_the_id_of_another_program_is_not_ours() -> None:
 def test_a_copy_that_took_another_road_is_the_same_letter() -> None:
     mail = a_report(a_group(diagnostic="550 5.1.1 unknown"))
     copy = b"Received: from a by b; today\nDelivered-To: elsewhere@sender.example\n" + mail
-    assert identities(read(copy)) == identities(read(mail))
+    assert identities(parse_bounce_mail(copy)) == identities(parse_bounce_mail(mail))
 
 
 def test_letters_without_an_id_are_told_apart_by_their_content() -> None:
     first, second = (a_text(f"<{name}@reader.example>:\nuser unknown\n") for name in ("ann", "bob"))
-    assert identities(read(first)) == identities(read(first))
-    assert identities(read(first)).isdisjoint(identities(read(second)))
+    assert identities(parse_bounce_mail(first)) == identities(parse_bounce_mail(first))
+    assert identities(parse_bounce_mail(first)).isdisjoint(identities(parse_bounce_mail(second)))
 
 
 def test_a_delay_and_the_failure_after_it_are_two() -> None:
@@ -470,8 +472,8 @@ def test_a_delay_and_the_failure_after_it_are_two() -> None:
     assert first.identity != second.identity
 
 
-def identities(letter: Letter) -> set[str]:
-    assert isinstance(letter, Bounced)
+def identities(letter: BounceMail) -> set[str]:
+    assert isinstance(letter, BounceReport)
     return {letter.identity, *(each.identity for each in letter.recipients)}
 
 

@@ -7,12 +7,19 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mailwright.events.bounces import AutoReplied, Bounced, Complained, Unreadable, Unrelated, read
-from mailwright.events.bounces.parts import MAX_DEPTH, MAX_PARTS, parts_of
+from mailwright.events.bounces import (
+    AutoReply,
+    BounceReport,
+    FeedbackReport,
+    UnreadableReport,
+    UnrelatedEmail,
+    parse_bounce_mail,
+)
+from mailwright.events.bounces.email_parts import MAX_DEPTH, MAX_PARTS, split_parts
 from tests.unit.events.bounce_letters import READER, a_feedback, a_group, a_report, a_text
 from tests.unit.events.test_bounces_corpus import COLLECTION
 
-LETTERS = (Bounced, Complained, AutoReplied, Unrelated, Unreadable)
+LETTERS = (BounceReport, FeedbackReport, AutoReply, UnrelatedEmail, UnreadableReport)
 
 SAMPLES = [
     a_report(a_group(diagnostic="550 5.1.1 unknown"), a_group("bob@reader.example", "delayed", "4.2.2")),
@@ -50,13 +57,13 @@ pytestmark = pytest.mark.promise("bounce-any-bytes")
 @example(b"Content-Type: multipart/mixed; boundary*=a%00b''x\n\n--a\n")
 @example(b'Content-Type: multipart/mixed; boundary=""\n\n--\n--\n')
 def test_random_bytes(mail: bytes) -> None:
-    assert isinstance(read(mail), LETTERS)
+    assert isinstance(parse_bounce_mail(mail), LETTERS)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.floats(0, 1))
 def test_letters_that_are_cut_short(mail: bytes, share: float) -> None:
-    assert isinstance(read(mail[: int(len(mail) * share)]), LETTERS)
+    assert isinstance(parse_bounce_mail(mail[: int(len(mail) * share)]), LETTERS)
 
 
 @UNHURRIED
@@ -70,20 +77,20 @@ def test_letters_in_which_somebody_scribbled(mail: bytes, changes: list[tuple[fl
     for share, piece, dropped in changes:
         place = int(len(mail) * share)
         mail = mail[:place] + piece + mail[place + dropped :]
-    assert isinstance(read(mail), LETTERS)
+    assert isinstance(parse_bounce_mail(mail), LETTERS)
 
 
 @UNHURRIED
 @given(st.sampled_from(SAMPLES), st.sampled_from(SAMPLES), st.floats(0, 1))
 def test_letters_that_are_pasted_together(one: bytes, other: bytes, share: float) -> None:
-    assert isinstance(read(one[: int(len(one) * share)] + other), LETTERS)
+    assert isinstance(parse_bounce_mail(one[: int(len(one) * share)] + other), LETTERS)
 
 
 def test_what_is_nested_too_deeply_is_left_alone() -> None:
     mail = b"Content-Type: message/rfc822\n\n" * 10_000
-    assert len(parts_of(mail)) == MAX_DEPTH + 1
+    assert len(split_parts(mail)) == MAX_DEPTH + 1
     wide = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 10_000
-    assert len(parts_of(wide)) <= MAX_PARTS
+    assert len(split_parts(wide)) <= MAX_PARTS
 
 
 TEN_MEGABYTES = 10_000_000
@@ -119,5 +126,5 @@ HUGE: dict[str, Callable[[], bytes]] = {
 def test_ten_megabytes_take_no_longer_than_a_moment(what: str) -> None:
     mail = HUGE[what]()
     began = time.process_time()  # of our own work: the machine may be busy with something else
-    assert isinstance(read(mail), LETTERS)
+    assert isinstance(parse_bounce_mail(mail), LETTERS)
     assert time.process_time() - began < 3

@@ -8,27 +8,27 @@ from urllib.parse import quote
 import pytest
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.bounces import Box, BoxUnavailable, open_box
-from mailwright.events.bounces.boxes import parse_imap_url
-from mailwright.events.bounces.imap import ImapBox, ImapSettings
-from mailwright.events.bounces.parts import MAX_BYTES
+from mailwright.events.bounces import BounceMailbox, MailboxUnavailable, open_mailbox
+from mailwright.events.bounces.email_parts import MAX_BYTES
+from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
+from mailwright.events.bounces.mailbox_url import parse_imap_url
 from tests.standins.imap import PASSWORD, UID_VALIDITY, USER, Failure, ImapServer
 
 UNREADABLE = Path("/proc/self/mem")
 
 
-async def take_all(box: Box) -> list[bytes]:
+async def take_all(box: BounceMailbox) -> list[bytes]:
     """Everything is read, and nothing is done."""
-    async with aclosing(box.arrivals()) as arrivals:
+    async with aclosing(box.unread_emails()) as arrivals:
         return [arrival.mail async for arrival in arrivals]
 
 
-async def handle_all(box: Box) -> list[bytes]:
+async def handle_all(box: BounceMailbox) -> list[bytes]:
     handled = []
-    async with aclosing(box.arrivals()) as arrivals:
+    async with aclosing(box.unread_emails()) as arrivals:
         async for arrival in arrivals:
             handled.append(arrival.mail)
-            await arrival.done()
+            await arrival.mark_done()
     return handled
 
 
@@ -45,7 +45,7 @@ def maildir(tmp_path: Path) -> Path:
 async def test_a_mail_stays_in_the_maildir_until_it_is_done(maildir: Path) -> None:
     (maildir / "new" / "2.host").write_bytes(b"second")
     (maildir / "new" / "1.host").write_bytes(b"first")
-    box = open_box(f"maildir:{maildir}")
+    box = open_mailbox(f"maildir:{maildir}")
     assert await take_all(box) == [b"first", b"second"]
     assert await handle_all(box) == [b"first", b"second"]
     assert await take_all(box) == []
@@ -54,10 +54,10 @@ async def test_a_mail_stays_in_the_maildir_until_it_is_done(maildir: Path) -> No
 
 async def test_done_twice_is_harmless_in_a_maildir(maildir: Path) -> None:
     (maildir / "new" / "1.host").write_bytes(b"mail")
-    async with aclosing(open_box(f"maildir:{maildir}").arrivals()) as arrivals:
+    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
         arrival = await anext(arrivals)
-        await arrival.done()
-        await arrival.done()
+        await arrival.mark_done()
+        await arrival.mark_done()
     assert (maildir / "cur" / "1.host:2,S").read_bytes() == b"mail"
 
 
@@ -65,7 +65,7 @@ async def test_what_somebody_else_took_is_passed_over(maildir: Path) -> None:
     for name in ("1", "2", "3"):
         (maildir / "new" / name).write_bytes(name.encode())
     mails = []
-    async with aclosing(open_box(f"maildir:{maildir}").arrivals()) as arrivals:
+    async with aclosing(open_mailbox(f"maildir:{maildir}").unread_emails()) as arrivals:
         async for arrival in arrivals:
             mails.append(arrival.mail)
             (maildir / "new" / "2").unlink(missing_ok=True)
@@ -75,35 +75,35 @@ async def test_what_somebody_else_took_is_passed_over(maildir: Path) -> None:
 async def test_folders_and_hidden_files_are_no_mails(maildir: Path) -> None:
     (maildir / "new" / "folder").mkdir()
     (maildir / "new" / ".hidden").write_bytes(b"no")
-    assert await take_all(open_box(f"maildir:{maildir}")) == []
+    assert await take_all(open_mailbox(f"maildir:{maildir}")) == []
 
 
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="this system has no file that not even root can read")
 async def test_a_file_that_cannot_be_read_does_not_stop_the_others(maildir: Path) -> None:
     (maildir / "new" / "1").symlink_to(UNREADABLE)
     (maildir / "new" / "2").write_bytes(b"open")
-    assert await take_all(open_box(f"maildir:{maildir}")) == [b"open"]
+    assert await take_all(open_mailbox(f"maildir:{maildir}")) == [b"open"]
 
 
 async def test_a_huge_mail_is_read_up_to_a_bound(maildir: Path) -> None:
     (maildir / "new" / "1").write_bytes(b"x" * (MAX_BYTES + 1))
-    assert [len(mail) for mail in await take_all(open_box(f"maildir:{maildir}"))] == [MAX_BYTES]
+    assert [len(mail) for mail in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_BYTES]
 
 
 async def test_a_maildir_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(BoxUnavailable, match="cannot be read"):
-        await take_all(open_box(f"maildir:{tmp_path / 'nowhere'}"))
+    with pytest.raises(MailboxUnavailable, match="cannot be read"):
+        await take_all(open_mailbox(f"maildir:{tmp_path / 'nowhere'}"))
 
 
 # IMAP.
 
 
-def box_of(server: ImapServer, **options: str) -> Box:
+def box_of(server: ImapServer, **options: str) -> BounceMailbox:
     assert server.certificate
     query = "&".join(
         f"{name}={quote(value)}" for name, value in {"ca": str(server.certificate.file), **options}.items()
     )
-    return open_box(f"imaps://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/INBOX?{query}")
+    return open_mailbox(f"imaps://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/INBOX?{query}")
 
 
 async def test_a_mail_stays_unseen_behind_imap_until_it_is_done() -> None:
@@ -127,7 +127,7 @@ async def test_a_mail_that_is_done_is_moved_where_it_is_told() -> None:
 async def test_a_server_that_cannot_move_is_found_before_anything_is_done() -> None:
     async with ImapServer(capabilities="IMAP4rev1 AUTH=PLAIN") as server:
         uid = server.put(b"mail")
-        with pytest.raises(BoxUnavailable, match="cannot move"):
+        with pytest.raises(MailboxUnavailable, match="cannot move"):
             await handle_all(box_of(server, move="Handled"))
         assert server.flags(uid) == set()
 
@@ -136,7 +136,7 @@ async def test_a_server_without_plain_authentication_is_logged_in_to() -> None:
     async with ImapServer(is_encrypted=False, capabilities="IMAP4rev1", password='a "quoted" \\ one') as server:
         server.put(b"mail")
         settings = ImapSettings("127.0.0.1", server.port, USER, server.password, is_encrypted=False)
-        assert await take_all(ImapBox(settings)) == [b"mail"]
+        assert await take_all(ImapMailbox(settings)) == [b"mail"]
         assert "LOGIN" in server.commands
 
 
@@ -145,15 +145,15 @@ async def test_a_server_without_plain_authentication_is_logged_in_to() -> None:
 async def test_a_wrong_password_is_refused_and_not_repeated(capabilities: str, password: str) -> None:
     async with ImapServer(is_encrypted=False, capabilities=capabilities) as server:
         settings = ImapSettings("127.0.0.1", server.port, USER, password, is_encrypted=False)
-        with pytest.raises(BoxUnavailable, match="log in") as raised:
-            await take_all(ImapBox(settings))
+        with pytest.raises(MailboxUnavailable, match="log in") as raised:
+            await take_all(ImapMailbox(settings))
         assert "wrong" not in str(raised.value)
 
 
 async def test_the_place_of_a_mail_is_named_without_the_account() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
-        async with aclosing(box_of(server).arrivals()) as arrivals:
+        async with aclosing(box_of(server).unread_emails()) as arrivals:
             assert (await anext(arrivals)).identity == f"INBOX/{UID_VALIDITY}/1"
 
 
@@ -169,7 +169,7 @@ async def test_a_failing_server_loses_no_mail_and_tells_no_secret(verb: str, fai
     async with ImapServer() as server:
         uid = server.put(b"mail")
         server.fail(verb, failure)
-        with pytest.raises(BoxUnavailable) as raised:
+        with pytest.raises(MailboxUnavailable) as raised:
             await handle_all(box_of(server))
         assert PASSWORD not in str(raised.value)
         assert raised.value.__cause__ is None
@@ -183,7 +183,7 @@ async def test_a_mail_that_vanishes_is_passed_over() -> None:
         server.put(b"first")
         second = server.put(b"second")
         mails = []
-        async with aclosing(box_of(server).arrivals()) as arrivals:
+        async with aclosing(box_of(server).unread_emails()) as arrivals:
             async for arrival in arrivals:
                 mails.append(arrival.mail)
                 server.kept[second - 1].folder = "elsewhere"
@@ -193,25 +193,25 @@ async def test_a_mail_that_vanishes_is_passed_over() -> None:
 async def test_done_after_the_pass_is_refused_and_the_mail_comes_again() -> None:
     async with ImapServer() as server:
         server.put(b"mail")
-        async with aclosing(box_of(server).arrivals()) as arrivals:
+        async with aclosing(box_of(server).unread_emails()) as arrivals:
             late = await anext(arrivals)
-        with pytest.raises(BoxUnavailable):
-            await late.done()
+        with pytest.raises(MailboxUnavailable):
+            await late.mark_done()
         assert await take_all(box_of(server)) == [b"mail"]
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
     async with ImapServer() as server:
         settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD)
-        with pytest.raises(BoxUnavailable, match="connect"):
-            await take_all(ImapBox(settings))
+        with pytest.raises(MailboxUnavailable, match="connect"):
+            await take_all(ImapMailbox(settings))
         assert server.commands == []
 
 
 async def test_nobody_listens() -> None:
     async with ImapServer() as server:
         box = box_of(server)
-    with pytest.raises(BoxUnavailable, match="connect"):
+    with pytest.raises(MailboxUnavailable, match="connect"):
         await take_all(box)
 
 
@@ -222,8 +222,8 @@ async def test_a_silent_server_is_given_up() -> None:
         server.fail("FETCH", Failure.HOLD)
         ca = server.certificate.file
         settings = ImapSettings("127.0.0.1", server.port, USER, PASSWORD, ca=ca, timeout_seconds=0.2)
-        with pytest.raises(BoxUnavailable):
-            await take_all(ImapBox(settings))
+        with pytest.raises(MailboxUnavailable):
+            await take_all(ImapMailbox(settings))
 
 
 async def test_a_pass_that_is_cancelled_ends_at_once() -> None:
@@ -252,7 +252,7 @@ def test_the_inbox_is_the_folder_where_none_is_named() -> None:
 
 @pytest.mark.parametrize("written", ["maildir:/var/mail/x", "maildir:///var/mail/x", "maildir:/var/mail/%78"])
 def test_a_maildir_may_be_written_as_a_path_or_as_a_url(written: str) -> None:
-    assert vars(open_box(written)) == vars(open_box("maildir:/var/mail/x"))
+    assert vars(open_mailbox(written)) == vars(open_mailbox("maildir:/var/mail/x"))
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,6 @@ def test_a_maildir_may_be_written_as_a_path_or_as_a_url(written: str) -> None:
 )
 def test_an_address_with_an_error_is_refused_without_printing_the_password(url: str) -> None:
     with pytest.raises(ConfigurationInvalid) as raised:
-        open_box(url)
+        open_mailbox(url)
     assert "sec" not in str(raised.value)
     assert raised.value.__cause__ is None

@@ -9,14 +9,14 @@ import pytest
 from mailwright.domain.address import normal
 from mailwright.domain.bounce import BounceKind
 from mailwright.events.bounces import (
-    Action,
-    AutoReplied,
-    Bounced,
-    Complained,
+    AutoReply,
+    BounceMail,
+    BounceReport,
+    DsnAction,
+    FeedbackReport,
     FeedbackType,
-    Letter,
-    Unrelated,
-    read,
+    UnrelatedEmail,
+    parse_bounce_mail,
 )
 
 COLLECTION = Path(__file__).resolve().parents[4] / "shared" / "fixtures"
@@ -63,12 +63,12 @@ def expected(folder: Path) -> dict[str, Any]:
     return found
 
 
-def letter(file: Path) -> Letter:
-    return read(file.read_bytes())
+def letter(file: Path) -> BounceMail:
+    return parse_bounce_mail(file.read_bytes())
 
 
-def judges_alike(read_letter: Letter, wanted: list[dict[str, Any]]) -> bool:
-    if not isinstance(read_letter, Bounced) or len(read_letter.recipients) != len(wanted):
+def judges_alike(read_letter: BounceMail, wanted: list[dict[str, Any]]) -> bool:
+    if not isinstance(read_letter, BounceReport) or len(read_letter.recipients) != len(wanted):
         return False
     return all(
         (each.kind is HARD) == want["hardbounce"] and each.status in (want["status"], unless_invented(want["status"]))
@@ -81,16 +81,16 @@ def unless_invented(status: str) -> str | None:
     return None if int(status.split(".")[2]) >= 900 else status
 
 
-def names_and_times_alike(read_letter: Letter, wanted: dict[str, Any]) -> bool:
-    if not isinstance(read_letter, Bounced):
+def names_and_times_alike(read_letter: BounceMail, wanted: dict[str, Any]) -> bool:
+    if not isinstance(read_letter, BounceReport):
         return False
     addresses = {each.address and normal(each.address) for each in read_letter.recipients}
-    is_delayed = {each.action is Action.DELAYED for each in read_letter.recipients}
+    is_delayed = {each.action is DsnAction.DELAYED for each in read_letter.recipients}
     return addresses == {normal(address) for address in wanted["addresses"]} and is_delayed == {wanted["is_temporary"]}
 
 
-def complains_alike(read_letter: Letter, wanted: list[str]) -> bool:
-    return isinstance(read_letter, Complained) and {read_letter.feedback_type} == set(wanted)
+def complains_alike(read_letter: BounceMail, wanted: list[str]) -> bool:
+    return isinstance(read_letter, FeedbackReport) and {read_letter.feedback_type} == set(wanted)
 
 
 def test_real_bounces_are_judged_as_their_collectors_judge_them() -> None:
@@ -113,7 +113,7 @@ def test_real_bounces_are_judged_as_their_collectors_judge_them() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_bounces_of_well_known_servers(name: str) -> None:
     found = letter(DSN / "sisimai" / name)
-    assert isinstance(found, Bounced)
+    assert isinstance(found, BounceReport)
     assert [(each.address, each.kind, each.status) for each in found.recipients] == OURS[name]
 
 
@@ -124,16 +124,16 @@ def test_every_mail_of_the_collection_is_looked_at() -> None:
 
 
 def test_what_is_not_a_bounce_is_none() -> None:
-    assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), Unrelated)
-    assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReplied)
-    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), Unrelated)  # a person forwards one
+    assert isinstance(letter(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
+    assert isinstance(letter(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
+    assert isinstance(letter(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # a person forwards one
 
 
 def test_who_complained_is_told_where_the_report_tells_it() -> None:
     told = letter(ARF / "arf-17.eml")
     hidden = letter(ARF / "arf-15.eml")
-    assert isinstance(told, Complained)
-    assert isinstance(hidden, Complained)
+    assert isinstance(told, FeedbackReport)
+    assert isinstance(hidden, FeedbackReport)
     assert told.recipients == ("kijitora@example.com", "sabatora@example.net")
     assert hidden.recipients == ()
     assert hidden.feedback_type is FeedbackType.ABUSE
@@ -141,7 +141,7 @@ def test_who_complained_is_told_where_the_report_tells_it() -> None:
 
 def test_the_original_of_nearly_every_report_is_found() -> None:
     found = [letter(file) for file in sorted((DSN / "sisimai").glob("*-*.eml"))]
-    bounces = [each for each in found if isinstance(each, Bounced)]
+    bounces = [each for each in found if isinstance(each, BounceReport)]
     assert sum(each.original.message_id is not None for each in bounces) / len(bounces) > 0.85
 
 
@@ -150,9 +150,9 @@ def test_our_id_is_found_wherever_real_servers_keep_it() -> None:
     ours = "0192f0c1-7a3b-7cde-8f01-23456789abcd"
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
         found = letter(file)
-        if isinstance(found, Bounced | Complained) and found.original.message_id:
+        if isinstance(found, BounceReport | FeedbackReport) and found.original.message_id:
             of_theirs = found.original.message_id.strip("<>").encode()
-            again = read(file.read_bytes().replace(of_theirs, f"{ours}@sender.example".encode()))
+            again = parse_bounce_mail(file.read_bytes().replace(of_theirs, f"{ours}@sender.example".encode()))
             assert isinstance(again, type(found))
             assert again.original.outbox_id == ours, file.name
 
@@ -160,15 +160,17 @@ def test_our_id_is_found_wherever_real_servers_keep_it() -> None:
 def test_line_endings_do_not_matter() -> None:
     for file in sorted(COLLECTION.glob("[da][sr][nf]/**/*.[et][mx][lt]")):
         mail = file.read_bytes().replace(b"\r\n", b"\n")
-        assert without_identity(read(mail)) == without_identity(read(mail.replace(b"\n", b"\r\n"))), file.name
+        assert without_identity(parse_bounce_mail(mail)) == without_identity(
+            parse_bounce_mail(mail.replace(b"\n", b"\r\n"))
+        ), file.name
 
 
-def without_identity(found: Letter) -> object:
+def without_identity(found: BounceMail) -> object:
     match found:
-        case Bounced():
+        case BounceReport():
             what = [(r.address, r.action, r.kind, r.status, r.reply_code, r.diagnostic) for r in found.recipients]
             return found.original, found.reporting_mta, what
-        case Complained():
+        case FeedbackReport():
             return found.original, found.feedback_type, found.recipients, found.reporter
         case _:
             return type(found)

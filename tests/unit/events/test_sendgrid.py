@@ -15,8 +15,8 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import sendgrid
+from mailwright.events.rejected_events import EventRejected, ForgedEvent, MalformedEvent, StaleEvent
 from mailwright.events.sendgrid_signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
-from mailwright.events.trust import EventRefused, Forged, Malformed, Stale
 from tests.standins.sendgrid import SendGridStandIn
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "sendgrid"
@@ -41,8 +41,8 @@ def an_event(name: str, **fields: Any) -> dict[str, Any]:
     return {key: value for key, value in {**common, **fields}.items() if value is not None}
 
 
-def read(*events: Any) -> sendgrid.Told:
-    return sendgrid.read(json.dumps(events).encode(), NOW)
+def read(*events: Any) -> sendgrid.ParsedSendGridEvents:
+    return sendgrid.parse_events(json.dumps(events).encode(), NOW)
 
 
 def only(event: dict[str, Any]) -> Report:
@@ -68,9 +68,9 @@ def test_what_sendgrid_really_signed_is_believed() -> None:
         lambda: check(wrong, body, key=key, now=now),
         lambda: check(headers, body, key=vector["wrong_public_key"], now=now),
     ):
-        with pytest.raises(Forged):
+        with pytest.raises(ForgedEvent):
             forged()
-    (report,) = sendgrid.read(body, now).reports
+    (report,) = sendgrid.parse_events(body, now).reports
     assert (report.verdict, report.provider_message_id) == (ContactVerdict.HARD_BOUNCE, "LRzXl_NHStOGhQ4kofSm_A")
 
 
@@ -94,7 +94,7 @@ def test_a_signature_covers_the_bytes_and_the_time() -> None:
         (SendGridStandIn().signed_events(EVENTS, timestamp=NOW // 1000)[0], body),
     ]
     for forged_headers, forged_body in forgeries:
-        with pytest.raises(Forged):
+        with pytest.raises(ForgedEvent):
             check(forged_headers, forged_body)
 
 
@@ -106,7 +106,7 @@ def test_a_signature_is_good_for_as_long_as_sendgrid_tries(age: int, is_fresh: b
     if is_fresh:
         check(headers, body)
     else:
-        with pytest.raises(Stale):
+        with pytest.raises(StaleEvent):
             check(headers, body)
 
 
@@ -114,7 +114,7 @@ def test_a_signature_is_good_for_as_long_as_sendgrid_tries(age: int, is_fresh: b
 @pytest.mark.parametrize("timestamp", ["", "-1", "1e9", "٣", " 1800000000", "1800000000.0", "9" * 5000, "0x1"])
 def test_a_time_that_is_none_is_refused(timestamp: str) -> None:
     headers, body = SIGNER.signed_events(EVENTS, timestamp=NOW // 1000)
-    with pytest.raises(EventRefused):
+    with pytest.raises(EventRejected):
         check({**headers, TIMESTAMP_HEADER: timestamp}, body)
 
 
@@ -199,7 +199,7 @@ def test_the_words_of_a_bounce_are_kept() -> None:
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="SendGrid's examples are not here")
 def test_sendgrids_own_examples_are_understood() -> None:
     body = (FIXTURES / "twiliodocs__all_event_types.json").read_bytes()
-    told = sendgrid.read(body, NOW)
+    told = sendgrid.parse_events(body, NOW)
     assert Counter(each.type.value for each in told.reports) == {
         "accepted": 1,
         "bounce": 3,
@@ -271,15 +271,17 @@ def test_one_bad_event_never_stops_the_others() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b"7", b'"x"', b"\xff", b"[" * 100_000])
 def test_what_is_no_list_is_refused(body: bytes) -> None:
-    with pytest.raises(Malformed):
-        sendgrid.read(body, NOW)
+    with pytest.raises(MalformedEvent):
+        sendgrid.parse_events(body, NOW)
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=2)
 FIELDS = ["email", "timestamp", "type", "status", "reason", "url", "sg_event_id", "sg_message_id", "asm_group_id"]
 
 
-@given(st.lists(st.tuples(st.sampled_from([*sendgrid.MEANING]), st.dictionaries(st.sampled_from(FIELDS), ANYTHING))))
+@given(
+    st.lists(st.tuples(st.sampled_from([*sendgrid.EVENT_PARSERS]), st.dictionaries(st.sampled_from(FIELDS), ANYTHING)))
+)
 def test_every_event_is_either_a_report_or_counted(events: list[tuple[str, dict[str, Any]]]) -> None:
     told = read(*({**fields, "event": name} for name, fields in events))
     assert len(told.reports) + sum(told.left_out.values()) == len(events)

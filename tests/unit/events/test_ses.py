@@ -12,7 +12,7 @@ from mailwright.domain.clock import ManualClock, isoformat
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import ses
-from mailwright.events.trust import Malformed
+from mailwright.events.rejected_events import MalformedEvent
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "ses"
 NOW = ManualClock().now()
@@ -41,7 +41,7 @@ def to(email: str, **words: str) -> dict[str, str]:
 
 
 def only(text: str) -> Report:
-    (report,) = ses.read(text, NOW).reports
+    (report,) = ses.parse_event(text, NOW).reports
     return report
 
 
@@ -73,7 +73,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_amazons_own_examples_are_understood(name: str) -> None:
     event = json.loads((FIXTURES / f"{name}.json").read_text())
-    told = ses.read(json.dumps(event), NOW)
+    told = ses.parse_event(json.dumps(event), NOW)
     assert [(each.type, each.verdict, each.recipient) for each in told.reports] == EXAMPLES[name]
     for report in told.reports:
         assert report.provider_message_id == event["mail"]["messageId"]
@@ -109,7 +109,9 @@ def test_only_those_who_bounced_have_bounced() -> None:
     ],
 )
 def test_each_recipient_of_a_permanent_bounce_is_judged_alone(words: dict[str, str], verdict: ContactVerdict) -> None:
-    reports = ses.read(a_bounce(to("ada@example.com", status="5.1.1"), to("bob@example.com", **words)), NOW).reports
+    reports = ses.parse_event(
+        a_bounce(to("ada@example.com", status="5.1.1"), to("bob@example.com", **words)), NOW
+    ).reports
     assert [each.verdict for each in reports] == [ContactVerdict.HARD_BOUNCE, verdict]
 
 
@@ -190,7 +192,7 @@ def test_who_it_was_is_not_guessed_among_several(events: tuple[str, str, Any]) -
 
 def test_a_topic_of_amazons_own_lists_means_nothing_here() -> None:
     wishes = {"unsubscribeAll": False, "topicSubscriptionStatus": [{"topicName": "a", "subscriptionStatus": "OptOut"}]}
-    told = ses.read(an_event("Subscription", "subscription", {"newTopicPreferences": wishes}), NOW)
+    told = ses.parse_event(an_event("Subscription", "subscription", {"newTopicPreferences": wishes}), NOW)
     assert told.is_known
     assert told.reports == ()
 
@@ -202,13 +204,17 @@ def test_a_link_is_kept_without_what_it_may_hide() -> None:
 
 @pytest.mark.parametrize("text", ["Successfully validated SNS topic for Amazon SES event publishing.", "", "{"])
 def test_a_sentence_is_no_event(text: str) -> None:
-    told = ses.read(text, NOW)
+    told = ses.parse_event(text, NOW)
     assert (told.reports, told.is_known) == ((), False)
 
 
 def test_an_event_that_we_do_not_know_means_nothing() -> None:
-    assert ses.read(an_event("Surprise", "surprise", {}), NOW) == ses.Told("Surprise", (), is_known=False)
-    assert ses.read('{"notificationType": "Received"}', NOW) == ses.Told("Received", (), is_known=False)
+    assert ses.parse_event(an_event("Surprise", "surprise", {}), NOW) == ses.ParsedSesEvent(
+        "Surprise", (), is_known=False
+    )
+    assert ses.parse_event('{"notificationType": "Received"}', NOW) == ses.ParsedSesEvent(
+        "Received", (), is_known=False
+    )
 
 
 # Which mail.
@@ -266,7 +272,7 @@ def test_different_reports_have_different_keys() -> None:
         an_event("DeliveryDelay", "deliveryDelay", {"timestamp": at, "delayedRecipients": [to("ada@example.com")]}),
         an_event("DeliveryDelay", "deliveryDelay", {"timestamp": later, "delayedRecipients": [to("ada@example.com")]}),
     ]
-    keys = [report.key for text in texts for report in ses.read(text, NOW).reports]
+    keys = [report.key for text in texts for report in ses.parse_event(text, NOW).reports]
     assert len(set(keys)) == len(keys) == 14
 
 
@@ -317,8 +323,8 @@ def test_a_time_is_read_in_any_spelling(written: Any, read: str) -> None:
     ],
 )
 def test_a_field_of_the_wrong_kind_is_refused(text: str) -> None:
-    with pytest.raises(Malformed):
-        ses.read(text, NOW)
+    with pytest.raises(MalformedEvent):
+        ses.parse_event(text, NOW)
 
 
 JSON = st.recursive(
@@ -329,11 +335,13 @@ JSON = st.recursive(
 
 
 @given(
-    kind=st.sampled_from([*ses.MEANING]), mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON), part=JSON
+    kind=st.sampled_from([*ses.EVENT_PARSERS]),
+    mail=st.dictionaries(st.sampled_from(["tags", "headers"]), JSON),
+    part=JSON,
 )
 def test_nothing_but_a_refusal_comes_of_nonsense(kind: str, mail: dict[str, Any], part: Any) -> None:
     try:
-        told = ses.read(an_event(kind, ses.MEANING[kind][0], part, **mail), NOW)
-    except Malformed:
+        told = ses.parse_event(an_event(kind, ses.EVENT_PARSERS[kind][0], part, **mail), NOW)
+    except MalformedEvent:
         return
     assert all(isinstance(each, Report) for each in told.reports)

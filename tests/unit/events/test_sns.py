@@ -12,10 +12,17 @@ from structlog.testing import capture_logs
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, ManualClock, to_instant
 from mailwright.events import sns
-from mailwright.events.fetch import Fetch
-from mailwright.events.sns import AmazonCertificates, KeptCertificates, Kind, Sns
+from mailwright.events.fetch import AmazonFetcher
+from mailwright.events.rejected_events import (
+    EventRejected,
+    ForgedEvent,
+    MalformedEvent,
+    StaleEvent,
+    TopicNotAllowed,
+    VerificationUnavailable,
+)
+from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsMessageType, SnsVerifier
 from mailwright.events.sns_certificate import SnsCertificate
-from mailwright.events.trust import EventRefused, Foreign, Forged, Malformed, NotNow, Stale
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from tests.standins.http import Answer, HttpStandIn, Step
 from tests.standins.sns import FOREIGN_TOPIC, REGION, TOPIC, Signer, body_of, forgeries, malformed
@@ -68,8 +75,8 @@ async def http(amazon: Amazon) -> AsyncIterator[Rerouted]:
 
 
 @pytest.fixture
-def fetch(http: Rerouted) -> Fetch:
-    return Fetch(http)
+def fetch(http: Rerouted) -> AmazonFetcher:
+    return AmazonFetcher(http)
 
 
 @pytest.fixture
@@ -78,8 +85,8 @@ def time() -> ManualClock:
 
 
 @pytest.fixture
-def receiver(fetch: Fetch, time: ManualClock) -> Sns:
-    return Sns(time, AmazonCertificates(fetch, time), fetch, [TOPIC])
+def receiver(fetch: AmazonFetcher, time: ManualClock) -> SnsVerifier:
+    return SnsVerifier(time, AmazonCertificates(fetch, time), fetch, [TOPIC])
 
 
 def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
@@ -93,17 +100,17 @@ def naming(certificate_url: str, topic: str = TOPIC) -> bytes:
 @pytest.mark.skipif(not REAL, reason="the real vectors are not here")
 @pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
 async def test_what_amazon_really_signed_is_believed(file: Path) -> None:
-    envelope = sns.parse(file.read_bytes())
+    envelope = sns.parse_envelope(file.read_bytes())
     (certificate,) = FIXTURES.glob("real_cert__*.pem")
     real = SnsCertificate(certificate.read_bytes())
     real.check_names()
     _check(envelope, real, envelope.at)
     body = json.loads(file.read_text())
     for name in ("Message", "MessageId", "Timestamp", "TopicArn"):
-        forged = sns.parse(body_of({**body, name: _other(name, body[name])}))
-        with pytest.raises(Forged):
+        forged = sns.parse_envelope(body_of({**body, name: _other(name, body[name])}))
+        with pytest.raises(ForgedEvent):
             _check(forged, real, envelope.at)
-    with pytest.raises(Forged, match="not valid at this time"):
+    with pytest.raises(ForgedEvent, match="not valid at this time"):
         _check(envelope, real, to_instant(datetime(2022, 8, 18, tzinfo=UTC)))
 
 
@@ -111,7 +118,7 @@ def _other(name: str, value: str) -> str:
     return value.replace("2022", "2023") if name == "Timestamp" else value + "x"
 
 
-def _check(envelope: sns.Envelope, certificate: SnsCertificate, now: Instant) -> None:
+def _check(envelope: sns.SnsEnvelope, certificate: SnsCertificate, now: Instant) -> None:
     certificate.check_signature(envelope.signature, envelope.signed_text, version=envelope.version, now=now)
 
 
@@ -120,20 +127,20 @@ def _check(envelope: sns.Envelope, certificate: SnsCertificate, now: Instant) ->
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("subject", [None, "", "About a mail"])
-async def test_a_notification_is_believed(receiver: Sns, version: str, subject: str | None) -> None:
-    envelope = await receiver.verified(SIGNER.notification(MESSAGE, subject=subject, version=version))
-    assert (envelope.kind, envelope.message, envelope.topic) == (Kind.NOTIFICATION, MESSAGE, TOPIC)
+async def test_a_notification_is_believed(receiver: SnsVerifier, version: str, subject: str | None) -> None:
+    envelope = await receiver.verify(SIGNER.notification(MESSAGE, subject=subject, version=version))
+    assert (envelope.kind, envelope.message, envelope.topic) == (SnsMessageType.NOTIFICATION, MESSAGE, TOPIC)
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-async def test_both_confirmations_are_believed(receiver: Sns, version: str) -> None:
-    assert (await receiver.verified(SIGNER.subscription(version=version))).kind is Kind.SUBSCRIPTION
-    assert (await receiver.verified(SIGNER.unsubscription(version=version))).kind is Kind.UNSUBSCRIPTION
+async def test_both_confirmations_are_believed(receiver: SnsVerifier, version: str) -> None:
+    assert (await receiver.verify(SIGNER.subscription(version=version))).kind is SnsMessageType.SUBSCRIPTION
+    assert (await receiver.verify(SIGNER.unsubscription(version=version))).kind is SnsMessageType.UNSUBSCRIPTION
 
 
-async def test_fields_that_nobody_signed_may_be_anything(receiver: Sns) -> None:
+async def test_fields_that_nobody_signed_may_be_anything(receiver: SnsVerifier) -> None:
     signed = SIGNER.notified(MESSAGE)
-    await receiver.verified(body_of({**signed, "UnsubscribeURL": 7, "MessageAttributes": {"a": []}, "New": None}))
+    await receiver.verify(body_of({**signed, "UnsubscribeURL": 7, "MessageAttributes": {"a": []}, "New": None}))
 
 
 # Forgeries.
@@ -141,28 +148,28 @@ async def test_fields_that_nobody_signed_may_be_anything(receiver: Sns) -> None:
 
 @pytest.mark.promise("sns-forged-refused")
 @pytest.mark.parametrize(("name", "body"), forgeries(SIGNER, MESSAGE).items())
-async def test_a_forgery_is_refused(receiver: Sns, name: str, body: bytes) -> None:
-    with pytest.raises(EventRefused) as refused:
-        await receiver.verified(body)
-    assert refused.type is (Stale if name in ("long ago", "in the future") else Forged)
+async def test_a_forgery_is_refused(receiver: SnsVerifier, name: str, body: bytes) -> None:
+    with pytest.raises(EventRejected) as refused:
+        await receiver.verify(body)
+    assert refused.type is (StaleEvent if name in ("long ago", "in the future") else ForgedEvent)
 
 
 @pytest.mark.parametrize("body", [*malformed(SIGNER, MESSAGE).values()], ids=[*malformed(SIGNER, MESSAGE)])
-async def test_what_is_no_envelope_is_refused(receiver: Sns, http: Rerouted, body: bytes) -> None:
-    with pytest.raises(Malformed):
-        await receiver.verified(body)
+async def test_what_is_no_envelope_is_refused(receiver: SnsVerifier, http: Rerouted, body: bytes) -> None:
+    with pytest.raises(MalformedEvent):
+        await receiver.verify(body)
     assert http.asked == []
 
 
-async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: Sns, http: Rerouted) -> None:
+async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: SnsVerifier, http: Rerouted) -> None:
     needs_it = {"other message", "other id", "other time", "other subject", "no subject", "other type"}
     needs_it |= {"other signature", "empty signature", "version said to be 1", "another's key", "unknown certificate"}
     cheap = {name: body for name, body in forgeries(SIGNER, MESSAGE).items() if name not in needs_it}
     assert len(cheap) > 20
     foreign = SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC)
     for body in (*cheap.values(), foreign, SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
-        with pytest.raises(EventRefused):
-            await receiver.verified(body)
+        with pytest.raises(EventRejected):
+            await receiver.verify(body)
     assert http.asked == []
 
 
@@ -179,61 +186,66 @@ async def test_nothing_is_fetched_for_what_can_be_refused_without(receiver: Sns,
     ids=str,
 )
 async def test_a_certificate_that_is_not_amazons_for_sns_is_refused(
-    receiver: Sns, amazon: Amazon, certificate: dict[str, Any]
+    receiver: SnsVerifier, amazon: Amazon, certificate: dict[str, Any]
 ) -> None:
     impostor = Signer(clock.now(), **certificate)
     amazon.files[f"/{impostor.file}"] = impostor.certificate
-    with pytest.raises(Forged):
-        await receiver.verified(impostor.notification(MESSAGE))
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(impostor.notification(MESSAGE))
 
 
 @pytest.mark.parametrize(
     "answer", [Answer(200, b"no certificate"), Answer(200, SIGNER.certificate + b" " * 20_000), Answer(403)]
 )
 async def test_what_is_served_in_place_of_a_certificate_is_refused(
-    receiver: Sns, amazon: Amazon, answer: Answer
+    receiver: SnsVerifier, amazon: Amazon, answer: Answer
 ) -> None:
     amazon.answer(answer)
-    with pytest.raises(Forged):
-        await receiver.verified(SIGNER.notification(MESSAGE))
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(SIGNER.notification(MESSAGE))
 
 
-async def test_a_redirect_is_not_followed(receiver: Sns, amazon: Amazon) -> None:
+async def test_a_redirect_is_not_followed(receiver: SnsVerifier, amazon: Amazon) -> None:
     amazon.answer(Answer(302, b"", {"Location": f"{amazon.url}/elsewhere.pem"}))
-    with pytest.raises(Forged):
-        await receiver.verified(SIGNER.notification(MESSAGE))
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(SIGNER.notification(MESSAGE))
     assert [request.path for request in amazon.requests] == [f"/{SIGNER.file}"]
 
 
-async def test_a_certificate_is_fetched_once(receiver: Sns, http: Rerouted) -> None:
+async def test_a_certificate_is_fetched_once(receiver: SnsVerifier, http: Rerouted) -> None:
     for _ in range(5):
-        await receiver.verified(SIGNER.notification(MESSAGE))
+        await receiver.verify(SIGNER.notification(MESSAGE))
     assert len(http.asked) == 1
 
 
-async def test_whoever_asks_for_the_same_certificate_waits_for_one_request(receiver: Sns, http: Rerouted) -> None:
-    bodies = [SIGNER.notification(MESSAGE) for _ in range(3 * sns.MOST_FETCHES)]
-    await asyncio.gather(*map(receiver.verified, bodies))
+async def test_whoever_asks_for_the_same_certificate_waits_for_one_request(
+    receiver: SnsVerifier, http: Rerouted
+) -> None:
+    bodies = [SIGNER.notification(MESSAGE) for _ in range(3 * sns.MAX_PENDING_FETCHES)]
+    await asyncio.gather(*map(receiver.verify, bodies))
     assert len(http.asked) == 1
 
 
-async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
-    await receiver.verified(SIGNER.notification(MESSAGE))
+async def test_made_up_certificates_keep_no_known_one_waiting(
+    receiver: SnsVerifier, amazon: Amazon, http: Rerouted
+) -> None:
+    await receiver.verify(SIGNER.notification(MESSAGE))
     hold = amazon.hold(Step.ANSWER)
     host = f"https://sns.{REGION}.amazonaws.com"
     forged = [
-        asyncio.create_task(receiver.verified(naming(f"{host}/{number}.pem"))) for number in range(sns.MOST_FETCHES)
+        asyncio.create_task(receiver.verify(naming(f"{host}/{number}.pem")))
+        for number in range(sns.MAX_PENDING_FETCHES)
     ]
     await hold.reached.wait()
     async with asyncio.timeout(10):
-        assert await receiver.verified(SIGNER.notification(MESSAGE))
-        with pytest.raises(NotNow, match="at once"):
-            await receiver.verified(naming(f"{host}/one-more.pem"))
+        assert await receiver.verify(SIGNER.notification(MESSAGE))
+        with pytest.raises(VerificationUnavailable, match="at once"):
+            await receiver.verify(naming(f"{host}/one-more.pem"))
     assert len(http.asked) == 2
     hold.release()
     amazon.forget_rules()
-    assert {type(end) for end in await asyncio.gather(*forged, return_exceptions=True)} == {Forged}
-    assert len(http.asked) == 1 + sns.MOST_FETCHES
+    assert {type(end) for end in await asyncio.gather(*forged, return_exceptions=True)} == {ForgedEvent}
+    assert len(http.asked) == 1 + sns.MAX_PENDING_FETCHES
 
 
 @pytest.mark.parametrize(
@@ -250,10 +262,10 @@ async def test_made_up_certificates_keep_no_known_one_waiting(receiver: Sns, ama
 )
 async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, region: str, host: str) -> None:
     """A bucket may be called `sns`, and then answers below amazonaws.com."""
-    receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
+    receiver = SnsVerifier(clock, AmazonCertificates(AmazonFetcher(http), clock), AmazonFetcher(http))
     topic = f"arn:aws:sns:{region}:123456789012:mail-events"
-    with pytest.raises(Forged):
-        await receiver.verified(naming(f"https://{host}/{SIGNER.file}", topic))
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(naming(f"https://{host}/{SIGNER.file}", topic))
     assert http.asked == []
 
 
@@ -269,75 +281,77 @@ async def test_a_certificate_comes_from_the_topics_own_region(http: Rerouted, re
 def test_every_region_has_its_own_host(partition: str, region: str, host: str) -> None:
     topic = f"arn:{partition}:sns:{region}:123456789012:mail-events"
     url = f"https://{host}/{SIGNER.file}"
-    sns.check_certificate_url(sns.parse(naming(url, topic)))
+    sns.check_certificate_url(sns.parse_envelope(naming(url, topic)))
 
 
-async def test_a_certificate_that_was_kept_still_ends(receiver: Sns, time: ManualClock) -> None:
-    await receiver.verified(SIGNER.notification(MESSAGE))
+async def test_a_certificate_that_was_kept_still_ends(receiver: SnsVerifier, time: ManualClock) -> None:
+    await receiver.verify(SIGNER.notification(MESSAGE))
     time.advance(2 * DAY)
-    with pytest.raises(Forged, match="not valid at this time"):
-        await receiver.verified(SIGNER.notification(MESSAGE, Timestamp=SIGNER.stamp(timedelta(days=2))))
+    with pytest.raises(ForgedEvent, match="not valid at this time"):
+        await receiver.verify(SIGNER.notification(MESSAGE, Timestamp=SIGNER.stamp(timedelta(days=2))))
 
 
 async def test_a_certificate_out_of_reach_is_asked_for_once_a_minute(
-    receiver: Sns, amazon: Amazon, http: Rerouted, time: ManualClock
+    receiver: SnsVerifier, amazon: Amazon, http: Rerouted, time: ManualClock
 ) -> None:
     amazon.answer(Answer(503), times=1)
     for _ in range(3):
-        with pytest.raises(NotNow):
-            await receiver.verified(SIGNER.notification(MESSAGE))
+        with pytest.raises(VerificationUnavailable):
+            await receiver.verify(SIGNER.notification(MESSAGE))
     assert len(http.asked) == 1
     time.advance(MINUTE)
-    assert await receiver.verified(SIGNER.notification(MESSAGE))
+    assert await receiver.verify(SIGNER.notification(MESSAGE))
 
 
 async def test_many_certificates_do_not_fill_the_memory(http: Rerouted, amazon: Amazon, time: ManualClock) -> None:
-    certificates = AmazonCertificates(Fetch(http), time)
-    for number in range(3 * sns.MOST_CERTIFICATES):
+    certificates = AmazonCertificates(AmazonFetcher(http), time)
+    for number in range(3 * sns.MAX_CERTIFICATES):
         url = f"https://sns.{REGION}.amazonaws.com/{number}.pem"
         if number % 2:
             amazon.files[f"/{number}.pem"] = SIGNER.certificate
             await certificates.find(url)
         else:
-            with pytest.raises(Forged):
+            with pytest.raises(ForgedEvent):
                 await certificates.find(url)
-    assert len(certificates._kept) == len(certificates._unavailable) == sns.MOST_CERTIFICATES
+    assert len(certificates._kept) == len(certificates._unavailable) == sns.MAX_CERTIFICATES
 
 
 # Time.
 
 
-async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: Sns, time: ManualClock) -> None:
+async def test_an_envelope_may_come_as_late_as_sns_tries_again(receiver: SnsVerifier, time: ManualClock) -> None:
     body = SIGNER.notification(MESSAGE)
     time.advance(HOUR + 5 * MINUTE)
-    await receiver.verified(body)
+    await receiver.verify(body)
     time.advance(HOUR)
-    with pytest.raises(Stale):
-        await receiver.verified(body)
+    with pytest.raises(StaleEvent):
+        await receiver.verify(body)
 
 
 # Topics and subscriptions.
 
 
-async def test_another_topic_is_refused(receiver: Sns) -> None:
+async def test_another_topic_is_refused(receiver: SnsVerifier) -> None:
     for body in (SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC), SIGNER.subscription(TopicArn=FOREIGN_TOPIC)):
-        with pytest.raises(Foreign):
-            await receiver.verified(body)
+        with pytest.raises(TopicNotAllowed):
+            await receiver.verify(body)
 
 
 async def test_without_topics_events_are_taken_and_subscriptions_are_not(http: Rerouted) -> None:
-    receiver = Sns(clock, AmazonCertificates(Fetch(http), clock), Fetch(http))
+    receiver = SnsVerifier(clock, AmazonCertificates(AmazonFetcher(http), clock), AmazonFetcher(http))
     with capture_logs() as lines:
         for _ in range(2):
-            await receiver.verified(SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC))
+            await receiver.verify(SIGNER.notification(MESSAGE, TopicArn=FOREIGN_TOPIC))
     assert [(line["event"], line["setting"]) for line in lines] == [("sns_topics_not_set", "SNS_TOPIC_ARNS")]
-    with pytest.raises(Foreign, match="SNS_TOPIC_ARNS"):
-        await receiver.verified(SIGNER.subscription())
+    with pytest.raises(TopicNotAllowed, match="SNS_TOPIC_ARNS"):
+        await receiver.verify(SIGNER.subscription())
 
 
-async def test_a_subscription_is_confirmed_where_sns_says(receiver: Sns, amazon: Amazon, http: Rerouted) -> None:
-    envelope = await receiver.verified(SIGNER.subscription())
-    await receiver.confirm(envelope)
+async def test_a_subscription_is_confirmed_where_sns_says(
+    receiver: SnsVerifier, amazon: Amazon, http: Rerouted
+) -> None:
+    envelope = await receiver.verify(SIGNER.subscription())
+    await receiver.confirm_subscription(envelope)
     assert http.asked[-1] == f"GET {envelope.subscribe_url}"
     assert f"Token={envelope.token}" in amazon.requests[-1].query
 
@@ -359,20 +373,24 @@ async def test_a_subscription_is_confirmed_where_sns_says(receiver: Sns, amazon:
         "",
     ],
 )
-async def test_no_other_address_is_visited_even_if_it_was_signed(receiver: Sns, http: Rerouted, url: str) -> None:
-    envelope = await receiver.verified(SIGNER.subscription(SubscribeURL=url, Token="t"))
+async def test_no_other_address_is_visited_even_if_it_was_signed(
+    receiver: SnsVerifier, http: Rerouted, url: str
+) -> None:
+    envelope = await receiver.verify(SIGNER.subscription(SubscribeURL=url, Token="t"))
     fetched = len(http.asked)
-    with pytest.raises(Forged):
-        await receiver.confirm(envelope)
+    with pytest.raises(ForgedEvent):
+        await receiver.confirm_subscription(envelope)
     assert len(http.asked) == fetched
 
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(302, b"", {"Location": "/elsewhere"})])
-async def test_a_confirmation_that_fails_is_not_called_one(receiver: Sns, amazon: Amazon, answer: Answer) -> None:
-    envelope = await receiver.verified(SIGNER.subscription())
+async def test_a_confirmation_that_fails_is_not_called_one(
+    receiver: SnsVerifier, amazon: Amazon, answer: Answer
+) -> None:
+    envelope = await receiver.verify(SIGNER.subscription())
     amazon.answer(answer)
-    with pytest.raises(NotNow):
-        await receiver.confirm(envelope)
+    with pytest.raises(VerificationUnavailable):
+        await receiver.confirm_subscription(envelope)
 
 
 # A folder instead of Amazon.
@@ -380,15 +398,15 @@ async def test_a_confirmation_that_fails_is_not_called_one(receiver: Sns, amazon
 
 async def test_a_folder_of_certificates_stands_in_for_amazon(http: Rerouted, tmp_path: Path) -> None:
     own = Signer(clock.now(), key="rehearsal", issuer="Us", subject="rehearsal")
-    receiver = Sns(clock, KeptCertificates(own.keep(tmp_path)), Fetch(http), [TOPIC])
-    assert (await receiver.verified(own.notification(MESSAGE))).message == MESSAGE
-    with pytest.raises(Forged):
-        await receiver.verified(SIGNER.notification(MESSAGE))
+    receiver = SnsVerifier(clock, FolderCertificates(own.keep(tmp_path)), AmazonFetcher(http), [TOPIC])
+    assert (await receiver.verify(own.notification(MESSAGE))).message == MESSAGE
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(SIGNER.notification(MESSAGE))
     old = Signer(clock.now(), key="rehearsal", expired=True)
     old.keep(tmp_path)
-    with pytest.raises(Forged):
-        await receiver.verified(old.notification(MESSAGE))
+    with pytest.raises(ForgedEvent):
+        await receiver.verify(old.notification(MESSAGE))
     for body in forgeries(own, MESSAGE).values():
-        with pytest.raises(EventRefused):
-            await receiver.verified(body)
+        with pytest.raises(EventRejected):
+            await receiver.verify(body)
     assert http.asked == []

@@ -10,7 +10,7 @@ from botocore.session import Session
 
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.sqs import Queue, QueueUnavailable, endpoint_of
+from mailwright.events.sqs import SqsQueue, SqsUnavailable, parse_queue_url
 from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing
 from mailwright.providers.http import HttpClient
 from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, WRONG_JSON, Answer, Step
@@ -35,11 +35,11 @@ async def http() -> AsyncIterator[HttpClient]:
 
 
 @pytest.fixture
-def queue(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> Queue:
-    return Queue(sqs.queue_url, REGION, http, clock, key_chain(clock))
+def queue(sqs: SqsStandIn, http: HttpClient, clock: ManualClock) -> SqsQueue:
+    return SqsQueue(sqs.queue_url, REGION, http, clock, key_chain(clock))
 
 
-async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue: Queue) -> None:
+async def test_what_is_received_stays_until_it_is_deleted(sqs: SqsStandIn, queue: SqsQueue) -> None:
     for number in range(5):
         sqs.put(f"message {number}")
     first, second = await queue.receive(), await queue.receive()
@@ -93,9 +93,9 @@ async def test_the_stand_in_is_one_to_amazons_own_client(sqs: SqsStandIn) -> Non
     ],
     ids=lambda answer: str(answer.body[:40]) if isinstance(answer, Answer) else "garbage",
 )
-async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Queue, answer: Answer | bytes) -> None:
+async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: SqsQueue, answer: Answer | bytes) -> None:
     sqs.answer(answer, times=1)
-    with pytest.raises(QueueUnavailable) as told:
+    with pytest.raises(SqsUnavailable) as told:
         await queue.receive()
     assert SECRET_KEY not in str(told.value)
     sqs.put("later")
@@ -103,13 +103,13 @@ async def test_every_other_answer_is_told_in_one_way(sqs: SqsStandIn, queue: Que
 
 
 async def test_a_queue_out_of_reach_is_told(
-    sqs: SqsStandIn, queue: Queue, http: HttpClient, clock: ManualClock
+    sqs: SqsStandIn, queue: SqsQueue, http: HttpClient, clock: ManualClock
 ) -> None:
     sqs.cut(Step.ANSWER, times=1)
-    with pytest.raises(QueueUnavailable):
+    with pytest.raises(SqsUnavailable):
         await queue.receive()
-    nobody = Queue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
-    with pytest.raises(QueueUnavailable, match="out of reach"):
+    nobody = SqsQueue("http://127.0.0.1:1/1/q", REGION, http, clock, key_chain(clock))
+    with pytest.raises(SqsUnavailable, match="out of reach"):
         await nobody.receive()
 
 
@@ -117,13 +117,13 @@ async def test_keys_that_are_missing_or_wrong_are_told(sqs: SqsStandIn, http: Ht
     def missing() -> AwsKeys:
         raise AwsKeysMissing
 
-    with pytest.raises(QueueUnavailable, match="AWS_ACCESS_KEY_ID"):
-        await Queue(sqs.queue_url, REGION, http, clock, AwsKeyChain(clock, lambda: missing)).receive()
-    with pytest.raises(QueueUnavailable, match="InvalidSignatureException"):
-        await Queue(sqs.queue_url, REGION, http, clock, key_chain(clock, "wrong")).receive()
+    with pytest.raises(SqsUnavailable, match="AWS_ACCESS_KEY_ID"):
+        await SqsQueue(sqs.queue_url, REGION, http, clock, AwsKeyChain(clock, lambda: missing)).receive()
+    with pytest.raises(SqsUnavailable, match="InvalidSignatureException"):
+        await SqsQueue(sqs.queue_url, REGION, http, clock, key_chain(clock, "wrong")).receive()
 
 
-async def test_the_largest_messages_that_sqs_carries_come_ten_at_a_time(sqs: SqsStandIn, queue: Queue) -> None:
+async def test_the_largest_messages_that_sqs_carries_come_ten_at_a_time(sqs: SqsStandIn, queue: SqsQueue) -> None:
     for number in range(12):
         sqs.put(json.dumps({"number": number, "long": "x" * 262_000}))
     assert [len(await queue.receive()) for _ in range(3)] == [10, 2, 0]
@@ -143,7 +143,7 @@ async def test_the_largest_messages_that_sqs_carries_come_ten_at_a_time(sqs: Sqs
     ],
 )
 def test_a_queue_is_asked_where_it_is(url: str, region: str | None, endpoint: tuple[str, str]) -> None:
-    assert endpoint_of(url, region) == endpoint
+    assert parse_queue_url(url, region) == endpoint
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_queue_is_asked_where_it_is(url: str, region: str | None, endpoint: tu
 )
 def test_an_address_that_is_none_is_told(url: str, region: str | None) -> None:
     with pytest.raises(ConfigurationInvalid):
-        endpoint_of(url, region)
+        parse_queue_url(url, region)

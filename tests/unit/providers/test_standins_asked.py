@@ -19,7 +19,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.report import ContactVerdict
 from mailwright.domain.results import ResultKind
 from mailwright.domain.states import EventType
-from mailwright.events.sendgrid import read
+from mailwright.events.sendgrid import parse_events
 from tests.standins import sendgrid, smtp, sns
 from tests.standins import ses as ses_stand_in
 from tests.standins.__main__ import main
@@ -83,7 +83,7 @@ async def test_a_bounce_comes_back_from_sendgrid_where_one_is_asked_for() -> Non
         await provider.send(a_sendgrid_mail())
         await sendgrid._tell(server, 0, f"{inlet.url}/sendgrid-events", "bounce")
         [request] = inlet.requests
-    [_, bounce] = read(request.body, 1_800_000_000_000).reports
+    [_, bounce] = parse_events(request.body, 1_800_000_000_000).reports
     assert (bounce.type, bounce.verdict) == (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE)
 
 

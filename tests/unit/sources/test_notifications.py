@@ -10,15 +10,22 @@ from hypothesis import strategies as st
 
 from mailwright.domain.clock import MINUTE, SECOND, to_instant
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.sources.notifications import event_types, jobs, preferences, times
-from mailwright.sources.notifications.jobs import Row, Surroundings
-from mailwright.sources.notifications.preferences import Broken, Facts, Preferences, Unwanted, Wait, Window
+from mailwright.sources.notifications import event_kinds, jobs, preferences, times
+from mailwright.sources.notifications.jobs import NotificationRow, SectionDetails
+from mailwright.sources.notifications.preferences import (
+    DeliveryWindow,
+    InvalidPreferences,
+    NotWanted,
+    PreferenceFacts,
+    SubscriberPreferences,
+    WaitDecision,
+)
 
 NOON = to_instant(datetime(2027, 1, 15, 12, tzinfo=UTC))
 
 
-def facts(now: int = NOON, **changes: Any) -> Facts:
-    return Facts(now, frozenset({"open"}), **changes)
+def facts(now: int = NOON, **changes: Any) -> PreferenceFacts:
+    return PreferenceFacts(now, frozenset({"open"}), **changes)
 
 
 @pytest.mark.promise("notify-waits")
@@ -35,10 +42,10 @@ def facts(now: int = NOON, **changes: Any) -> Facts:
     ],
 )
 def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) -> None:
-    wishes = preferences.read({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
-    assert isinstance(wishes, Preferences)
-    wait = preferences.objection(wishes, facts())
-    assert opens == (times.write(wait.until) if isinstance(wait, Wait) and wait.until else None)
+    wishes = preferences.parse_preferences({"deliveryWindow": {"startMinutes": start, "endMinutes": end}}, "UTC")
+    assert isinstance(wishes, SubscriberPreferences)
+    wait = preferences.check_preferences(wishes, facts())
+    assert opens == (times.format_time(wait.until) if isinstance(wait, WaitDecision) and wait.until else None)
 
 
 @pytest.mark.promise("notify-waits")
@@ -49,30 +56,30 @@ def test_a_window_may_go_over_midnight(start: int, end: int, opens: str | None) 
     st.sampled_from(["UTC", "Europe/Lisbon", "Asia/Kolkata"]),
 )
 def test_when_a_wait_for_the_window_ends_the_window_is_open(start: int, end: int, later: int, zone: str) -> None:
-    wishes = Preferences(window=Window(start, end), zone=zone)
-    wait = preferences.objection(wishes, facts(NOON + later * MINUTE))
+    wishes = SubscriberPreferences(window=DeliveryWindow(start, end), zone=zone)
+    wait = preferences.check_preferences(wishes, facts(NOON + later * MINUTE))
     if wait is not None:
-        assert isinstance(wait, Wait)
+        assert isinstance(wait, WaitDecision)
         assert wait.until is not None
         assert NOON + later * MINUTE < wait.until <= NOON + (later + 1440) * MINUTE
-        assert preferences.objection(wishes, facts(wait.until)) is None
+        assert preferences.check_preferences(wishes, facts(wait.until)) is None
 
 
 @pytest.mark.promise("notify-waits")
 def test_a_window_is_in_the_zone_of_its_subscriber() -> None:
     given_ = {"deliveryWindow": {"startMinutes": 8 * 60, "endMinutes": 9 * 60}, "timezone": "America/New_York"}
-    wishes = preferences.read(given_, "UTC")
-    assert isinstance(wishes, Preferences)
-    wait = preferences.objection(wishes, facts())
-    assert isinstance(wait, Wait)
+    wishes = preferences.parse_preferences(given_, "UTC")
+    assert isinstance(wishes, SubscriberPreferences)
+    wait = preferences.check_preferences(wishes, facts())
+    assert isinstance(wait, WaitDecision)
     assert wait.until == NOON + 60 * MINUTE
 
 
 def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
-    wishes = Preferences(most=2)
-    assert preferences.objection(wishes, facts(sent=1)) is None
-    assert isinstance(preferences.objection(wishes, facts(sent=2)), Unwanted)
-    assert isinstance(preferences.objection(wishes, facts(sent=1, under_way=1)), Wait)
+    wishes = SubscriberPreferences(most=2)
+    assert preferences.check_preferences(wishes, facts(sent=1)) is None
+    assert isinstance(preferences.check_preferences(wishes, facts(sent=2)), NotWanted)
+    assert isinstance(preferences.check_preferences(wishes, facts(sent=1, under_way=1)), WaitDecision)
 
 
 @pytest.mark.parametrize(
@@ -87,15 +94,15 @@ def test_enough_is_enough_and_what_is_under_way_may_be_the_last() -> None:
     ],
 )
 def test_preferences_that_nobody_understands_name_where(given_: Any, path: str) -> None:
-    found = preferences.read(given_, "UTC")
-    assert isinstance(found, Broken)
+    found = preferences.parse_preferences(given_, "UTC")
+    assert isinstance(found, InvalidPreferences)
     assert found.path == path
 
 
 # Payloads.
 
 
-def a_row(**changes: Any) -> Row:
+def a_row(**changes: Any) -> NotificationRow:
     event = {
         "open_event_id": 2,
         "section_id": 7,
@@ -129,20 +136,20 @@ def a_row(**changes: Any) -> Row:
         "event": event,
         "subscription": subscription,
     }
-    return Row(**{**fields, **changes})
+    return NotificationRow(**{**fields, **changes})
 
 
-def a_job(payload: Any = None, around: Surroundings | None = None, **changes: Any) -> dict[str, Any]:
+def a_job(payload: Any = None, around: SectionDetails | None = None, **changes: Any) -> dict[str, Any]:
     told = payload if payload is not None else {"courseTitle": "Algebra", "sectionNumber": "02"}
-    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
+    kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
     base = {"base_url": "https://seats.example", "locale": "en"}
-    return jobs.build(a_row(**changes), kind, told, None, around or Surroundings(), **base)
+    return jobs.build_job(a_row(**changes), kind, told, None, around or SectionDetails(), **base)
 
 
 def test_the_payload_is_the_one_of_the_contract() -> None:
     job = a_job()
-    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
-    assert jobs.objection(job, kind) is None
+    kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
+    assert jobs.validate_job(job, kind) is None
     assert (job["version"], job["notificationId"], job["openEventId"], job["subscriptionId"]) == ("1.0", 1, 2, 3)
     assert job["event"]["termId"] == "92026"
     assert job["event"]["eventAt"] == "2027-01-15T12:00:00.000Z"
@@ -162,16 +169,16 @@ def test_the_payload_is_the_one_of_the_contract() -> None:
     ],
 )
 def test_formats_and_fields_are_held_against_the_schema(change: dict[str, Any], path: str) -> None:
-    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
-    found = jobs.objection({**a_job(), **change}, kind)
+    kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
+    found = jobs.validate_job({**a_job(), **change}, kind)
     assert found is not None
     assert found.path == path
 
 
 def test_a_minor_version_adds_and_a_major_is_refused() -> None:
-    kind = event_types.load(None, 120 * SECOND).by_name["open-seat"]
-    assert jobs.objection({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
-    found = jobs.objection({**a_job(), "version": "2.0"}, kind)
+    kind = event_kinds.load_event_kinds(None, 120 * SECOND).by_name["open-seat"]
+    assert jobs.validate_job({**a_job(), "version": "1.4", "unheardOf": 1}, kind) is None
+    found = jobs.validate_job({**a_job(), "version": "2.0"}, kind)
     assert found is not None
     assert found.code == "UNSUPPORTED_VERSION"
 
@@ -192,12 +199,12 @@ def test_everything_that_is_wrong_with_declared_kinds_is_told_at_once(tmp_path: 
     file = tmp_path / "kinds.toml"
     file.write_text('[price]\nmax_attempts = 0\nmanage_url = "{nobody}"\n[stock]\nfallback_locale = "?"\nunheard = 1\n')
     with pytest.raises(ConfigurationInvalid) as refused:
-        event_types.load(file, 120 * SECOND)
+        event_kinds.load_event_kinds(file, 120 * SECOND)
     told = "\n".join(refused.value.problems)
     for name in ("price.max_attempts", "price.manage_url", "stock.fallback_locale", "stock.unheard"):
         assert name in told
 
 
 def test_a_delay_is_never_longer_than_a_lock() -> None:
-    kind = event_types.Kind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
+    kind = event_kinds.EventKind(name="slow", template="slow", retry_schedule_ms=(0, 600_000))
     assert [kind.retry_delay(attempts, 120_000) for attempts in (1, 2, 3)] == [0, 120_000, 120_000]

@@ -1,35 +1,35 @@
 """Mails that came back: what they say about which of our mails, and the mailboxes in which they lie."""
 
-from mailwright.events.bounces.box import Arrival, Box, BoxUnavailable
-from mailwright.events.bounces.boxes import open_box
-from mailwright.events.bounces.letter import (
-    Action,
-    AutoReplied,
-    Bounced,
-    Complained,
+from mailwright.events.bounces.mailbox import BounceMailbox, MailboxEmail, MailboxUnavailable
+from mailwright.events.bounces.mailbox_url import open_mailbox
+from mailwright.events.bounces.model import (
+    AutoReply,
+    BouncedRecipient,
+    BounceMail,
+    BounceReport,
+    DsnAction,
+    FeedbackReport,
     FeedbackType,
-    Letter,
-    Original,
-    Recipient,
-    Unreadable,
-    Unrelated,
+    OriginalMessage,
+    UnreadableReport,
+    UnrelatedEmail,
 )
-from mailwright.events.bounces.reading import read
+from mailwright.events.bounces.parse import parse_bounce_mail
 
 __all__ = [
-    "Action",
-    "Arrival",
-    "AutoReplied",
-    "Bounced",
-    "Box",
-    "BoxUnavailable",
-    "Complained",
+    "AutoReply",
+    "BounceMail",
+    "BounceMailbox",
+    "BounceReport",
+    "BouncedRecipient",
+    "DsnAction",
+    "FeedbackReport",
     "FeedbackType",
-    "Letter",
-    "Original",
-    "Recipient",
-    "Unreadable",
-    "Unrelated",
-    "open_box",
-    "read",
+    "MailboxEmail",
+    "MailboxUnavailable",
+    "OriginalMessage",
+    "UnreadableReport",
+    "UnrelatedEmail",
+    "open_mailbox",
+    "parse_bounce_mail",
 ]

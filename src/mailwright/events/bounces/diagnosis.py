@@ -7,7 +7,7 @@ from typing import assert_never
 
 from mailwright.domain.address import InvalidAddress, deliverable
 from mailwright.domain.bounce import MAX_TEXT, BounceKind, classify_bounce
-from mailwright.events.bounces.letter import Action, Recipient
+from mailwright.events.bounces.model import BouncedRecipient, DsnAction
 
 MAX_DIAGNOSTIC = 1_000
 
@@ -22,25 +22,25 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RecipientFields:
     """What a letter says about one reader, before it is judged."""
 
     address: str | None
-    action: Action | None = None
+    action: DsnAction | None = None
     status: str = ""
     diagnostic: str = ""
     # What the letter tells people about this reader. It is asked only where there is no diagnostic.
     explanation: str = ""
 
 
-def recipient(letter_identity: str, finding: Finding) -> Recipient:
+def classify_recipient(letter_identity: str, finding: RecipientFields) -> BouncedRecipient:
     diagnostic = one_line(finding.diagnostic)
     reason = diagnostic or one_line(finding.explanation)
     status = _status(finding.status, reason)
     reply_code = _reply_code(reason) or _reply_code(finding.status)
     action = _action(finding.action, status, reply_code)
-    return Recipient(
-        identity=identity_of(letter_identity, finding.address or "", status or "", action),
+    return BouncedRecipient(
+        identity=digest(letter_identity, finding.address or "", status or "", action),
         address=finding.address,
         action=action,
         kind=_kind(action, status, reply_code, reason),
@@ -50,17 +50,17 @@ def recipient(letter_identity: str, finding: Finding) -> Recipient:
     )
 
 
-def identity_of(*parts: str) -> str:
+def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
-def address_in(text: str) -> str | None:
+def find_address(text: str) -> str | None:
     """The address in `rfc822; <a@example.com>` and its relatives, if it is one that mail can be sent to."""
     found = _ADDRESS.search(text[:MAX_TEXT])
     return _valid(found[0]) if found else None
 
 
-def addresses_in(text: str) -> tuple[str, ...]:
+def find_addresses(text: str) -> tuple[str, ...]:
     found = (_valid(each) for each in _ADDRESS.findall(text[:MAX_TEXT]))
     return tuple(dict.fromkeys(each for each in found if each is not None))
 
@@ -96,26 +96,26 @@ def _reply_code(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _kind(action: Action, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
+def _kind(action: DsnAction, status: str | None, reply_code: int | None, reason: str) -> BounceKind | None:
     match action:
-        case Action.FAILED:
+        case DsnAction.FAILED:
             return classify_bounce(status, reply_code, reason)
-        case Action.DELAYED:
+        case DsnAction.DELAYED:
             return BounceKind.SOFT
-        case Action.DELIVERED | Action.RELAYED | Action.EXPANDED:
+        case DsnAction.DELIVERED | DsnAction.RELAYED | DsnAction.EXPANDED:
             return None
         case _:
             assert_never(action)
 
 
-def _action(stated: Action | None, status: str | None, reply_code: int | None) -> Action:
+def _action(stated: DsnAction | None, status: str | None, reply_code: int | None) -> DsnAction:
     first_digit = status[0] if status else str(reply_code or "")[:1]
     match stated, first_digit:
-        case Action.FAILED | None, "2":
-            return Action.DELIVERED
+        case DsnAction.FAILED | None, "2":
+            return DsnAction.DELIVERED
         case None, "4":
-            return Action.DELAYED
+            return DsnAction.DELAYED
         case None, _:
-            return Action.FAILED
+            return DsnAction.FAILED
         case action, _:
             return action

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mailwright.events.bounces.diagnosis import address_in, addresses_in
-from mailwright.events.bounces.letter import FeedbackType
-from mailwright.events.bounces.parts import Headers, Part, read_headers
+from mailwright.events.bounces.diagnosis import find_address, find_addresses
+from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse_headers
+from mailwright.events.bounces.model import FeedbackType
 
 CONTENT_TYPE = "message/feedback-report"
 
@@ -36,37 +36,37 @@ _APPLE_FIELD = "x-apple-unsubscribe"
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
+class ParsedFeedback:
     type: FeedbackType
     recipients: tuple[str, ...]
     reporter: str | None
 
 
-def feedback_in(report: Part) -> Feedback | None:
+def parse_feedback(report: EmailPart) -> ParsedFeedback | None:
     """Of a `message/feedback-report`; None where it does not even say what kind of feedback it is."""
-    fields = read_headers(report.text.lstrip().encode("utf-8", "replace"))
+    fields = parse_headers(report.text.lstrip().encode("utf-8", "replace"))
     stated = fields.first("feedback-type")
     if not stated:
         return None
     named = _addresses(fields, "original-rcpt-to") or _addresses(fields, "removal-recipient")
-    return Feedback(feedback_type(stated), named, fields.first("user-agent")[:255] or None)
+    return ParsedFeedback(parse_feedback_type(stated), named, fields.first("user-agent")[:255] or None)
 
 
-def feedback_type(stated: str) -> FeedbackType:
+def parse_feedback_type(stated: str) -> FeedbackType:
     return _TYPES.get(stated.strip().lower(), FeedbackType.OTHER)
 
 
-def feedback_without_report(parts: Sequence[Part]) -> Feedback | None:
+def feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback | None:
     letter = parts[0].headers
     if letter.first(_APPLE_FIELD).lower() == "true":
-        reader = address_in(letter.first("from"))
-        return Feedback(FeedbackType.OPT_OUT, (reader,) if reader else (), "Apple Mail")
+        reader = find_address(letter.first("from"))
+        return ParsedFeedback(FeedbackType.OPT_OUT, (reader,) if reader else (), "Apple Mail")
     for part in parts:
         if part.depth > 0 and part.headers.first(_OUTLOOK_FIELD):
-            return Feedback(FeedbackType.ABUSE, _addresses(part.headers, _OUTLOOK_FIELD), "Outlook.com")
+            return ParsedFeedback(FeedbackType.ABUSE, _addresses(part.headers, _OUTLOOK_FIELD), "Outlook.com")
     return None
 
 
-def _addresses(fields: Headers, name: str) -> tuple[str, ...]:
-    found = (address for value in fields.all(name) for address in addresses_in(value))
+def _addresses(fields: EmailHeaders, name: str) -> tuple[str, ...]:
+    found = (address for value in fields.all(name) for address in find_addresses(value))
     return tuple(dict.fromkeys(found))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from mailwright.events.bounces.box import Arrival, BoxUnavailable
-from mailwright.events.bounces.parts import MAX_BYTES
+from mailwright.events.bounces.email_parts import MAX_BYTES
+from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
 
 TIMEOUT_SECONDS = 30.0
 # A pass ends after so many; the next one goes on. Others may want the connection, and a list has a longest line.
-MAX_MAILS = 1_000
+MAX_EMAILS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class ImapSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
 
-class ImapBox:
+class ImapMailbox:
     def __init__(self, settings: ImapSettings) -> None:
         self._settings = settings
 
-    async def arrivals(self) -> AsyncGenerator[Arrival, None]:
+    async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         session = _Session(self._settings)
         turn = asyncio.Lock()  # the session speaks with one voice, and `done` may be called at any time
         try:
@@ -45,10 +45,8 @@ class ImapBox:
                     mail = await asyncio.to_thread(session.fetch, uid)
                 if mail is not None:
                     identity = f"{self._settings.folder}/{session.uid_validity}/{uid}"
-                    done, lay_aside = (
-                        partial(_in_turn, turn, mark, uid) for mark in (session.mark_done, session.lay_aside)
-                    )
-                    yield Arrival(identity, mail, done, lay_aside)
+                    done, lay_aside = (partial(_in_turn, turn, mark, uid) for mark in (session.mark_done, session.flag))
+                    yield MailboxEmail(identity, mail, done, lay_aside)
         finally:
             await asyncio.to_thread(session.close)
 
@@ -73,7 +71,7 @@ class _Session:
             self._imap = imap = self._connect()
         if self._is_closed:  # nobody waited for it
             self.close()
-            raise BoxUnavailable("the connection was closed while it was opened")
+            raise MailboxUnavailable("the connection was closed while it was opened")
         with self._translated("log in"):
             if "AUTH=PLAIN" in imap.capabilities:  # unlike LOGIN, it takes every character
                 credentials = f"\0{settings.user}\0{settings.password}".encode()
@@ -84,11 +82,11 @@ class _Session:
             _expect_ok(imap.select(_quoted(settings.folder)))
             self.uid_validity = _text(imap.response("UIDVALIDITY")[1]) or "0"
             if settings.move_to is not None and "MOVE" not in _text(imap.capability()[1]).upper().split():
-                raise BoxUnavailable("the IMAP server cannot move mails: take `move` out of the address")
+                raise MailboxUnavailable("the IMAP server cannot move mails: take `move` out of the address")
 
     def unseen(self) -> list[str]:
         with self._translated("search"):
-            return _text(_expect_ok(self._open.uid("SEARCH", "UNSEEN", "UNFLAGGED", "UNDELETED"))).split()[:MAX_MAILS]
+            return _text(_expect_ok(self._open.uid("SEARCH", "UNSEEN", "UNFLAGGED", "UNDELETED"))).split()[:MAX_EMAILS]
 
     def fetch(self, uid: str) -> bytes | None:
         """None where the mail is gone by now."""
@@ -102,7 +100,7 @@ class _Session:
             if self._settings.move_to is not None:
                 _expect_ok(self._open.uid("MOVE", uid, _quoted(self._settings.move_to)))
 
-    def lay_aside(self, uid: str) -> None:
+    def flag(self, uid: str) -> None:
         with self._translated("mark a mail as flagged"):
             _expect_ok(self._open.uid("STORE", uid, "+FLAGS.SILENT", r"(\Flagged)"))
 
@@ -126,7 +124,7 @@ class _Session:
     @property
     def _open(self) -> imaplib.IMAP4:
         if self._imap is None:
-            raise BoxUnavailable("the connection is closed already")
+            raise MailboxUnavailable("the connection is closed already")
         return self._imap
 
     @contextlib.contextmanager
@@ -137,7 +135,7 @@ class _Session:
             yield
         except (imaplib.IMAP4.error, OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "the server refused or ended it"
-            raise BoxUnavailable(f"could not {what} at {where}: {reason or type(error).__name__}") from None
+            raise MailboxUnavailable(f"could not {what} at {where}: {reason or type(error).__name__}") from None
 
 
 def _expect_ok(answer: tuple[str, Sequence[object]]) -> Sequence[object]:

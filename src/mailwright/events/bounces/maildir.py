@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 
-from mailwright.events.bounces.box import Arrival, BoxUnavailable
-from mailwright.events.bounces.parts import MAX_BYTES
+from mailwright.events.bounces.email_parts import MAX_BYTES
+from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
 from mailwright.ops.logs import logger
 
 log = logger(__name__)
@@ -15,24 +15,24 @@ SEEN = ":2,S"
 FLAGGED = ":2,F"
 
 
-class Maildir:
+class MaildirMailbox:
     def __init__(self, folder: Path) -> None:
         self._new = folder / "new"
         self._cur = folder / "cur"
 
-    async def arrivals(self) -> AsyncGenerator[Arrival, None]:
+    async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         for name in await asyncio.to_thread(self._names):
             mail = await asyncio.to_thread(self._read, name)
             if mail is not None:
                 done, lay_aside = (partial(asyncio.to_thread, self._move, name, mark) for mark in (SEEN, FLAGGED))
-                yield Arrival(name, mail, done, lay_aside)
+                yield MailboxEmail(name, mail, done, lay_aside)
 
     def _names(self) -> list[str]:
         """The oldest first, as delivery programs name them."""
         try:
             return sorted(file.name for file in self._new.iterdir() if not file.name.startswith(".") and file.is_file())
         except OSError as error:
-            raise BoxUnavailable(f"{self._new} cannot be read: {error.strerror}") from error
+            raise MailboxUnavailable(f"{self._new} cannot be read: {error.strerror}") from error
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -51,4 +51,4 @@ class Maildir:
         except FileNotFoundError:
             return  # somebody else has, in the meantime
         except OSError as error:
-            raise BoxUnavailable(f"{self._cur} cannot be written: {error.strerror}") from error
+            raise MailboxUnavailable(f"{self._cur} cannot be written: {error.strerror}") from error

@@ -16,7 +16,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, i
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
 from mailwright.domain.retry import RetryPolicy
-from mailwright.events.outbound.endpoints import Endpoint, endpoint_of
+from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row
 from mailwright.outbox import audit_log
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
@@ -46,23 +46,23 @@ SCHEDULE: Final = RetryPolicy(
     ),
 )
 # After a failure the endpoint itself rests, and then gets one request before it gets many.
-RESTS: Final[tuple[Instant, ...]] = (SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE)
+ENDPOINT_BACKOFF: Final[tuple[Instant, ...]] = (SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE)
 PAUSE_AFTER: Final[Instant] = 3 * DAY
 # Longer than a request may take, or a slow receiver would get it twice.
 LEASE: Final[Instant] = MINUTE
-AT_ONCE: Final = 20
-KEPT_FOR: Final[Instant] = 30 * DAY
-MOST_FORGOTTEN: Final = 5_000
+BATCH_SIZE: Final = 20
+RETENTION: Final[Instant] = 30 * DAY
+DELETE_BATCH_SIZE: Final = 5_000
 # What a receiver answers is for a person to look at, not to be kept.
-EXCERPT: Final = 500
-MOST_ATTEMPTS_SHOWN: Final = 30
+MAX_EXCERPT_LENGTH: Final = 500
+MAX_LOGGED_ATTEMPTS: Final = 30
 NEWEST: Final = 2**63 - 1
 
 GONE: Final = 410
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class WebhookDelivery:
     key: int
     delivery_id: str
     webhook_id: str
@@ -79,7 +79,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedDelivery:
     """One delivery on its way, with all that its body says."""
 
     key: int
@@ -91,7 +91,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ReceiverResponse:
     """A whole answer: taken if its status is 2xx."""
 
     status: int
@@ -99,12 +99,12 @@ class Answered:
     milliseconds: int
 
     @property
-    def is_taken(self) -> bool:
+    def is_success(self) -> bool:
         return 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class NoReceiverResponse:
     """No whole answer came, and why."""
 
     cause: str
@@ -112,23 +112,23 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class ClaimExpired:
     """The claim had ended before anything left: whoever has it now makes the delivery."""
 
 
-Outcome = Answered | Unanswered | Withheld
+DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired
 
 
-class Deliveries:
+class WebhookDeliveries:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     # What people look at and do.
 
-    async def some(
-        self, endpoint: Endpoint, *, limit: int, before: int = NEWEST, status: str | None = None
-    ) -> list[Delivery]:
+    async def list_deliveries(
+        self, endpoint: WebhookEndpoint, *, limit: int, before: int = NEWEST, status: str | None = None
+    ) -> list[WebhookDelivery]:
         """The latest first."""
         d = webhook_deliveries.c
         query = _shown().where(d.endpoint_key == endpoint.key, d.id < before)
@@ -138,11 +138,11 @@ class Deliveries:
             rows = await tx.execute(query.order_by(d.id.desc()).limit(limit))
         return [_delivery(row) for row in rows]
 
-    async def find(self, delivery_id: str, *, tenant_id: int | None) -> Delivery:
+    async def find(self, delivery_id: str, *, tenant_id: int | None) -> WebhookDelivery:
         async with self._database.read() as tx:
             return await _find(tx, delivery_id, tenant_id)
 
-    async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> Delivery:
+    async def redeliver(self, delivery_id: str, *, tenant_id: int | None, actor: str) -> WebhookDelivery:
         """Once more under the same id, with all attempts again, whatever became of it."""
         async with self._database.write() as tx:
             found = await _find(tx, delivery_id, tenant_id)
@@ -159,7 +159,7 @@ class Deliveries:
             await self._note(tx, actor, "redeliver", found)
             return await _find(tx, delivery_id, tenant_id)
 
-    async def test(self, endpoint: Endpoint, *, actor: str) -> Delivery:
+    async def create_test(self, endpoint: WebhookEndpoint, *, actor: str) -> WebhookDelivery:
         """A delivery that is about no mail, made like any other."""
         now = self._clock.now()
         async with self._database.write() as tx:
@@ -184,13 +184,13 @@ class Deliveries:
 
     # What the delivering process does.
 
-    async def has_receivers(self) -> bool:
+    async def has_active_endpoints(self) -> bool:
         """Whether anybody wants to be told anything now."""
         e = webhook_endpoints.c
         async with self._database.read() as tx:
             return bool(await tx.execute(select(e.id).where(e.is_active == true(), e.paused_at.is_(None)).limit(1)))
 
-    async def due(self, *, limit: int) -> list[Endpoint]:
+    async def due_endpoints(self, *, limit: int) -> list[WebhookEndpoint]:
         """Endpoints that can be told something now, whoever has rested longest first."""
         now, e, d = self._clock.now(), webhook_endpoints.c, webhook_deliveries.c
         waiting = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
@@ -199,9 +199,9 @@ class Deliveries:
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(e.held_until, e.id).limit(limit))
-        return [endpoint_of(row) for row in rows]
+        return [endpoint_from_row(row) for row in rows]
 
-    async def claim(self, endpoint: Endpoint, *, only: int | None = None) -> list[Claimed]:
+    async def claim(self, endpoint: WebhookEndpoint, *, only: int | None = None) -> list[ClaimedDelivery]:
         """What is due for this endpoint; one while it fails. `only`: this delivery, if it is due."""
         now, d = self._clock.now(), webhook_deliveries.c
         due = and_(d.endpoint_key == endpoint.key, d.status == PENDING, d.due_at <= now)
@@ -213,7 +213,7 @@ class Deliveries:
                 select(d.id)
                 .where(due)
                 .order_by(d.due_at, d.id)
-                .limit(1 if endpoint.failures else AT_ONCE)
+                .limit(1 if endpoint.failures else BATCH_SIZE)
                 .with_for_update(skip_locked=True)
             )
             keys = [row.id for row in rows]
@@ -224,10 +224,13 @@ class Deliveries:
             told = await tx.execute(_told(d.id.in_(keys)).order_by(d.id))
             people = await _people(tx, told)
         return [
-            Claimed(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint, people)) for row in told
+            ClaimedDelivery(row.id, row.delivery_id, claimed, until, row.attempts, _body(row, endpoint, people))
+            for row in told
         ]
 
-    async def settle(self, endpoint: Endpoint, outcomes: Sequence[tuple[Claimed, Outcome]]) -> None:
+    async def settle(
+        self, endpoint: WebhookEndpoint, outcomes: Sequence[tuple[ClaimedDelivery, DeliveryOutcome]]
+    ) -> None:
         """What came of each, and of the endpoint as a whole, in one transaction."""
         now, mine = self._clock.now(), webhook_endpoints.c.id == endpoint.key
         async with self._database.write() as tx:
@@ -236,22 +239,22 @@ class Deliveries:
             for claimed, outcome in outcomes:
                 await _settle(tx, claimed, outcome, now)
             # What was asked of it as it was before somebody edited it tells nothing about it as it is now.
-            known = [each for each in map(endpoint_of, rows) if each.updated_at == endpoint.updated_at]
+            known = [each for each in map(endpoint_from_row, rows) if each.updated_at == endpoint.updated_at]
             if known and (changes := _changes(known[0], [outcome for _, outcome in outcomes], now)):
                 await tx.execute(update(webhook_endpoints).where(mine).values(**changes))
 
-    async def forget(self) -> int:
+    async def delete_old(self) -> int:
         """Deliveries that ended long ago, and those of endpoints that are gone; some of them at a time."""
         d = webhook_deliveries.c
         known = select(webhook_endpoints.c.id).where(webhook_endpoints.c.id == d.endpoint_key)
-        old = or_(d.ended_at < self._clock.now() - KEPT_FOR, ~known.exists())
+        old = or_(d.ended_at < self._clock.now() - RETENTION, ~known.exists())
         async with self._database.write() as tx:
-            keys = [row.id for row in await tx.execute(select(d.id).where(old).limit(MOST_FORGOTTEN))]
+            keys = [row.id for row in await tx.execute(select(d.id).where(old).limit(DELETE_BATCH_SIZE))]
             if keys:
                 await tx.execute(delete(webhook_deliveries).where(d.id.in_(keys)))
         return len(keys)
 
-    async def _note(self, tx: Transaction, actor: str, action: str, about: Delivery) -> None:
+    async def _note(self, tx: Transaction, actor: str, action: str, about: WebhookDelivery) -> None:
         await audit_log.record(
             tx,
             self._clock.now(),
@@ -263,7 +266,7 @@ class Deliveries:
         )
 
 
-async def _settle(tx: Transaction, claimed: Claimed, outcome: Outcome, now: Instant) -> None:
+async def _settle(tx: Transaction, claimed: ClaimedDelivery, outcome: DeliveryOutcome, now: Instant) -> None:
     d = webhook_deliveries.c
     rows = await tx.execute(select(d.log).where(d.id == claimed.key).with_for_update())
     if not rows:
@@ -272,9 +275,9 @@ async def _settle(tx: Transaction, claimed: Claimed, outcome: Outcome, now: Inst
     attempts = claimed.attempts + 1
     log = {"log": _log(rows[0].log, outcome, attempts, now), "attempts": attempts}
     match outcome:
-        case Withheld():
+        case ClaimExpired():
             return
-        case Answered(is_taken=True):
+        case ReceiverResponse(is_success=True):
             ended = {"status": DELIVERED, "ended_at": now, "claim_token": None}
             anyone = and_(d.id == claimed.key, d.status == PENDING)
             await tx.execute(update(webhook_deliveries).where(anyone).values(**log, **ended))
@@ -286,52 +289,52 @@ async def _settle(tx: Transaction, claimed: Claimed, outcome: Outcome, now: Inst
             await tx.execute(update(webhook_deliveries).where(own).values(**log, due_at=due_at, claim_token=None))
 
 
-def _changes(endpoint: Endpoint, outcomes: Sequence[Outcome], now: Instant) -> dict[str, Any]:
+def _changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
     """One success among them, and the endpoint is well."""
-    failures = [each for each in outcomes if not isinstance(each, Withheld) and not _is_taken(each)]
+    failures = [each for each in outcomes if not isinstance(each, ClaimExpired) and not _is_taken(each)]
     if any(_is_taken(each) for each in outcomes):
         return {"failures": 0, "failing_since": None, "held_until": 0} if endpoint.failures else {}
     if not failures:
         return {}
     count, last = endpoint.failures + 1, failures[-1]
     since = now if endpoint.failing_since is None else endpoint.failing_since
-    rest = RESTS[min(count, len(RESTS)) - 1]
+    rest = ENDPOINT_BACKOFF[min(count, len(ENDPOINT_BACKOFF)) - 1]
     changes: dict[str, Any] = {"failures": count, "failing_since": since, "held_until": now + rest}
     if reason := _pause_reason(last, since, now):
         changes |= {"paused_at": now, "pause_reason": reason}
     return changes
 
 
-def _is_taken(outcome: Outcome) -> bool:
-    return isinstance(outcome, Answered) and outcome.is_taken
+def _is_taken(outcome: DeliveryOutcome) -> bool:
+    return isinstance(outcome, ReceiverResponse) and outcome.is_success
 
 
-def _pause_reason(last: Outcome, since: Instant, now: Instant) -> str | None:
+def _pause_reason(last: DeliveryOutcome, since: Instant, now: Instant) -> str | None:
     match last:
-        case Answered(status=status) if status == GONE:
+        case ReceiverResponse(status=status) if status == GONE:
             return "it answered 410 Gone: nobody is there any more"
-        case Answered(status=status) if now - since >= PAUSE_AFTER:
+        case ReceiverResponse(status=status) if now - since >= PAUSE_AFTER:
             return f"it took nothing for three days; its last answer was {status}"
-        case Unanswered(cause=cause) if now - since >= PAUSE_AFTER:
+        case NoReceiverResponse(cause=cause) if now - since >= PAUSE_AFTER:
             return f"it took nothing for three days; at last {cause}"
         case _:
             return None
 
 
-def _log(text: str, outcome: Outcome, attempt: int, now: Instant) -> str:
+def _log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant) -> str:
     entry: dict[str, Any] = {"at": now, "attempt": attempt, "status": None, "answer": "", "error": None}
     match outcome:
-        case Answered(status=status, excerpt=excerpt, milliseconds=took):
+        case ReceiverResponse(status=status, excerpt=excerpt, milliseconds=took):
             entry |= {
                 "status": status,
-                "answer": mask_addresses(excerpt.replace("\0", ""))[:EXCERPT],
+                "answer": mask_addresses(excerpt.replace("\0", ""))[:MAX_EXCERPT_LENGTH],
                 "milliseconds": took,
             }
-        case Unanswered(cause=cause, milliseconds=took):
+        case NoReceiverResponse(cause=cause, milliseconds=took):
             entry |= {"error": cause, "milliseconds": took}
-        case Withheld():
+        case ClaimExpired():
             return text
-    return orjson.dumps([*orjson.loads(text), entry][-MOST_ATTEMPTS_SHOWN:]).decode()
+    return orjson.dumps([*orjson.loads(text), entry][-MAX_LOGGED_ATTEMPTS:]).decode()
 
 
 def _told(condition: ColumnElement[bool]) -> Select[Any]:
@@ -358,7 +361,7 @@ async def _people(tx: Transaction, told: Sequence[Any]) -> dict[int, dict[str, A
     return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
 
 
-def _body(row: Any, endpoint: Endpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
+def _body(row: Any, endpoint: WebhookEndpoint, people: Mapping[int, dict[str, Any]]) -> bytes:
     message, metadata = None, orjson.loads(row.metadata or "{}")
     person = metadata.pop(CONTACT_KEY, None)
     if row.outbox_id is not None:
@@ -393,7 +396,7 @@ def _shown() -> Select[Any]:
     return select(*columns, d.ended_at, d.log, webhook_endpoints.c.webhook_id, messages.c.outbox_id).select_from(joined)
 
 
-async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> Delivery:
+async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> WebhookDelivery:
     if not is_uuid(delivery_id):
         raise NotFound
     d = webhook_deliveries.c
@@ -404,7 +407,7 @@ async def _find(tx: Transaction, delivery_id: str, tenant_id: int | None) -> Del
     return _delivery(rows[0])
 
 
-def _delivery(row: Any) -> Delivery:
+def _delivery(row: Any) -> WebhookDelivery:
     fields = dict(row._mapping)
     fields["key"] = fields.pop("id")
-    return Delivery(**{**fields, "log": tuple(orjson.loads(fields["log"]))})
+    return WebhookDelivery(**{**fields, "log": tuple(orjson.loads(fields["log"]))})

@@ -20,7 +20,7 @@ from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries
 
 CURSOR: Final = "events"
 # One transaction looks at so many keys: it must stay short while workers wait for their turn.
-STRIDE: Final = 2_000
+BATCH_SIZE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Wish:
     since: int
 
 
-async def derive(database: Database, clock: Clock) -> bool:
+async def derive_deliveries(database: Database, clock: Clock) -> bool:
     """One stride; whether there may be more to look at now. Any number of processes may call it."""
     async with database.read() as tx:
         wishes = await _wishes(tx)
@@ -49,7 +49,7 @@ async def derive(database: Database, clock: Clock) -> bool:
         # While nobody wanted to be told, the cursor stood still.
         position = max(cursor.position, begins)
         reach = _reach(cursor, position, now_visible)
-        end = min(reach, position + STRIDE)
+        end = min(reach, position + BATCH_SIZE)
         if end > position:
             await _deliveries(tx, wishes, position, end, clock.now())
         changes = {"position": max(position, end), **(_noted(cursor, reach, now_visible) if end >= reach else {})}

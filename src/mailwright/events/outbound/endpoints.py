@@ -20,7 +20,7 @@ from mailwright.storage.tables import events, webhook_deliveries, webhook_endpoi
 
 # What can be told. Our own steps on the way are nobody's business: only where a message arrived, what was reported, and
 # who joined or left on our pages.
-TYPES: Final = (
+WEBHOOK_EVENT_TYPES: Final = (
     EventType.SENT,
     EventType.FAILED,
     EventType.IN_DOUBT,
@@ -37,20 +37,20 @@ TYPES: Final = (
     EventType.JOINED,
     EventType.LEFT,
 )
-MOST_ENDPOINTS: Final = 20
-LONGEST_URL: Final = 2_000
+MAX_ENDPOINTS: Final = 20
+MAX_URL_LENGTH: Final = 2_000
 # A secret that was replaced signs for so long beside the new one.
-OVERLAP: Final[Instant] = DAY
+SECRET_OVERLAP: Final[Instant] = DAY
 
 
-class TooManyEndpoints(NotPossibleNow):
+class TooManyWebhooks(NotPossibleNow):
     """A tenant has at most twenty webhooks."""
 
     code = "TOO_MANY_WEBHOOKS"
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class SigningSecret:
     secret: str
     until: Instant | None = None  # None for the one that stays
 
@@ -59,14 +59,14 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class WebhookEndpoint:
     key: int
     webhook_id: str
     tenant_id: int
     url: str
     description: str
     types: tuple[str, ...]
-    secrets: tuple[Secret, ...]
+    secrets: tuple[SigningSecret, ...]
     is_active: bool
     paused_at: Instant | None
     pause_reason: str | None
@@ -91,7 +91,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WebhookEndpointInput:
     """What a person writes down."""
 
     url: str
@@ -100,29 +100,29 @@ class Wanted:
     is_active: bool = True
 
 
-class Endpoints:
+class WebhookEndpoints:
     def __init__(self, database: Database, clock: Clock, *, allows_private: bool = False) -> None:
         """`allows_private`: plain http and private addresses are taken as well, for receivers in the same network."""
         self._database = database
         self._clock = clock
         self._allows_private = allows_private
 
-    async def create(self, tenant_id: int, wanted: Wanted, *, actor: str) -> tuple[Endpoint, str]:
+    async def create(self, tenant_id: int, wanted: WebhookEndpointInput, *, actor: str) -> tuple[WebhookEndpoint, str]:
         """With its secret, which is not shown again. It is told what happens from now on."""
         self._check(wanted)
         now, secret = self._clock.now(), make_secret()
         async with self._database.write() as tx:
             mine = webhook_endpoints.c.tenant_id == tenant_id
             count = (await tx.execute(select(func.count()).select_from(webhook_endpoints).where(mine)))[0][0]
-            if count >= MOST_ENDPOINTS:
-                raise TooManyEndpoints
+            if count >= MAX_ENDPOINTS:
+                raise TooManyWebhooks
             rows = await tx.execute(
                 insert(webhook_endpoints)
                 .values(
                     **_values(wanted),
                     webhook_id=uuid7(now),
                     tenant_id=tenant_id,
-                    secrets=_as_text([Secret(secret)]),
+                    secrets=_as_text([SigningSecret(secret)]),
                     since_event=await _newest_event(tx),
                     failures=0,
                     held_until=0,
@@ -131,23 +131,25 @@ class Endpoints:
                 )
                 .returning(webhook_endpoints)
             )
-            made = endpoint_of(rows[0])
+            made = endpoint_from_row(rows[0])
             await self._note(tx, actor, "create", made)
         return made, secret
 
-    async def list_all(self, tenant_id: int) -> list[Endpoint]:
+    async def list_all(self, tenant_id: int) -> list[WebhookEndpoint]:
         """The oldest first."""
         mine = webhook_endpoints.c.tenant_id == tenant_id
         async with self._database.read() as tx:
             rows = await tx.execute(select(webhook_endpoints).where(mine).order_by(webhook_endpoints.c.id))
-        return [endpoint_of(row) for row in rows]
+        return [endpoint_from_row(row) for row in rows]
 
-    async def find(self, webhook_id: str, *, tenant_id: int | None) -> Endpoint:
+    async def find(self, webhook_id: str, *, tenant_id: int | None) -> WebhookEndpoint:
         """`tenant_id` None is an operator, who sees all tenants'."""
         async with self._database.read() as tx:
             return await _find(tx, webhook_id, tenant_id)
 
-    async def edit(self, webhook_id: str, wanted: Wanted, *, tenant_id: int | None, actor: str) -> Endpoint:
+    async def edit(
+        self, webhook_id: str, wanted: WebhookEndpointInput, *, tenant_id: int | None, actor: str
+    ) -> WebhookEndpoint:
         """Replaces all that a person writes down. One that was paused is tried again; what waited for it goes first."""
         self._check(wanted)
         async with self._database.write() as tx:
@@ -161,14 +163,18 @@ class Endpoints:
             await self._note(tx, actor, "edit", after)
         return after
 
-    async def rotate(self, webhook_id: str, *, tenant_id: int | None, actor: str) -> tuple[Endpoint, str]:
+    async def rotate(self, webhook_id: str, *, tenant_id: int | None, actor: str) -> tuple[WebhookEndpoint, str]:
         """A new secret; the one before signs beside it for a day, so that receivers can change in their own time."""
         now, secret = self._clock.now(), make_secret()
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, to_change=True)
-            kept = [Secret(each.secret, each.until or now + OVERLAP) for each in before.secrets if each.is_good(now)]
+            kept = [
+                SigningSecret(each.secret, each.until or now + SECRET_OVERLAP)
+                for each in before.secrets
+                if each.is_good(now)
+            ]
             # However often it is asked for, a request carries a few signatures.
-            changes = {"secrets": _as_text([Secret(secret), *kept[:2]]), "updated_at": now}
+            changes = {"secrets": _as_text([SigningSecret(secret), *kept[:2]]), "updated_at": now}
             await tx.execute(update(webhook_endpoints).where(webhook_endpoints.c.id == before.key).values(**changes))
             after = await _find(tx, webhook_id, tenant_id)
             await self._note(tx, actor, "rotate", after)
@@ -182,13 +188,14 @@ class Endpoints:
             await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.id == found.key))
             await self._note(tx, actor, "remove", found)
 
-    def _check(self, wanted: Wanted) -> None:
+    def _check(self, wanted: WebhookEndpointInput) -> None:
         if objection := _objection(wanted.url, allows_private=self._allows_private):
             raise InvalidInput(objection, field="url")
-        if unknown := sorted(set(wanted.types) - set(TYPES)):
-            raise InvalidInput(f"{unknown[0][:40]!r} cannot be told; choose among {', '.join(TYPES)}", field="types")
+        if unknown := sorted(set(wanted.types) - set(WEBHOOK_EVENT_TYPES)):
+            choices = ", ".join(WEBHOOK_EVENT_TYPES)
+            raise InvalidInput(f"{unknown[0][:40]!r} is not a webhook event type; choose from {choices}", field="types")
 
-    async def _note(self, tx: Transaction, actor: str, action: str, about: Endpoint) -> None:
+    async def _note(self, tx: Transaction, actor: str, action: str, about: WebhookEndpoint) -> None:
         await audit_log.record(
             tx,
             self._clock.now(),
@@ -196,28 +203,28 @@ class Endpoints:
             action=f"webhook.{action}",
             subject=about.webhook_id,
             tenant_id=about.tenant_id,
-            detail={"url": shown_url(about.url)},
+            detail={"url": url_without_query(about.url)},
         )
 
 
-def shown_url(url: str) -> str:
+def url_without_query(url: str) -> str:
     """For journals and logs: what follows the path may be a secret."""
     return url.partition("?")[0]
 
 
-def endpoint_of(row: Any) -> Endpoint:
+def endpoint_from_row(row: Any) -> WebhookEndpoint:
     fields = dict(row._mapping)
     fields["key"] = fields.pop("id")
     fields.pop("since_event")
     fields["types"] = tuple(orjson.loads(fields["types"]))
-    fields["secrets"] = tuple(Secret(**each) for each in orjson.loads(fields["secrets"]))
-    return Endpoint(**fields)
+    fields["secrets"] = tuple(SigningSecret(**each) for each in orjson.loads(fields["secrets"]))
+    return WebhookEndpoint(**fields)
 
 
 def _objection(url: str, *, allows_private: bool) -> str | None:
     """What needs no look at the network; which addresses a name leads to is judged whenever it is connected to."""
-    if not url.isascii() or not url.isprintable() or " " in url or len(url) > LONGEST_URL:
-        return f"must have at most {LONGEST_URL} printable ASCII characters"
+    if not url.isascii() or not url.isprintable() or " " in url or len(url) > MAX_URL_LENGTH:
+        return f"must have at most {MAX_URL_LENGTH} printable ASCII characters"
     try:
         parsed = URL(url)
         is_web = parsed.scheme in ("https", "http") and bool(parsed.raw_host) and bool(parsed.port)
@@ -241,7 +248,7 @@ def _objection_of_strangers(url: URL) -> str | None:
     return None
 
 
-async def _find(tx: Transaction, webhook_id: str, tenant_id: int | None, *, to_change: bool = False) -> Endpoint:
+async def _find(tx: Transaction, webhook_id: str, tenant_id: int | None, *, to_change: bool = False) -> WebhookEndpoint:
     if not is_uuid(webhook_id):
         raise NotFound
     e = webhook_endpoints.c
@@ -252,15 +259,15 @@ async def _find(tx: Transaction, webhook_id: str, tenant_id: int | None, *, to_c
     rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
-    return endpoint_of(rows[0])
+    return endpoint_from_row(rows[0])
 
 
 async def _newest_event(tx: Transaction) -> int:
     return int((await tx.execute(select(func.coalesce(func.max(events.c.id), 0))))[0][0])
 
 
-def _values(wanted: Wanted) -> dict[str, Any]:
-    types = [each for each in TYPES if each in wanted.types] or list(TYPES)
+def _values(wanted: WebhookEndpointInput) -> dict[str, Any]:
+    types = [each for each in WEBHOOK_EVENT_TYPES if each in wanted.types] or list(WEBHOOK_EVENT_TYPES)
     return {
         "url": wanted.url,
         "description": wanted.description,
@@ -269,5 +276,5 @@ def _values(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _as_text(kept: Sequence[Secret]) -> str:
+def _as_text(kept: Sequence[SigningSecret]) -> str:
     return orjson.dumps(list(kept)).decode()

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Final
 
-HEADER: Final = "Mailwright-Signature"
+SIGNATURE_HEADER: Final = "Mailwright-Signature"
 ID_HEADER: Final = "Mailwright-Delivery"
 # What it begins with says what it is, wherever it turns up.
 PREFIX: Final = "whsec_"
@@ -20,6 +20,6 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
     return hmac.digest(secret.encode(), f"{timestamp}.".encode() + body, "sha256").hex()
 
 
-def header(keys: Iterable[str], timestamp: int, body: bytes) -> str:
+def signature_header(keys: Iterable[str], timestamp: int, body: bytes) -> str:
     """`t=1800000000,v1=…`, with one `v1` for each secret: while one replaces another, either is enough."""
     return ",".join([f"t={timestamp}", *(f"v1={sign(each, timestamp, body)}" for each in keys)])

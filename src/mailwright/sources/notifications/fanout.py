@@ -24,23 +24,23 @@ from mailwright.outbox.accept import accept
 from mailwright.outbox.settle import APPEND_EVENTS, LOCK_DOMAINS, event_row
 from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
-    Beside,
-    End,
-    GiveUp,
-    House,
-    Send,
+    EndDecision,
+    GiveUpDecision,
+    NotificationConfig,
+    RowContext,
+    SendDecision,
     decide,
     expires_at,
     lock_wait,
 )
-from mailwright.sources.notifications.jobs import Invalid, Row, Surroundings
-from mailwright.sources.notifications.links import PARKED, Link
-from mailwright.sources.notifications.preferences import Wait
-from mailwright.sources.notifications.queue import Lock, Neighbours, Queue, section_of
-from mailwright.sources.notifications.results import Told, is_in, refused, told_of
-from mailwright.sources.notifications.statuses import Fanout as Status
-from mailwright.sources.notifications.statuses import LinkState
-from mailwright.sources.notifications.templates import Letters
+from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails
+from mailwright.sources.notifications.links import PARKED, MessageLink
+from mailwright.sources.notifications.preferences import WaitDecision
+from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock, section_of
+from mailwright.sources.notifications.results import NotificationResult, is_recorded, result_of, result_of_error
+from mailwright.sources.notifications.statuses import FanoutStatus as Status
+from mailwright.sources.notifications.statuses import MessageLinkState
+from mailwright.sources.notifications.templates import NotificationTemplates
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -66,51 +66,51 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver:
+class CreateMessage:
     """A new message."""
 
-    send: Send
+    send: SendDecision
     template: StoredTemplate
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ReleaseMessage:
     """The parked message may go."""
 
-    link: Link
-    send: Send
+    link: MessageLink
+    send: SendDecision
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class AdoptMessage:
     """Another worker's lock has ended while its message is on the way: the message is ours to wait for."""
 
-    link: Link
+    link: MessageLink
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordResult:
     """The row is told something now."""
 
-    told: Told
-    link: Link | None  # its message, where it has one that is not done with
+    told: NotificationResult
+    link: MessageLink | None  # its message, where it has one that is not done with
     is_result: bool = False  # of that message
 
 
-Step = Deliver | Again | Adopt | Tell
+RowStep = CreateMessage | ReleaseMessage | AdoptMessage | RecordResult
 
 
-class Fanout:
+class NotificationFanout:
     """One worker's share of a queue. Any number of them may serve one queue, on one database of messages."""
 
     def __init__(
         self,
         database: Database,
         clock: Clock,
-        queue: Queue,
-        letters: Letters,
-        house: House,
+        queue: NotificationQueue,
+        letters: NotificationTemplates,
+        house: NotificationConfig,
         *,
         tenant_id: int,
         worker: str,
@@ -124,7 +124,7 @@ class Fanout:
         self._worker = worker
         self._renew_every = house.kinds.shortest_lock_ttl // RENEWALS_PER_LOCK
 
-    async def take(self, most: int) -> int:
+    async def claim_due(self, most: int) -> int:
         """Locks what is due, at most about so many rows, and hands it over; answers how many rows it dealt with."""
         await self._letters.refresh()
         dealt_with = after = 0
@@ -139,7 +139,7 @@ class Fanout:
                 dealt_with += await self._deal_with(free, now)
         return dealt_with
 
-    async def reconcile(self) -> int:
+    async def record_results(self) -> int:
         """Tells rows what became of their messages; answers how many were told."""
         told = after = 0
         while True:
@@ -148,7 +148,7 @@ class Fanout:
             if not found:
                 return told
             after = found[-1].id  # what cannot be told now keeps nobody else waiting
-            pairs = [(link, what) for link in found if (what := told_of(link))]
+            pairs = [(link, what) for link in found if (what := result_of(link))]
             written = await self._queue.record(pairs) if pairs else set()
             ended = [pair for pair in pairs if pair[0].notification_id in written]
             lost = [pair for pair in pairs if pair[0].notification_id not in written]
@@ -157,48 +157,50 @@ class Fanout:
                 await self._end_links(ended)
             told += len(ended)
 
-    async def holds(self) -> int:
+    async def count_locked_rows(self) -> int:
         """How many rows this worker has locked and not told."""
         async with self._database.read() as tx:
             return await links.count_held(tx, self._queue.name, self._worker)
 
-    async def renew(self) -> None:
+    async def renew_locks(self) -> None:
         """Keeps the locks on rows whose messages wait or are being sent."""
         now = self._clock.now()
-        before, at = times.write(now - self._renew_every), times.write(now)
+        before, at = times.format_time(now - self._renew_every), times.format_time(now)
         async with self._database.read() as tx:
             held = await links.held(tx, self._queue.name, self._worker, before, BATCH)
         if not held:
             return
-        renewed = await self._queue.renew(held, at)
+        renewed = await self._queue.renew_locks(held, at)
         rows = [_lock_of(link) for link in held if link.notification_id in renewed]
         if rows:
             await self._database.transact(lambda tx: tx.count(RENEW_LINKS, held=rows, at=at))
 
-    async def give_back(self) -> int:
+    async def release_locks(self) -> int:
         """Before leaving: what was not begun is parked, and its rows are free for others at once."""
         async with self._database.read() as tx:
-            held = await links.held(tx, self._queue.name, self._worker, times.write(self._clock.now()), 1_000_000)
+            held = await links.held(tx, self._queue.name, self._worker, times.format_time(self._clock.now()), 1_000_000)
         if not held:
             return 0
 
-        async def park(tx: Runner) -> list[Link]:
-            given = [{"message_key": link.message_key} for link in held if told_of(link) is None]
+        async def park(tx: Runner) -> list[MessageLink]:
+            given = [{"message_key": link.message_key} for link in held if result_of(link) is None]
             parked = (
                 {row.message_key for row in await tx.run(PARK_MESSAGES, given=given, parked=PARKED)} if given else set()
             )
             free = [link for link in held if link.message_key in parked]
-            await links.end(tx, [(link, LinkState.WAITING) for link in free])
+            await links.end(tx, [(link, MessageLinkState.WAITING) for link in free])
             return free
 
         free = await self._database.transact(park)
         await self._queue.unlock((link.notification_id, link.locked_by, link.locked_at) for link in free)
         return len(free)
 
-    async def _end_links(self, ended: Sequence[tuple[Link, Told]]) -> None:
+    async def _end_links(self, ended: Sequence[tuple[MessageLink, NotificationResult]]) -> None:
         await self._database.transact(lambda tx: links.end(tx, [(link, told.state) for link, told in ended]))
 
-    async def _told_before(self, lost: Sequence[tuple[Link, Told]]) -> list[tuple[Link, Told]]:
+    async def _told_before(
+        self, lost: Sequence[tuple[MessageLink, NotificationResult]]
+    ) -> list[tuple[MessageLink, NotificationResult]]:
         """Of results that no row took: those that a row has already, or that no row waits for. The others are told by
         whoever locks their row next."""
         if not lost:
@@ -206,13 +208,13 @@ class Fanout:
         rows = await self._queue.find([link.notification_id for link, _ in lost])
         return [(link, told) for link, told in lost if _is_told(rows.get(link.notification_id), link, told)]
 
-    async def _deal_with(self, rows: Sequence[Row], now: Instant) -> int:
+    async def _deal_with(self, rows: Sequence[NotificationRow], now: Instant) -> int:
         steps = await self._plan(rows, now)
         if not steps:
             return 0
-        lock = Lock(self._worker, times.write(now))
+        lock = RowLock(self._worker, times.format_time(now))
 
-        async def take_over(tx: Runner) -> list[tuple[Row, Step]]:
+        async def take_over(tx: Runner) -> list[tuple[NotificationRow, RowStep]]:
             locked = await self._queue.lock(tx, [row for row, _ in steps], lock)
             ours = [(row, step) for row, step in steps if row.notification_id in locked]
             await self._tell(tx, ours, lock)
@@ -222,17 +224,19 @@ class Fanout:
         try:
             handed_over = await self._database.transact(lambda tx: self._hand_over(tx, ours, lock, now))
         except NotDurable:
-            await self._unlock([row for row, step in ours if not isinstance(step, Tell)], lock)
+            await self._unlock([row for row, step in ours if not isinstance(step, RecordResult)], lock)
             raise
         kept = {row.notification_id for row, _ in handed_over}
         await self._unlock([row for row, _ in ours if row.notification_id not in kept], lock)
-        metrics.ACCEPTED.labels(Source.NOTIFICATION).inc(sum(isinstance(step, Deliver) for _, step in handed_over))
+        metrics.ACCEPTED.labels(Source.NOTIFICATION).inc(
+            sum(isinstance(step, CreateMessage) for _, step in handed_over)
+        )
         return len(handed_over)
 
-    async def _unlock(self, rows: Sequence[Row], lock: Lock) -> None:
+    async def _unlock(self, rows: Sequence[NotificationRow], lock: RowLock) -> None:
         await self._queue.unlock((row.notification_id, lock.worker, lock.at) for row in rows)
 
-    async def _plan(self, rows: Sequence[Row], now: Instant) -> list[tuple[Row, Step]]:
+    async def _plan(self, rows: Sequence[NotificationRow], now: Instant) -> list[tuple[NotificationRow, RowStep]]:
         """What is to be done with each row; nothing for those that wait."""
         async with self._database.read() as tx:
             known = await links.newest(tx, self._queue.name, [row.key for row in rows])
@@ -240,65 +244,67 @@ class Fanout:
         neighbours = await self._queue.neighbours(rows)
         steps = []
         for row in rows:
-            step = self._step(row, known.get(row.key), beside(row, neighbours, under_way), now)
+            step = self._step(row, known.get(row.key), row_context(row, neighbours, under_way), now)
             if step is not None:
                 steps.append((row, step))
-            if isinstance(step, Deliver | Again):
+            if isinstance(step, CreateMessage | ReleaseMessage):
                 under_way[row.subscription_id] += 1
         return steps
 
-    def _step(self, row: Row, link: Link | None, near: Beside, now: Instant) -> Step | None:
+    def _step(self, row: NotificationRow, link: MessageLink | None, near: RowContext, now: Instant) -> RowStep | None:
         return self._left_over(row, link) if link and _is_left_over(row, link) else self._new_step(row, link, near, now)
 
-    def _left_over(self, row: Row, link: Link) -> Step:
+    def _left_over(self, row: NotificationRow, link: MessageLink) -> RowStep:
         """What a lock that has ended left to do for a message that is there already."""
-        told = told_of(link)
+        told = result_of(link)
         if told is None:
-            return Adopt(link)
-        if link.state is LinkState.SENDING and not is_in(told, row.last_attempt_at):
-            return Tell(told, link, is_result=True)
+            return AdoptMessage(link)
+        if link.state is MessageLinkState.SENDING and not is_recorded(told, row.last_attempt_at):
+            return RecordResult(told, link, is_result=True)
         # A late report, of an attempt that was counted already; or somebody reset a row whose mail was sent.
-        return Tell(replace(told, completed=0), link, is_result=link.state is not LinkState.CLOSED)
+        return RecordResult(replace(told, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
 
-    def _new_step(self, row: Row, link: Link | None, near: Beside, now: Instant) -> Step | None:
+    def _new_step(
+        self, row: NotificationRow, link: MessageLink | None, near: RowContext, now: Instant
+    ) -> RowStep | None:
         parked = link if link is not None and link.is_parked else None
         decision = decide(row, near, self._house, now)
         match decision:
-            case Wait():
+            case WaitDecision():
                 return None
-            case GiveUp():
-                return Tell(Told(Status.FAILED, None, None, 0), parked)
-            case End(status, because):
-                return Tell(refused(because, status, now), parked)
-            case Send() if parked is not None:
-                return Again(parked, decision)
-            case Send():
+            case GiveUpDecision():
+                return RecordResult(NotificationResult(Status.FAILED, None, None, 0), parked)
+            case EndDecision(status, because):
+                return RecordResult(result_of_error(because, status, now), parked)
+            case SendDecision() if parked is not None:
+                return ReleaseMessage(parked, decision)
+            case SendDecision():
                 template = self._letters.pick(decision.job, decision.kind)
-                if isinstance(template, Invalid):
-                    return Tell(refused(template, Status.FAILED, now), None)
-                return Deliver(decision, template, link.generation + 1 if link else 1)
+                if isinstance(template, RowError):
+                    return RecordResult(result_of_error(template, Status.FAILED, now), None)
+                return CreateMessage(decision, template, link.generation + 1 if link else 1)
             case _:
                 assert_never(decision)
 
-    async def _tell(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock) -> None:
+    async def _tell(self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock) -> None:
         """In the transaction that locks the rows: nobody sees them locked."""
-        new: list[tuple[Link, Told]] = []
-        plain: list[tuple[int, str, str, Told]] = []
+        new: list[tuple[MessageLink, NotificationResult]] = []
+        plain: list[tuple[int, str, str, NotificationResult]] = []
         for row, step in ours:
             match step:
-                case Tell(told, Link() as link, True):
+                case RecordResult(told, MessageLink() as link, True):
                     new.append((replace(link, locked_by=lock.worker, locked_at=lock.at), told))
-                case Tell(told):
+                case RecordResult(told):
                     plain.append((row.notification_id, lock.worker, lock.at, told))
                 case _:
                     pass
         if new:
-            await results.record(tx, self._queue.statements, new)
-        await results.write(tx, self._queue.statements, plain)
+            await results.record_results(tx, self._queue.statements, new)
+        await results.write_results(tx, self._queue.statements, plain)
 
     async def _hand_over(
-        self, tx: Runner, taken: Sequence[tuple[Row, Step]], lock: Lock, now: Instant
-    ) -> list[tuple[Row, Step]]:
+        self, tx: Runner, taken: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock, now: Instant
+    ) -> list[tuple[NotificationRow, RowStep]]:
         """All in one commit of our own database: messages, their links, and what is released or withdrawn.
 
         Answers what was handed over: of a subscriber to whom another worker sends meanwhile, some may have to wait.
@@ -306,21 +312,23 @@ class Fanout:
         beyond = await self._beyond_maximum(tx, taken, now)
         ours = [(row, step) for row, step in taken if row.notification_id not in beyond]
         await self._deliver(tx, ours, lock, now)
-        held = [_hold(row, step, lock) for row, step in ours if isinstance(step, Again | Adopt)]
+        held = [_hold(row, step, lock) for row, step in ours if isinstance(step, ReleaseMessage | AdoptMessage)]
         if held:
             await tx.count(HOLD_LINKS, held=held)
-        released = [{"message_key": step.link.message_key} for _, step in ours if isinstance(step, Again)]
+        released = [{"message_key": step.link.message_key} for _, step in ours if isinstance(step, ReleaseMessage)]
         if released:
             await tx.run(RELEASE_MESSAGES, released=released, now=now, parked=PARKED)
-        await self._end(tx, [step for _, step in ours if isinstance(step, Tell) and step.link is not None], now)
+        await self._end(tx, [step for _, step in ours if isinstance(step, RecordResult) and step.link is not None], now)
         return ours
 
-    async def _beyond_maximum(self, tx: Runner, taken: Sequence[tuple[Row, Step]], now: Instant) -> set[int]:
+    async def _beyond_maximum(
+        self, tx: Runner, taken: Sequence[tuple[NotificationRow, RowStep]], now: Instant
+    ) -> set[int]:
         """Rows whose subscribers want no more of them: workers take turns, and see what the others have under way."""
         limited = [
             (row.notification_id, row.subscription_id, step.send.room)
             for row, step in taken
-            if isinstance(step, Deliver | Again) and step.send.room is not None
+            if isinstance(step, CreateMessage | ReleaseMessage) and step.send.room is not None
         ]
         if not limited:
             return set()
@@ -336,8 +344,10 @@ class Fanout:
                 under_way[subscription_id] += 1
         return beyond
 
-    async def _deliver(self, tx: Runner, ours: Sequence[tuple[Row, Step]], lock: Lock, now: Instant) -> None:
-        new = [(row, step) for row, step in ours if isinstance(step, Deliver)]
+    async def _deliver(
+        self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock, now: Instant
+    ) -> None:
+        new = [(row, step) for row, step in ours if isinstance(step, CreateMessage)]
         if not new:
             return
         messages = [self._message(row, step) for row, step in new]
@@ -345,11 +355,11 @@ class Fanout:
         rows = [self._link(row, step, message, lock) for (row, step), message in zip(new, messages, strict=True)]
         await tx.count(INSERT_LINKS, links=rows, now=now)
 
-    async def _end(self, tx: Runner, steps: Sequence[Tell], now: Instant) -> None:
+    async def _end(self, tx: Runner, steps: Sequence[RecordResult], now: Instant) -> None:
         """Links whose rows were told. A message that was parked and has no row to wait for any more is withdrawn."""
         told = [(step.link, step.told.state) for step in steps if step.link is not None]
-        await links.end(tx, [pair for pair in told if pair[1] is not LinkState.CLOSED])
-        closed = [link for link, state in told if state is LinkState.CLOSED]
+        await links.end(tx, [pair for pair in told if pair[1] is not MessageLinkState.CLOSED])
+        closed = [link for link, state in told if state is MessageLinkState.CLOSED]
         if closed:
             await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
         if withdrawn := [link for link in closed if link.is_parked]:
@@ -362,7 +372,7 @@ class Fanout:
             if events:
                 await tx.count(APPEND_EVENTS, events=events)
 
-    def _message(self, row: Row, step: Deliver) -> NewMessage:
+    def _message(self, row: NotificationRow, step: CreateMessage) -> NewMessage:
         job, kind = step.send.job, step.send.kind
         outbox_id = self._outbox_id(row, step.generation)
         return NewMessage(
@@ -383,11 +393,11 @@ class Fanout:
             expires_at=expires_at(row, kind),
         )
 
-    def _outbox_id(self, row: Row, generation: int) -> str:
+    def _outbox_id(self, row: NotificationRow, generation: int) -> str:
         """The same for every worker that takes this row: a take-over finds the message that is there."""
         return str(uuid5(MESSAGES_OF_ROWS, f"{self._queue.name}:{row.key}:{generation}"))
 
-    def _link(self, row: Row, step: Deliver, message: NewMessage, lock: Lock) -> dict[str, Any]:
+    def _link(self, row: NotificationRow, step: CreateMessage, message: NewMessage, lock: RowLock) -> dict[str, Any]:
         return {
             "tenant_id": self._tenant_id,
             "queue": self._queue.name,
@@ -405,10 +415,10 @@ class Fanout:
         }
 
 
-def beside(row: Row, neighbours: Neighbours, under_way: Mapping[int, int]) -> Beside:
+def row_context(row: NotificationRow, neighbours: RelatedRows, under_way: Mapping[int, int]) -> RowContext:
     twins = neighbours.twins.get((row.dedupe_key, row.subscription_id), ())
-    return Beside(
-        neighbours.surroundings.get(section_of(row), Surroundings()),
+    return RowContext(
+        neighbours.surroundings.get(section_of(row), SectionDetails()),
         neighbours.sent.get(row.subscription_id, 0),
         under_way.get(row.subscription_id, 0),
         [twin for twin in twins if twin.notification_id != row.notification_id],
@@ -430,7 +440,7 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _timeline(row: Row, send: Send) -> dict[str, Any]:
+def _timeline(row: NotificationRow, send: SendDecision) -> dict[str, Any]:
     known = {
         "notificationId": row.notification_id,
         "openEventId": row.open_event_id,
@@ -443,31 +453,31 @@ def _timeline(row: Row, send: Send) -> dict[str, Any]:
     }
 
 
-def _hold(row: Row, step: Again | Adopt, lock: Lock) -> dict[str, Any]:
-    begins = isinstance(step, Again)
+def _hold(row: NotificationRow, step: ReleaseMessage | AdoptMessage, lock: RowLock) -> dict[str, Any]:
+    begins = isinstance(step, ReleaseMessage)
     return {
         "id": step.link.id,
         "locked_by": lock.worker,
         "locked_at": lock.at,
         "attempts_before": row.attempts,
-        "max_attempts": step.send.kind.max_attempts if isinstance(step, Again) else step.link.max_attempts,
+        "max_attempts": step.send.kind.max_attempts if isinstance(step, ReleaseMessage) else step.link.max_attempts,
         "begins": int(begins),
     }
 
 
-def _lock_of(link: Link) -> dict[str, Any]:
+def _lock_of(link: MessageLink) -> dict[str, Any]:
     return {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 
-def _is_left_over(row: Row, link: Link) -> bool:
+def _is_left_over(row: NotificationRow, link: MessageLink) -> bool:
     """Whether the newest message of a row that nobody holds has something to say that the row has not heard."""
-    told = told_of(link)
-    if link.state is LinkState.SENDING and (told is None or not is_in(told, row.last_attempt_at)):
+    told = result_of(link)
+    if link.state is MessageLinkState.SENDING and (told is None or not is_recorded(told, row.last_attempt_at)):
         return True
     return told is not None and told.status is Status.SENT
 
 
-def _is_told(row: Row | None, link: Link, told: Told) -> bool:
+def _is_told(row: NotificationRow | None, link: MessageLink, told: NotificationResult) -> bool:
     if row is None or row.key != link.row_key or row.status != Status.PENDING:
         return True
-    return is_in(told, row.last_attempt_at)
+    return is_recorded(told, row.last_attempt_at)

@@ -14,7 +14,7 @@ import orjson
 
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.event_types import LINKS, OPEN_SEAT, Kind
+from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
@@ -27,7 +27,7 @@ _WEEK = {"MONDAY": "M", "TUESDAY": "T", "WEDNESDAY": "W", "THURSDAY": "TH", "FRI
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
+class RowError:
     """Why a row can never become a mail; `path` says where, in the words of the job's schema."""
 
     code: str
@@ -36,7 +36,7 @@ class Invalid:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SectionDetails:
     """What the queue's other tables say of the section that an event is about, where they say anything."""
 
     section: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NotificationRow:
     """A notification of the queue, with its event and its subscription as far as they are there."""
 
     notification_id: int
@@ -71,11 +71,11 @@ class Row:
     @property
     def age_from(self) -> Instant | None:
         """When it came to be, as far as anybody wrote it down."""
-        return times.read(self.created_at) or times.read((self.event or {}).get("event_at"))
+        return times.parse(self.created_at) or times.parse((self.event or {}).get("event_at"))
 
 
-def json_of(text: Any) -> Any:
-    """What a column of JSON text holds; None where nothing is, an `Invalid` where it is no JSON."""
+def parse_json_column(text: Any) -> Any:
+    """What a column of JSON text holds; None where nothing is, an `RowError` where it is no JSON."""
     if text is None or text == "":
         return None
     if not isinstance(text, str | bytes):
@@ -83,15 +83,22 @@ def json_of(text: Any) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return Invalid("INVALID_PAYLOAD", "is not JSON")
+        return RowError("INVALID_PAYLOAD", "is not JSON")
 
 
-def kind_name(payload: Any) -> Any:
+def event_kind_name(payload: Any) -> Any:
     return payload.get("eventType", OPEN_SEAT) if isinstance(payload, Mapping) else OPEN_SEAT
 
 
-def build(
-    row: Row, kind: Kind, payload: Any, preferences: Any, surroundings: Surroundings, *, base_url: str, locale: str
+def build_job(
+    row: NotificationRow,
+    kind: EventKind,
+    payload: Any,
+    preferences: Any,
+    surroundings: SectionDetails,
+    *,
+    base_url: str,
+    locale: str,
 ) -> dict[str, Any]:
     """The payload, with everything that is known and nothing that is not."""
     event, subscription = row.event or {}, row.subscription or {}
@@ -143,12 +150,14 @@ def build(
     )
 
 
-def objection(job: Mapping[str, Any], kind: Kind) -> Invalid | None:
+def validate_job(job: Mapping[str, Any], kind: EventKind) -> RowError | None:
     """The first thing that breaks the contract. A newer minor version may say more; another major is refused."""
     version = job.get("version")
     found = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if found is not None and found[1] != MAJOR:
-        return Invalid("UNSUPPORTED_VERSION", f"/version: {version} is not understood here, only {MAJOR}.x", "/version")
+        return RowError(
+            "UNSUPPORTED_VERSION", f"/version: {version} is not understood here, only {MAJOR}.x", "/version"
+        )
     is_newer = found is not None and int(found[2]) > 0
     # The schema is looked at for each row: what it is compiled to is kept.
     for error in _validator(kind, is_newer).iter_errors(job):
@@ -156,11 +165,11 @@ def objection(job: Mapping[str, Any], kind: Kind) -> Invalid | None:
         if path.startswith("/template/variables") and error.instance_path[-1:] == ["variables"]:
             return _variable_missing(error.message)
         code = "INVALID_RECIPIENT" if path.startswith("/recipient") else "INVALID_PAYLOAD"
-        return Invalid(code, f"{path}: {_without_value(error)}", path)
+        return RowError(code, f"{path}: {_without_value(error)}", path)
     return None
 
 
-def links_of(row: Row, kind: Kind, base_url: str) -> dict[str, str]:
+def links_of(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
     """Both in every mail. Whoever has no token of their own leaves on the page where the subscription is managed."""
     token = (row.subscription or {}).get("unsubscribe_token")
     words = {"base": base_url, "id": row.subscription_id, "token": token}
@@ -174,7 +183,7 @@ def meeting_summary(meetings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _variables(
-    kind: Kind, own: Mapping[str, Any], told: Mapping[str, Any], around: Surroundings, links: Mapping[str, str]
+    kind: EventKind, own: Mapping[str, Any], told: Mapping[str, Any], around: SectionDetails, links: Mapping[str, str]
 ) -> dict[str, Any]:
     """What the queue knows by itself, then what the event's author says, then the links, which nobody changes."""
     said = told.get("variables")
@@ -182,11 +191,11 @@ def _variables(
     seat = _seat_variables(own, told, around) if kind.name == OPEN_SEAT else {}
     # One that is no time is told of where it stands in the event.
     detected_at = own.get("eventAt")
-    moment = {"eventDetectedAt": detected_at} if times.read(detected_at) is not None else {}
+    moment = {"eventDetectedAt": detected_at} if times.parse(detected_at) is not None else {}
     return {**moment, **seat, **named, **(said if isinstance(said, Mapping) else {}), **links}
 
 
-def _seat_variables(own: Mapping[str, Any], told: Mapping[str, Any], around: Surroundings) -> dict[str, Any]:
+def _seat_variables(own: Mapping[str, Any], told: Mapping[str, Any], around: SectionDetails) -> dict[str, Any]:
     return _known(
         courseTitle=own.get("courseTitle"),
         # A course without a name of its own is known by the number that people register with.
@@ -217,7 +226,7 @@ def _clock(minutes: int) -> str:
 
 
 def _name(subscription: Mapping[str, Any]) -> str | None:
-    metadata = json_of(subscription.get("metadata"))
+    metadata = parse_json_column(subscription.get("metadata"))
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return name if isinstance(name, str) and name.strip() else None
 
@@ -232,14 +241,14 @@ def _text(value: Any) -> str | None:
 
 def _moment(text: Any) -> Any:
     """In the one spelling that the schema takes; what is no time is left as it is, for the schema to say so."""
-    found = times.read(text)
-    return text if found is None else times.write(found)
+    found = times.parse(text)
+    return text if found is None else times.format_time(found)
 
 
-def _variable_missing(message: str) -> Invalid:
+def _variable_missing(message: str) -> RowError:
     name = message.partition('"')[2].partition('"')[0]
     path = f"/template/variables/{name}" if name else "/template/variables"
-    return Invalid("MISSING_VARIABLE", f"{path}: the event gives no value for it", path)
+    return RowError("MISSING_VARIABLE", f"{path}: the event gives no value for it", path)
 
 
 def _without_value(error: Any) -> str:
@@ -256,10 +265,10 @@ def schema() -> dict[str, Any]:
     return found
 
 
-_validators: dict[tuple[Kind, bool], "Draft202012Validator"] = {}
+_validators: dict[tuple[EventKind, bool], "Draft202012Validator"] = {}
 
 
-def _validator(kind: Kind, is_newer: bool) -> "Draft202012Validator":
+def _validator(kind: EventKind, is_newer: bool) -> "Draft202012Validator":
     import jsonschema_rs  # noqa: PLC0415 - ten megabytes, which whoever serves no queue need not have
 
     key = (kind, is_newer)
@@ -268,7 +277,7 @@ def _validator(kind: Kind, is_newer: bool) -> "Draft202012Validator":
     return _validators[key]
 
 
-def _schema_of(kind: Kind, is_newer: bool) -> dict[str, Any]:
+def _schema_of(kind: EventKind, is_newer: bool) -> dict[str, Any]:
     """The contract's, with the template and the variables of another kind in place of the built-in one's."""
     made = copy.deepcopy(schema())
     template = made["properties"]["template"]["properties"]

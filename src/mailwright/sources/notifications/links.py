@@ -7,7 +7,7 @@ from typing import Any
 
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
-from mailwright.sources.notifications.statuses import LinkState
+from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
@@ -24,7 +24,7 @@ PARKED: Instant = INDEFINITELY
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MessageLink:
     id: int
     tenant_id: int
     queue: str
@@ -34,7 +34,7 @@ class Link:
     generation: int
     subscription_id: int
     outbox_id: str
-    state: LinkState
+    state: MessageLinkState
     locked_by: str
     locked_at: str
     attempts_before: int
@@ -55,7 +55,7 @@ class Link:
     doubted_at: Instant | None
 
 
-async def newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, Link]:
+async def newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, MessageLink]:
     wanted = [{"queue": queue, "row_key": each} for each in row_keys]
     if not wanted:
         return {}
@@ -69,18 +69,18 @@ async def under_way(tx: Runner, queue: str, subscription_ids: Iterable[int]) -> 
     return Counter({row.subscription_id: row.under_way for row in await tx.run(COUNT_UNDER_WAY, wanted=wanted)})
 
 
-async def untold(tx: Runner, queue: str, after: int, limit: int) -> list[Link]:
+async def untold(tx: Runner, queue: str, after: int, limit: int) -> list[MessageLink]:
     """Those whose message has a result that the row may not have yet, in the order of their numbers."""
     return [_link(row) for row in await tx.run(FIND_RESULTS, queue=queue, after=after, parked=PARKED, limit=limit)]
 
 
-async def untold_here(tx: Runner, outbox_ids: Sequence[str]) -> list[Link]:
+async def untold_here(tx: Runner, outbox_ids: Sequence[str]) -> list[MessageLink]:
     """The same for some messages, of queues that are in this very database."""
     wanted = [{"outbox_id": each} for each in outbox_ids]
     return [_link(row) for row in await tx.run(FIND_RESULTS_OF, wanted=wanted, parked=PARKED)]
 
 
-async def held(tx: Runner, queue: str, worker: str, before: str, limit: int) -> list[Link]:
+async def held(tx: Runner, queue: str, worker: str, before: str, limit: int) -> list[MessageLink]:
     """Those that a worker sends under locks of this age or older."""
     rows = await tx.run(FIND_HELD, queue=queue, worker=worker, before=before, parked=PARKED, limit=limit)
     return [_link(row) for row in rows]
@@ -91,7 +91,7 @@ async def count_held(tx: Runner, queue: str, worker: str) -> int:
     return int(row.held)
 
 
-async def end(tx: Runner, ended: Iterable[tuple[Link, LinkState]]) -> None:
+async def end(tx: Runner, ended: Iterable[tuple[MessageLink, MessageLinkState]]) -> None:
     rows = [
         {"id": link.id, "locked_by": link.locked_by, "locked_at": link.locked_at, "state": state.value}
         for link, state in ended
@@ -100,7 +100,7 @@ async def end(tx: Runner, ended: Iterable[tuple[Link, LinkState]]) -> None:
         await tx.count(END_LINKS, ended=rows)
 
 
-def _link(row: Any) -> Link:
+def _link(row: Any) -> MessageLink:
     fields = dict(zip(row._fields, row, strict=True))
-    fields["state"], fields["is_parked"] = LinkState(row.state), bool(row.is_parked)
-    return Link(**fields)
+    fields["state"], fields["is_parked"] = MessageLinkState(row.state), bool(row.is_parked)
+    return MessageLink(**fields)

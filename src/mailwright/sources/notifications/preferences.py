@@ -8,22 +8,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.statuses import Waits
+from mailwright.sources.notifications.statuses import WaitReason
 
 DAY_MINUTES = 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitDecision:
     """The row stays as it is. `until` is None where nobody knows when it ends."""
 
-    reason: Waits
+    reason: WaitReason
     until: Instant | None
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unwanted:
+class NotWanted:
     """The subscriber does not want this one, now or ever."""
 
     code: str
@@ -31,7 +31,7 @@ class Unwanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class InvalidPreferences:
     """The preferences cannot be understood; `path` is where, in the words of the job's schema."""
 
     path: str
@@ -39,13 +39,13 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DeliveryWindow:
     """Minutes of the day, the end not included. It may go over midnight; one without length is the whole day."""
 
     start: int
     end: int
 
-    def holds(self, minute: int) -> bool:
+    def contains(self, minute: int) -> bool:
         if self.start == self.end:
             return True
         if self.start < self.end:
@@ -57,16 +57,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferences:
+class SubscriberPreferences:
     notify_on: frozenset[str] = frozenset()  # in small letters; empty is everything
     most: int | None = None
-    window: Window | None = None
+    window: DeliveryWindow | None = None
     snooze_until: Instant | None = None
     zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PreferenceFacts:
     """What is so at the moment of asking."""
 
     now: Instant
@@ -75,13 +75,13 @@ class Facts:
     under_way: int = 0  # may be sent any moment
 
 
-def read(given: Any, zone: str) -> Preferences | Broken:
+def parse_preferences(given: Any, zone: str) -> SubscriberPreferences | InvalidPreferences:
     """From the JSON that the subscription carries. Times of the day are in its zone, where it names one."""
     if given is None:
-        return Preferences(zone=zone)
+        return SubscriberPreferences(zone=zone)
     if not isinstance(given, Mapping):
-        return Broken("/subscription/preferences", "must be an object")
-    wanted, snooze = given.get("notifyOn") or [], times.read(given.get("snoozeUntil"))
+        return InvalidPreferences("/subscription/preferences", "must be an object")
+    wanted, snooze = given.get("notifyOn") or [], times.parse(given.get("snoozeUntil"))
     most, own_zone = given.get("maxNotifications"), given.get("timezone") or zone
     window = _window(given.get("deliveryWindow"))
     rules = (
@@ -92,61 +92,63 @@ def read(given: Any, zone: str) -> Preferences | Broken:
     )
     for name, is_kept, what in rules:
         if not is_kept:
-            return Broken(f"/subscription/preferences/{name}", f"must be {what}")
-    if isinstance(window, Broken):
+            return InvalidPreferences(f"/subscription/preferences/{name}", f"must be {what}")
+    if isinstance(window, InvalidPreferences):
         return window
-    return Preferences(frozenset(each.lower() for each in wanted), most, window, snooze, own_zone)
+    return SubscriberPreferences(frozenset(each.lower() for each in wanted), most, window, snooze, own_zone)
 
 
-def objection(preferences: Preferences, facts: Facts) -> Wait | Unwanted | None:
+def check_preferences(preferences: SubscriberPreferences, facts: PreferenceFacts) -> WaitDecision | NotWanted | None:
     """The first that objects: what was never wanted, what was enough, what is asleep, what is out of hours."""
     if preferences.notify_on and not preferences.notify_on & facts.happened:
         wanted = ", ".join(sorted(preferences.notify_on))
-        return Unwanted("NOT_WANTED", f"The subscriber wants to hear of {wanted} only.")
+        return NotWanted("NOT_WANTED", f"The subscriber wants to hear of {wanted} only.")
     if preferences.most is not None and facts.sent >= preferences.most:
-        return Unwanted("MAX_NOTIFICATIONS_REACHED", f"The subscriber wants {preferences.most} and has had them.")
+        return NotWanted("MAX_NOTIFICATIONS_REACHED", f"The subscriber wants {preferences.most} and has had them.")
     if preferences.most is not None and facts.sent + facts.under_way >= preferences.most:
         detail = f"{facts.sent} of {preferences.most} were sent and {facts.under_way} are under way"
-        return Wait(Waits.MAXIMUM, None, detail)
+        return WaitDecision(WaitReason.MAXIMUM, None, detail)
     if preferences.snooze_until is not None and facts.now < preferences.snooze_until:
-        return Wait(Waits.SNOOZED, preferences.snooze_until, "the subscriber asked for silence")
+        return WaitDecision(WaitReason.SNOOZED, preferences.snooze_until, "the subscriber asked for silence")
     return _out_of_hours(preferences, facts.now)
 
 
-def _out_of_hours(preferences: Preferences, now: Instant) -> Wait | None:
+def _out_of_hours(preferences: SubscriberPreferences, now: Instant) -> WaitDecision | None:
     window = preferences.window
     if window is None:
         return None
     zone = ZoneInfo(preferences.zone)
     local = datetime.fromtimestamp(now / 1000, zone)
-    if window.holds(local.hour * 60 + local.minute):
+    if window.contains(local.hour * 60 + local.minute):
         return None
     opens = _at(local, window.start, zone)
     if opens <= local:
         opens = _at(local + timedelta(days=1), window.start, zone)
-    return Wait(Waits.WINDOW, to_instant(opens), f"the subscriber's hours are {window} ({preferences.zone})")
+    return WaitDecision(
+        WaitReason.WINDOW, to_instant(opens), f"the subscriber's hours are {window} ({preferences.zone})"
+    )
 
 
 def _at(day: datetime, minute: int, zone: ZoneInfo) -> datetime:
     return datetime.combine(day.date(), time(minute // 60, minute % 60), zone)
 
 
-def _window(given: Any) -> Window | Broken | None:
+def _window(given: Any) -> DeliveryWindow | InvalidPreferences | None:
     if given is None:
         return None
     path = "/subscription/preferences/deliveryWindow"
     if not isinstance(given, Mapping):
-        return Broken(path, "must be an object with startMinutes and endMinutes")
+        return InvalidPreferences(path, "must be an object with startMinutes and endMinutes")
     edges = []
     for name, default in (("startMinutes", 0), ("endMinutes", DAY_MINUTES)):
         value = given.get(name, default)
         if not _is_number(value) or not 0 <= value <= DAY_MINUTES:
-            return Broken(f"{path}/{name}", f"must be a minute of the day, 0 to {DAY_MINUTES}")
+            return InvalidPreferences(f"{path}/{name}", f"must be a minute of the day, 0 to {DAY_MINUTES}")
         edges.append(value)
     start, end = edges
     if (start, end) == (0, DAY_MINUTES):
         return None
-    return Window(start % DAY_MINUTES, end if end != DAY_MINUTES else 0)
+    return DeliveryWindow(start % DAY_MINUTES, end if end != DAY_MINUTES else 0)
 
 
 def _is_number(value: Any) -> bool:

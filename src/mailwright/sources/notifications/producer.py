@@ -12,16 +12,16 @@ from sqlalchemy import and_, insert, literal, or_, select
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.event_types import OPEN_SEAT, Kind, Kinds
-from mailwright.sources.notifications.queue import Queue
-from mailwright.sources.notifications.statuses import ACTIVE, Fanout
+from mailwright.sources.notifications.event_kinds import OPEN_SEAT, EventKind, EventKinds
+from mailwright.sources.notifications.queue import NotificationQueue
+from mailwright.sources.notifications.statuses import ACTIVE, FanoutStatus
 from mailwright.storage.database import Transaction
 
 PRODUCER = "mailwright"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class NewEvent:
     """What happened, to which subject: `term_id`, `campus_code` and `index_number` name it, as subscriptions do."""
 
     kind: str = OPEN_SEAT
@@ -38,19 +38,19 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedEvent:
     open_event_id: int
     notifications: int
     is_repeat: bool = False  # the same was told within the window: nothing was written
 
 
-class Producer:
-    def __init__(self, queue: Queue, clock: Clock, kinds: Kinds) -> None:
+class EventProducer:
+    def __init__(self, queue: NotificationQueue, clock: Clock, kinds: EventKinds) -> None:
         self._queue = queue
         self._clock = clock
         self._kinds = kinds
 
-    async def emit(self, happening: Happening) -> Emitted:
+    async def emit(self, happening: NewEvent) -> EmittedEvent:
         """The event and all its notifications in one transaction. The same again within the window changes nothing."""
         kind = self._checked(happening)
         now = self._clock.now()
@@ -58,11 +58,11 @@ class Producer:
         async with self._queue.database.write() as tx:
             known = await self._known(tx, kind, key, now)
             if known is not None:
-                return Emitted(known, 0, is_repeat=True)
+                return EmittedEvent(known, 0, is_repeat=True)
             open_event_id = await self._insert_event(tx, happening, key, now)
-            return Emitted(open_event_id, await self._insert_notifications(tx, happening, open_event_id, key, now))
+            return EmittedEvent(open_event_id, await self._insert_notifications(tx, happening, open_event_id, key, now))
 
-    def _checked(self, happening: Happening) -> Kind:
+    def _checked(self, happening: NewEvent) -> EventKind:
         if lacking := self._queue.tables.lacks_to_produce:
             raise NotPossibleNow(f"Events cannot be written here: the queue has no {', '.join(lacking)}.")
         kind = self._kinds.find(happening.kind)
@@ -74,18 +74,18 @@ class Producer:
             raise InvalidInput(f"{kind.name} is a change from {before} to {after}", field="statusAfter")
         return kind
 
-    async def _known(self, tx: Transaction, kind: Kind, key: str, now: Instant) -> int | None:
+    async def _known(self, tx: Transaction, kind: EventKind, key: str, now: Instant) -> int | None:
         e = self._queue.tables.events.c
         query = (
             select(e.open_event_id, e.created_at).where(e.dedupe_key == key).order_by(e.open_event_id.desc()).limit(1)
         )
         for row in await tx.execute(query):
-            since = times.read(row.created_at)
+            since = times.parse(row.created_at)
             if since is not None and now - since < kind.dedupe_window:
                 return int(row.open_event_id)
         return None
 
-    async def _insert_event(self, tx: Transaction, happening: Happening, key: str, now: Instant) -> int:
+    async def _insert_event(self, tx: Transaction, happening: NewEvent, key: str, now: Instant) -> int:
         events = self._queue.tables.events
         payload = dict(happening.payload)
         if happening.kind != OPEN_SEAT:
@@ -97,19 +97,19 @@ class Producer:
             "index_number": happening.index_number,
             "status_before": happening.status_before,
             "status_after": happening.status_after,
-            "event_at": times.write(happening.event_at if happening.event_at is not None else now),
+            "event_at": times.format_time(happening.event_at if happening.event_at is not None else now),
             "detected_by": PRODUCER,
             "dedupe_key": key,
             "trace_id": happening.trace_id,
             "payload": orjson.dumps(payload).decode(),
-            "created_at": times.write(now),
+            "created_at": times.format_time(now),
         }
         there = {name: value for name, value in values.items() if name in events.c}
         [made] = await tx.execute(insert(events).values(**there).returning(events.c.open_event_id))
         return int(made.open_event_id)
 
     async def _insert_notifications(
-        self, tx: Transaction, happening: Happening, open_event_id: int, key: str, now: Instant
+        self, tx: Transaction, happening: NewEvent, open_event_id: int, key: str, now: Instant
     ) -> int:
         n, s = self._queue.tables.notifications, self._queue.tables.subscriptions.c
         subject = and_(
@@ -123,16 +123,16 @@ class Producer:
             literal(open_event_id),
             s.subscription_id,
             literal(key),
-            literal(Fanout.PENDING.value),
+            literal(FanoutStatus.PENDING.value),
             literal(0),
-            literal(times.write(now)),
+            literal(times.format_time(now)),
         ).where(s.status == ACTIVE, subject)
         columns = ["open_event_id", "subscription_id", "dedupe_key", "fanout_status", "fanout_attempts", "created_at"]
         made = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))
         return len(made)
 
 
-def _key(happening: Happening) -> str:
+def _key(happening: NewEvent) -> str:
     """The same change of the same subject has the same key."""
     facts = (
         happening.kind,

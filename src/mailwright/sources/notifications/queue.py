@@ -11,19 +11,25 @@ from sqlalchemy import Select, Text, cast, func, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import results, times
-from mailwright.sources.notifications.decisions import Twin
-from mailwright.sources.notifications.event_types import OPEN_SEAT
-from mailwright.sources.notifications.jobs import Row, Surroundings
-from mailwright.sources.notifications.links import Link
-from mailwright.sources.notifications.results import Told
-from mailwright.sources.notifications.statuses import NOTIFY_SENT, Fanout
-from mailwright.sources.notifications.tables import Statements, Tables, contract_tables, look_at, statements_of
+from mailwright.sources.notifications.decisions import DuplicateRow
+from mailwright.sources.notifications.event_kinds import OPEN_SEAT
+from mailwright.sources.notifications.jobs import NotificationRow, SectionDetails
+from mailwright.sources.notifications.links import MessageLink
+from mailwright.sources.notifications.results import NotificationResult
+from mailwright.sources.notifications.statuses import NOTIFY_SENT, FanoutStatus
+from mailwright.sources.notifications.tables import (
+    QueueStatements,
+    QueueTables,
+    contract_tables,
+    inspect_tables,
+    statements_of,
+)
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class RowLock:
     """What a worker writes into the rows that it takes."""
 
     worker: str
@@ -31,12 +37,12 @@ class Lock:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class RelatedRows:
     """What the queue knows beside some rows: by section, by subscription, and by what they say to whom."""
 
-    surroundings: Mapping[Any, Surroundings]
+    surroundings: Mapping[Any, SectionDetails]
     sent: Mapping[int, int]
-    twins: Mapping[tuple[str, int], Sequence[Twin]]
+    twins: Mapping[tuple[str, int], Sequence[DuplicateRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,11 @@ class _Shape:
     of_subscription: tuple[str, ...]
 
     @classmethod
-    def of(cls, tables: Tables) -> "_Shape":
+    def of(cls, tables: QueueTables) -> "_Shape":
         parts = (tables.notifications, tables.events, tables.subscriptions)
         return cls(*(tuple(column.name for column in part.c) for part in parts))
 
-    def read(self, found: Iterable[Sequence[Any]]) -> list[Row]:
+    def read(self, found: Iterable[Sequence[Any]]) -> list[NotificationRow]:
         """An event is one for all its rows."""
         event_from, subscription_from = len(self.of_row), len(self.of_row) + len(self.of_event)
         event_id = self.of_row.index("open_event_id")
@@ -72,30 +78,34 @@ class _Shape:
         return rows
 
 
-class Queue:
-    def __init__(self, database: Database, tables: Tables, schema: str | None, name: str, *, is_shared: bool) -> None:
+class NotificationQueue:
+    def __init__(
+        self, database: Database, tables: QueueTables, schema: str | None, name: str, *, is_shared: bool
+    ) -> None:
         self.database = database
         self.tables = tables
         self.schema = schema
         self.name = name
         self.is_shared = is_shared  # in the very database that the messages are in
-        self.statements: Statements = statements_of(schema)
+        self.statements: QueueStatements = statements_of(schema)
         self._shape = _Shape.of(tables)
 
-    async def pending(self, locked_before: Instant, after: int, limit: int) -> list[Row]:
+    async def pending(self, locked_before: Instant, after: int, limit: int) -> list[NotificationRow]:
         """In the order of their numbers. Locks are told in text that others may spell otherwise: look again."""
         n = self.tables.notifications.c
-        free = or_(n.locked_at.is_(None), n.locked_at < times.write(locked_before))
-        query = self._rows().where(n.fanout_status == Fanout.PENDING.value, free, n.notification_id > after)
+        free = or_(n.locked_at.is_(None), n.locked_at < times.format_time(locked_before))
+        query = self._rows().where(n.fanout_status == FanoutStatus.PENDING.value, free, n.notification_id > after)
         async with self.database.read() as tx:
             return self._shape.read(await tx.execute(query.order_by(n.notification_id).limit(limit)))
 
-    async def find(self, notification_ids: Collection[int]) -> dict[int, Row]:
+    async def find(self, notification_ids: Collection[int]) -> dict[int, NotificationRow]:
         query = self._rows().where(self.tables.notifications.c.notification_id.in_(list(notification_ids)))
         async with self.database.read() as tx:
             return {row.notification_id: row for row in self._shape.read(await tx.execute(query))}
 
-    async def newest(self, *, status: str | None, before: int, limit: int, kind: str | None = None) -> list[Row]:
+    async def newest(
+        self, *, status: str | None, before: int, limit: int, kind: str | None = None
+    ) -> list[NotificationRow]:
         """For whoever looks: the newest first. A kind stands in the text of the event, and only its name is looked for
         there: some of another kind may be among them."""
         n = self.tables.notifications.c
@@ -113,18 +123,18 @@ class Queue:
         async with self.database.read() as tx:
             return {row.fanout_status: row.rows for row in await tx.execute(query)}
 
-    async def neighbours(self, rows: Sequence[Row]) -> Neighbours:
+    async def neighbours(self, rows: Sequence[NotificationRow]) -> RelatedRows:
         async with self.database.read() as tx:
-            return Neighbours(
+            return RelatedRows(
                 await self._surroundings(tx, {each for row in rows if (each := section_of(row)) is not None}),
                 await self._sent(tx, {row.subscription_id for row in rows}),
                 await self._twins(tx, rows),
             )
 
-    async def record(self, told: Sequence[tuple[Link, Told]]) -> set[int]:
-        return await self.database.transact(lambda tx: results.record(tx, self.statements, told))
+    async def record(self, told: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
+        return await self.database.transact(lambda tx: results.record_results(tx, self.statements, told))
 
-    async def renew(self, held: Iterable[Link], at: str) -> set[int]:
+    async def renew_locks(self, held: Iterable[MessageLink], at: str) -> set[int]:
         rows = [_held(link) for link in held]
         renewed = await self.database.transact(lambda tx: tx.run(self.statements.renew_rows, held=rows, at=at))
         return {row.notification_id for row in renewed}
@@ -135,7 +145,7 @@ class Queue:
         if rows:
             await self.database.transact(lambda tx: tx.run(self.statements.unlock_rows, held=rows))
 
-    async def lock(self, tx: Runner, rows: Sequence[Row], lock: Lock) -> set[int]:
+    async def lock(self, tx: Runner, rows: Sequence[NotificationRow], lock: RowLock) -> set[int]:
         """Those that were still as they had been seen."""
         wanted = [
             {"notification_id": row.notification_id, "attempts": row.attempts, "locked_at": row.locked_at or ""}
@@ -170,20 +180,22 @@ class Queue:
         )
         return {row.subscription_id: row.sent for row in await tx.execute(query)}
 
-    async def _twins(self, tx: Transaction, rows: Sequence[Row]) -> dict[tuple[str, int], list[Twin]]:
+    async def _twins(
+        self, tx: Transaction, rows: Sequence[NotificationRow]
+    ) -> dict[tuple[str, int], list[DuplicateRow]]:
         n = self.tables.notifications.c
         columns = (n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.created_at, n.locked_at)
         query = select(*columns).where(
             n.dedupe_key.in_(list({row.dedupe_key for row in rows})),
             n.subscription_id.in_(list({row.subscription_id for row in rows})),
         )
-        found: dict[tuple[str, int], list[Twin]] = {}
+        found: dict[tuple[str, int], list[DuplicateRow]] = {}
         for row in await tx.execute(query.order_by(n.notification_id)):
-            twin = Twin(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
+            twin = DuplicateRow(row.notification_id, row.fanout_status, row.created_at, row.locked_at)
             found.setdefault((row.dedupe_key, row.subscription_id), []).append(twin)
         return found
 
-    async def _surroundings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, Surroundings]:
+    async def _surroundings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, SectionDetails]:
         known = self.tables.sections
         if known is None or not sections:
             return {}
@@ -194,7 +206,7 @@ class Queue:
         )
         meetings = await self._meetings(tx, sections)
         return {
-            key: Surroundings(section, courses.get(section.get("course_id"), {}), meetings.get(key, ()))
+            key: SectionDetails(section, courses.get(section.get("course_id"), {}), meetings.get(key, ()))
             for key, section in found.items()
         }
 
@@ -215,10 +227,16 @@ class Queue:
         return found
 
 
-async def open_queue(database: Database, schema: str | None, *, is_shared: bool, name: str | None = None) -> Queue:
+async def open_queue(
+    database: Database, schema: str | None, *, is_shared: bool, name: str | None = None
+) -> NotificationQueue:
     """Refused, with everything that is missing, where the tables are not those of the contract."""
-    return Queue(
-        database, await look_at(database, schema), schema, name or name_of(database, schema), is_shared=is_shared
+    return NotificationQueue(
+        database,
+        await inspect_tables(database, schema),
+        schema,
+        name or queue_name(database, schema),
+        is_shared=is_shared,
     )
 
 
@@ -227,7 +245,7 @@ async def create_queue(database: Database, schema: str | None) -> None:
     await database.run_sync_ddl(lambda connection: _create(connection, schema))
 
 
-def name_of(database: Database, schema: str | None) -> str:
+def queue_name(database: Database, schema: str | None) -> str:
     """The same for every worker that opens the same queue; of the address it shows nothing."""
     url = database.url
     if database.dialect == "sqlite":
@@ -237,7 +255,7 @@ def name_of(database: Database, schema: str | None) -> str:
     return hashlib.blake2b(f"{database.dialect}:{place}".encode(), digest_size=8).hexdigest()
 
 
-def section_of(row: Row) -> Any:
+def section_of(row: NotificationRow) -> Any:
     return (row.event or {}).get("section_id")
 
 
@@ -246,12 +264,14 @@ def _create(connection: Any, schema: str | None) -> None:
         contract_tables(schema).create_all(connection)
 
 
-def _held(link: Link) -> dict[str, Any]:
+def _held(link: MessageLink) -> dict[str, Any]:
     return {"notification_id": link.notification_id, "locked_by": link.locked_by, "locked_at": link.locked_at}
 
 
-def _row(own: Mapping[str, Any], event: Mapping[str, Any] | None, subscription: Mapping[str, Any] | None) -> Row:
-    return Row(
+def _row(
+    own: Mapping[str, Any], event: Mapping[str, Any] | None, subscription: Mapping[str, Any] | None
+) -> NotificationRow:
+    return NotificationRow(
         notification_id=own["notification_id"],
         open_event_id=own["open_event_id"],
         subscription_id=own["subscription_id"],

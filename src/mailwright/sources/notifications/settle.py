@@ -9,7 +9,7 @@ from mailwright.domain.message import Claimed, Event, Outcome, Settlement, Sourc
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.settle import APPEND_EVENTS, BegunAttempts, Settler, event_row, settle_and_begin
 from mailwright.sources.notifications import links
-from mailwright.sources.notifications.results import record, told_of
+from mailwright.sources.notifications.results import record_results, result_of
 from mailwright.sources.notifications.tables import statements_of
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -18,7 +18,7 @@ CONCLUDE = statement(__package__, "conclude")
 END_ATTEMPTS = statement(__package__, "end_attempts")
 
 
-class QueueSettling(Settler):
+class NotificationSettling(Settler):
     """Every worker settles like this: whoever runs beside the one that serves a queue may send its mails, too."""
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[Claimed]) -> BegunAttempts:
@@ -44,8 +44,8 @@ async def conclude(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> Non
             await _end_attempts(tx, [row.outbox_id for row in concluded], now)
     here = await links.untold_here(tx, [outcome.claimed.outbox_id for outcome in outcomes])
     for schema in {link.queue_schema for link in here}:
-        results = [(link, told) for link in here if link.queue_schema == schema and (told := told_of(link))]
-        written = await record(tx, statements_of(schema), results)
+        results = [(link, told) for link in here if link.queue_schema == schema and (told := result_of(link))]
+        written = await record_results(tx, statements_of(schema), results)
         await links.end(tx, [(link, told.state) for link, told in results if link.notification_id in written])
 
 

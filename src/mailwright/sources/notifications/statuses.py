@@ -7,7 +7,7 @@ EMAIL = "email"
 ACTIVE = "active"
 
 
-class Fanout(StrEnum):
+class FanoutStatus(StrEnum):
     PENDING = "pending"
     SENT = "sent"
     SKIPPED = "skipped"  # nobody can act on it
@@ -15,7 +15,7 @@ class Fanout(StrEnum):
     EXPIRED = "expired"  # older than it is of use
 
 
-class Waits(StrEnum):
+class WaitReason(StrEnum):
     """Why a pending row is not sent now. The words that people and scripts see."""
 
     LOCKED = "locked"  # a worker has it
@@ -26,7 +26,7 @@ class Waits(StrEnum):
     DEDUPE = "dedupe"  # another row says the same to the same subscriber
 
 
-class LinkState(StrEnum):
+class MessageLinkState(StrEnum):
     SENDING = "sending"  # the message may go, and its result is to be told
     WAITING = "waiting"  # the row was told of a result and has tries left; the message is parked
     CLOSED = "closed"  # the row was told of the end

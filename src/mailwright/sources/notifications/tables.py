@@ -22,7 +22,7 @@ COURSES = "courses"
 MEETINGS = "section_meetings"
 
 # Without these no notification can be served.
-NEEDED: Mapping[str, tuple[str, ...]] = {
+REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     NOTIFICATIONS: (
         "notification_id",
         "open_event_id",
@@ -41,12 +41,12 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     TIMELINE: ("subscription_id", "event_type", "section_status_snapshot", "payload", "created_at"),
 }
 # And these to write events: what a producer needs beside.
-PRODUCED: Mapping[str, tuple[str, ...]] = {
+PRODUCER_COLUMNS: Mapping[str, tuple[str, ...]] = {
     EVENTS: ("dedupe_key", "payload", "status_before", "created_at"),
     SUBSCRIPTIONS: ("term_id", "campus_code", "index_number"),
 }
 # They make a mail richer where they are there.
-WELCOME: Mapping[str, tuple[str, ...]] = {
+OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
     EVENTS: (
         "section_id",
         "status_before",
@@ -86,7 +86,7 @@ _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class QueueStatements:
     """The statements that change a queue, for the schema that its tables are in."""
 
     lock_rows: Statement
@@ -98,7 +98,7 @@ class Statements:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class QueueTables:
     """Each with the columns that it really has."""
 
     notifications: TableClause
@@ -112,13 +112,13 @@ class Tables:
 
 
 @cache
-def statements_of(schema: str | None) -> Statements:
+def statements_of(schema: str | None) -> QueueStatements:
     prefix = f'"{checked_schema(schema)}".' if schema else ""
 
     def made(name: str) -> Statement:
         return Statement(name, statement(__package__, name).text.replace("queue.", prefix))
 
-    return Statements(
+    return QueueStatements(
         made("lock_rows"),
         made("renew_rows"),
         made("unlock_rows"),
@@ -134,20 +134,20 @@ def checked_schema(schema: str) -> str:
     return schema
 
 
-async def look_at(database: Database, schema: str | None) -> Tables:
+async def inspect_tables(database: Database, schema: str | None) -> QueueTables:
     """Refuses a queue that lacks something, with all that it lacks."""
     found: dict[str, tuple[str, ...]] = {}
 
     def look(connection: Any) -> None:
         inspector = inspect(connection)
         names = set(inspector.get_table_names(schema=schema)) | set(inspector.get_view_names(schema=schema))
-        for name in {*NEEDED, *WELCOME} & names:
+        for name in {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS} & names:
             found[name] = tuple(each["name"] for each in inspector.get_columns(name, schema=schema))
 
     await database.run_sync_ddl(look, read_only=True)
-    if problems := _lacking(NEEDED, found):
-        raise ConfigurationInvalid(*(f"the queue at {shown(database)} has no {each}" for each in problems))
-    return Tables(
+    if problems := _lacking(REQUIRED_COLUMNS, found):
+        raise ConfigurationInvalid(*(f"the queue at {redacted_url(database)} has no {each}" for each in problems))
+    return QueueTables(
         notifications=_table(NOTIFICATIONS, found, schema),
         events=_table(EVENTS, found, schema),
         subscriptions=_table(SUBSCRIPTIONS, found, schema),
@@ -155,11 +155,11 @@ async def look_at(database: Database, schema: str | None) -> Tables:
         sections=_welcome(SECTIONS, found, schema),
         courses=_welcome(COURSES, found, schema),
         meetings=_welcome(MEETINGS, found, schema),
-        lacks_to_produce=tuple(_lacking(PRODUCED, found)),
+        lacks_to_produce=tuple(_lacking(PRODUCER_COLUMNS, found)),
     )
 
 
-def shown(database: Database) -> str:
+def redacted_url(database: Database) -> str:
     """An address without its password."""
     return database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
 

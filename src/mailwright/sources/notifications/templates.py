@@ -14,8 +14,8 @@ from mailwright.domain import locales
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.locales import DEFAULT_LOCALE
-from mailwright.sources.notifications.event_types import LINKS, OPEN_SEAT, Kind, Kinds
-from mailwright.sources.notifications.jobs import Invalid
+from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind, EventKinds
+from mailwright.sources.notifications.jobs import RowError
 from mailwright.storage.database import Database
 
 # An author's new version is used by the rows that come so much later.
@@ -23,10 +23,12 @@ REFRESH_EVERY: Instant = 10 * SECOND
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 
 
-class Letters:
+class NotificationTemplates:
     """What is stored for the kinds of a queue, kept at hand."""
 
-    def __init__(self, database: Database, clock: Clock, store: TemplateStore, tenant_id: int, kinds: Kinds) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, store: TemplateStore, tenant_id: int, kinds: EventKinds
+    ) -> None:
         self._database = database
         self._clock = clock
         self._store = store
@@ -58,34 +60,34 @@ class Letters:
         if problems:
             raise ConfigurationInvalid(*problems)
 
-    def pick(self, job: Mapping[str, Any], kind: Kind) -> StoredTemplate | Invalid:
+    def pick(self, job: Mapping[str, Any], kind: EventKind) -> StoredTemplate | RowError:
         """In the reader's own language, else in the kind's; a mail without its ways out is refused."""
         texts = self._texts.get(kind.template_id)
         if not texts:
             message = f"/template/id: no template {kind.template_id} is stored"
-            return Invalid("TEMPLATE_NOT_FOUND", message, "/template/id")
+            return RowError("TEMPLATE_NOT_FOUND", message, "/template/id")
         wanted = [name for name in locales.fallback_locales(job["locale"]) if name != DEFAULT_LOCALE]
         stands_in = [kind.fallback_locale, DEFAULT_LOCALE] if kind.fallback_locale else []
         found = next((texts[name] for name in (*wanted, *stands_in) if name in texts), None)
         if found is None:
             message = f"/locale: {kind.template_id} has no text for {job['locale']}, and nothing stands in"
-            return Invalid("MISSING_LOCALE", message, "/locale")
+            return RowError("MISSING_LOCALE", message, "/locale")
         return self._lacking(found, job["template"]["variables"]) or found
 
-    def _lacking(self, stored: StoredTemplate, given: Mapping[str, Any]) -> Invalid | None:
+    def _lacking(self, stored: StoredTemplate, given: Mapping[str, Any]) -> RowError | None:
         if stored.key not in self._needs:
             expected = stored.expected_variables()
             self._needs[stored.key] = frozenset(each.name for each in expected if each.is_required)
             self._uses[stored.key] = frozenset(each.name for each in expected)
         if lost := sorted(set(LINKS) - self._uses[stored.key]):
             message = f"/template/id: {stored.template_id} has no {', '.join(lost)}: nobody could leave"
-            return Invalid("TEMPLATE_WITHOUT_LINKS", message, "/template/id")
+            return RowError("TEMPLATE_WITHOUT_LINKS", message, "/template/id")
         if lacking := sorted(self._needs[stored.key] - given.keys() - STANDARD_VARIABLES.keys()):
             path = f"/template/variables/{lacking[0]}"
-            return Invalid("MISSING_VARIABLE", f"{path}: the template needs it, and the event gives no value", path)
+            return RowError("MISSING_VARIABLE", f"{path}: the template needs it, and the event gives no value", path)
         return None
 
-    async def _publish(self, kind: Kind, folder: Traversable, stored: Mapping[str, StoredTemplate]) -> Any:
+    async def _publish(self, kind: EventKind, folder: Traversable, stored: Mapping[str, StoredTemplate]) -> Any:
         texts = dict(_texts(folder))
         if not texts:
             yield f"{kind.name}: {folder} holds no template, as en.html"
@@ -105,7 +107,7 @@ class Letters:
                 yield f"{kind.name}: {folder}/{name}.html: {error}"
 
 
-def _folder(kind: Kind, *, is_stored: bool) -> Traversable | None:
+def _folder(kind: EventKind, *, is_stored: bool) -> Traversable | None:
     if kind.templates is not None:
         return kind.templates / kind.template / kind.template_version
     if kind.name == OPEN_SEAT and kind.template == OPEN_SEAT and not is_stored:

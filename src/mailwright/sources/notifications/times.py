@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from mailwright.domain.clock import Instant, isoformat, to_instant
 
 
-def read(text: str | None) -> Instant | None:
+def parse(text: str | None) -> Instant | None:
     """None for what is no time. One without a zone is in UTC, as SQLite's own functions write it."""
     if not text:
         return None
@@ -16,6 +16,6 @@ def read(text: str | None) -> Instant | None:
     return to_instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def write(instant: Instant) -> str:
+def format_time(instant: Instant) -> str:
     """In milliseconds and with a Z: sorted as text, these are sorted by time."""
     return isoformat(instant) or ""

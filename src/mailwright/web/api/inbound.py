@@ -8,9 +8,14 @@ from starlette.responses import Response
 
 from mailwright.domain.errors import MailwrightError
 from mailwright.events import sendgrid, sns
-from mailwright.events.reports import Received
-from mailwright.events.trust import EventRefused, Malformed, NotConfigured, NotNow
-from mailwright.events.webhooks import Webhooks
+from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.rejected_events import (
+    EventRejected,
+    MalformedEvent,
+    VerificationUnavailable,
+    WebhookNotConfigured,
+)
+from mailwright.events.reports import ReportCounts
 from mailwright.ops.logs import logger
 from mailwright.schemas.answers import ResponseModel
 from mailwright.web.api.openapi import describe_responses
@@ -24,11 +29,11 @@ log = logger(__name__)
 
 # The first class that fits decides.
 STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
-    Malformed: HTTPStatus.BAD_REQUEST,
-    NotConfigured: HTTPStatus.NOT_FOUND,
-    EventRefused: HTTPStatus.FORBIDDEN,
+    MalformedEvent: HTTPStatus.BAD_REQUEST,
+    WebhookNotConfigured: HTTPStatus.NOT_FOUND,
+    EventRejected: HTTPStatus.FORBIDDEN,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    NotNow: HTTPStatus.SERVICE_UNAVAILABLE,
+    VerificationUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -48,24 +53,24 @@ ANSWERS = {status: answer for status, answer in _PROBLEMS.items() if status not 
 @router.post("/ses-events", responses=ANSWERS)
 async def ses_events(request: Request, parts: Parts) -> Response:
     """Events of SES, as an SNS topic posts them. Also confirms the subscription of a topic in SNS_TOPIC_ARNS."""
-    return await _receive(request, parts.webhooks, Webhooks.from_sns, sns.LARGEST_BODY)
+    return await _receive(request, parts.webhooks, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
 
 
 @router.post("/sendgrid-events", responses=ANSWERS)
 async def sendgrid_events(request: Request, parts: Parts) -> Response:
     """Events of SendGrid, as its signed event webhook posts them."""
-    return await _receive(request, parts.webhooks, Webhooks.from_sendgrid, sendgrid.LARGEST_BODY)
+    return await _receive(request, parts.webhooks, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
 
 
 async def _receive(
     request: Request,
-    webhooks: Webhooks | None,
-    receive: Callable[[Webhooks, Mapping[str, str], bytes], Awaitable[Received]],
+    webhooks: InboundWebhooks | None,
+    receive: Callable[[InboundWebhooks, Mapping[str, str], bytes], Awaitable[ReportCounts]],
     largest: int,
 ) -> Response:
     try:
         if webhooks is None:
-            raise NotConfigured
+            raise WebhookNotConfigured
         received = await receive(webhooks, request.headers, await read_bytes(request, largest))
     except tuple(STATUSES) as error:
         log.warning("event_refused", path=request.url.path, code=error.code, reason=str(error))

@@ -13,7 +13,7 @@ from mailwright.schemas import notifications as answers
 from mailwright.schemas.notification_requests import NotificationEventRequest, NotificationQuery
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import parse
-from mailwright.sources.notifications.overview import NEWEST, Desk
+from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
@@ -29,7 +29,7 @@ async def list_notifications(parts: Parts, caller: CallerDep, page: Notification
     """The newest first, each with the reason of its wait. Where no queue is configured, there are none."""
     before = decode_cursor("notification", page.cursor)[0] if page.cursor is not None else NEWEST
     async with _desk(parts, caller) as desk:
-        found = await desk.some(status=page.status, before=before, limit=page.limit) if desk else []
+        found = await desk.list_notifications(status=page.status, before=before, limit=page.limit) if desk else []
     last = found[-1] if len(found) == page.limit else None
     following = encode_cursor("notification", last.row.notification_id) if last else None
     shown = [answers.notification(each) for each in found]
@@ -87,7 +87,7 @@ async def requeue(notificationId: NotificationId, parts: Parts, caller: CallerDe
 
 
 @asynccontextmanager
-async def _desk(parts: Parts, caller: CallerDep) -> AsyncIterator[Desk | None]:
+async def _desk(parts: Parts, caller: CallerDep) -> AsyncIterator[NotificationService | None]:
     """None where no queue is configured, or the queue is another tenant's."""
     if parts.open_notifications is None:
         yield None

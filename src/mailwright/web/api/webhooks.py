@@ -7,8 +7,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from mailwright.events.outbound.deliveries import NEWEST, Deliveries
-from mailwright.events.outbound.endpoints import LONGEST_URL, TYPES, Endpoint, Wanted
+from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
+from mailwright.events.outbound.endpoints import (
+    MAX_URL_LENGTH,
+    WEBHOOK_EVENT_TYPES,
+    WebhookEndpoint,
+    WebhookEndpointInput,
+)
 from mailwright.schemas import webhooks as answers
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
 from mailwright.sources.api.requests import Name, RequestModel, parse
@@ -26,16 +31,16 @@ _BODY_PROBLEMS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, H
 class WebhookRequest(RequestModel):
     """Where to, and of what. Without `types`, of everything that can be told."""
 
-    url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL, description="https://example.com/hooks/mail")]
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH, description="https://example.com/hooks/mail")]
     types: Annotated[
-        tuple[Annotated[str, Field(json_schema_extra={"enum": [str(each) for each in TYPES]})], ...],
-        Field(max_length=len(TYPES)),
+        tuple[Annotated[str, Field(json_schema_extra={"enum": [str(each) for each in WEBHOOK_EVENT_TYPES]})], ...],
+        Field(max_length=len(WEBHOOK_EVENT_TYPES)),
     ] = ()
     description: Name = ""
     is_active: bool = True
 
-    def wanted(self) -> Wanted:
-        return Wanted(self.url, self.types, self.description, self.is_active)
+    def wanted(self) -> WebhookEndpointInput:
+        return WebhookEndpointInput(self.url, self.types, self.description, self.is_active)
 
 
 class DeliveryPage(Page):
@@ -120,7 +125,7 @@ async def rotate_secret(webhookId: str, parts: Parts, caller: CallerDep) -> Resp
 async def try_out(webhookId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """A delivery of the type `test`, made like any other; its log tells what came of it."""
     found = await _found(parts, caller, webhookId)
-    made = await Deliveries(parts.database, parts.clock).test(found, actor=caller.actor or ACTOR)
+    made = await WebhookDeliveries(parts.database, parts.clock).create_test(found, actor=caller.actor or ACTOR)
     return json_response(answers.delivery(made), HTTPStatus.ACCEPTED)
 
 
@@ -132,7 +137,7 @@ async def list_deliveries(webhookId: str, parts: Parts, caller: CallerDep, page:
     """The latest first, each with what came of its attempts. They are kept for 30 days."""
     endpoint = await _found(parts, caller, webhookId)
     before = decode_cursor("delivery", page.cursor)[0] if page.cursor is not None else NEWEST
-    found = await Deliveries(parts.database, parts.clock).some(
+    found = await WebhookDeliveries(parts.database, parts.clock).list_deliveries(
         endpoint, limit=page.limit, before=before, status=page.status
     )
     following = encode_cursor("delivery", found[-1].key) if len(found) == page.limit else None
@@ -145,7 +150,7 @@ async def list_deliveries(webhookId: str, parts: Parts, caller: CallerDep, page:
 )
 async def show_delivery(deliveryId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """What was told, and what came of each attempt."""
-    found = await Deliveries(parts.database, parts.clock).find(deliveryId, tenant_id=caller.tenant_id)
+    found = await WebhookDeliveries(parts.database, parts.clock).find(deliveryId, tenant_id=caller.tenant_id)
     return json_response(answers.delivery(found))
 
 
@@ -158,11 +163,11 @@ async def show_delivery(deliveryId: str, parts: Parts, caller: CallerDep) -> Res
 )
 async def redeliver(deliveryId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Once more under the same id, with all attempts again."""
-    again = await Deliveries(parts.database, parts.clock).redeliver(
+    again = await WebhookDeliveries(parts.database, parts.clock).redeliver(
         deliveryId, tenant_id=caller.tenant_id, actor=caller.actor or ACTOR
     )
     return json_response(answers.delivery(again), HTTPStatus.ACCEPTED)
 
 
-async def _found(parts: ApiParts, caller: CallerDep, webhook_id: str) -> Endpoint:
+async def _found(parts: ApiParts, caller: CallerDep, webhook_id: str) -> WebhookEndpoint:
     return await parts.outgoing.find(webhook_id, tenant_id=caller.tenant_id)

@@ -16,8 +16,8 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.notifications import jobs, times
-from mailwright.sources.notifications.overview import NEWEST, Desk, Standing
-from mailwright.sources.notifications.statuses import Fanout
+from mailwright.sources.notifications.service import NEWEST, NotificationService, NotificationStatus
+from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.parts import ApiParts, Parts
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_sc
 NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 
 TABS: Final = (("/notifications", "Notifications"), ("/notifications/types", "Event types"))
-ENDED: Final = (Fanout.FAILED, Fanout.SKIPPED, Fanout.EXPIRED)
+ENDED: Final = (FanoutStatus.FAILED, FanoutStatus.SKIPPED, FanoutStatus.EXPIRED)
 _PAGE: Final = 50
 _MOST_REQUEUED: Final = 1_000
 
@@ -51,7 +51,7 @@ class EventGroup:
     change: str
     at: Instant | None
     event_id: int
-    standings: tuple[Standing, ...]
+    standings: tuple[NotificationStatus, ...]
 
 
 @router.get("")
@@ -64,12 +64,12 @@ async def show_all(
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     before = decode_cursor("notification", cursor)[0] if cursor else NEWEST
-    wanted = next((each for each in Fanout if each == show), None)
+    wanted = next((each for each in FanoutStatus if each == show), None)
     try:
         async with _open_queue(parts, visitor) as desk:
             kinds = [each.name for each in desk.kinds]
             chosen_kind = kind if kind in kinds else None
-            found = await desk.some(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
+            found = await desk.list_notifications(status=wanted, kind=chosen_kind, before=before, limit=_PAGE)
     except _QueueUnavailable as closed:
         return await _unavailable_page(request, visitor, closed)
     last = found[-1] if len(found) == _PAGE else None
@@ -80,7 +80,7 @@ async def show_all(
         tabs=TABS,
         events=_by_event(found),
         show=wanted or "",
-        statuses=list(Fanout),
+        statuses=list(FanoutStatus),
         kind=chosen_kind or "",
         kinds=kinds,
         ended=ENDED,
@@ -109,7 +109,7 @@ async def requeue_many(request: Request, parts: Parts, visitor: Editing) -> Resp
     back = f"/notifications?show={form['show']}" if form["show"] in ENDED else "/notifications"
     async with _require_queue(parts, visitor) as desk:
         if form["all"] in ENDED:
-            count = await desk.requeue_all(Fanout(form["all"]), actor=visitor.actor, limit=_MOST_REQUEUED)
+            count = await desk.requeue_all(FanoutStatus(form["all"]), actor=visitor.actor, limit=_MOST_REQUEUED)
         else:
             count = await _requeue(desk, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
     if not count:
@@ -126,7 +126,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, notification_id
     [happened] = _by_event([standing])
     values: dict[str, Any] = {"standing": standing, "happened": happened, "may_requeue": standing.row.status in ENDED}
     values |= {"error": _pretty(standing.error), "payload": _pretty(_payload(standing))}
-    return await page(request, visitor, "notifications/show.html", **values, moment=times.read)
+    return await page(request, visitor, "notifications/show.html", **values, moment=times.parse)
 
 
 @router.post("/{notification_id}/requeue")
@@ -137,7 +137,7 @@ async def requeue(request: Request, parts: Parts, visitor: Editing, notification
 
 
 @asynccontextmanager
-async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[NotificationService]:
     if parts.open_notifications is None:
         raise _QueueUnavailable("none")
     try:
@@ -150,7 +150,7 @@ async def _open_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
 
 
 @asynccontextmanager
-async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Desk]:
+async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[NotificationService]:
     try:
         async with _open_queue(parts, visitor) as desk:
             yield desk
@@ -158,7 +158,7 @@ async def _require_queue(parts: ApiParts, visitor: Visitor) -> AsyncIterator[Des
         raise NotFound("There is no queue of notifications here.") from closed
 
 
-async def _requeue(desk: Desk, notification_ids: Sequence[int], actor: str) -> int:
+async def _requeue(desk: NotificationService, notification_ids: Sequence[int], actor: str) -> int:
     count = 0
     for each in notification_ids[:_PAGE]:
         try:
@@ -175,27 +175,27 @@ async def _unavailable_page(request: Request, visitor: Visitor, closed: _QueueUn
     return await page(request, visitor, "notifications/unavailable.html", status=status, **values)
 
 
-def _by_event(found: Sequence[Standing]) -> list[EventGroup]:
+def _by_event(found: Sequence[NotificationStatus]) -> list[EventGroup]:
     return [_event_group(tuple(those)) for _, those in groupby(found, key=lambda each: each.row.open_event_id)]
 
 
-def _event_group(standings: tuple[Standing, ...]) -> EventGroup:
+def _event_group(standings: tuple[NotificationStatus, ...]) -> EventGroup:
     event = standings[0].row.event or {}
     subject = " ".join(str(event[name]) for name in ("term_id", "campus_code", "index_number") if event.get(name))
     title = _payload(standings[0]).get("courseTitle")
     before, after = event.get("status_before"), event.get("status_after")
     return EventGroup(
-        str(jobs.kind_name(jobs.json_of(event.get("payload"))) or "unknown"),
+        str(jobs.event_kind_name(jobs.parse_json_column(event.get("payload"))) or "unknown"),
         f"{title} ({subject})" if title else subject or "its event is gone",
         f"{before} → {after}" if before else str(after or ""),
-        times.read(event.get("event_at")),
+        times.parse(event.get("event_at")),
         standings[0].row.open_event_id,
         standings,
     )
 
 
-def _payload(standing: Standing) -> Mapping[str, Any]:
-    found = jobs.json_of((standing.row.event or {}).get("payload"))
+def _payload(standing: NotificationStatus) -> Mapping[str, Any]:
+    found = jobs.parse_json_column((standing.row.event or {}).get("payload"))
     return found if isinstance(found, Mapping) else {}
 
 

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from mailwright.access.roles import Role
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
-from mailwright.events.outbound.deliveries import NEWEST, Deliveries
-from mailwright.events.outbound.endpoints import TYPES, Endpoint, Wanted
+from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
+from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint, WebhookEndpointInput
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.requests import parse
 from mailwright.web.api.webhooks import WebhookRequest
@@ -137,7 +137,7 @@ async def edit(request: Request, parts: Parts, visitor: Administering, webhook_i
 async def resume(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     """As it is written down: whatever waited for it goes first."""
     found = await _found(parts, visitor, webhook_id)
-    wanted = Wanted(found.url, found.types, found.description, is_active=True)
+    wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
     await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "It is told again, beginning with what waited for it.")
 
@@ -152,7 +152,7 @@ async def rotate_secret(request: Request, parts: Parts, visitor: Administering, 
 @router.post("/{webhook_id}/test")
 async def send_test(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     found = await _found(parts, visitor, webhook_id)
-    await Deliveries(parts.database, parts.clock).test(found, actor=visitor.actor)
+    await WebhookDeliveries(parts.database, parts.clock).create_test(found, actor=visitor.actor)
     return redirect(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
 
 
@@ -164,7 +164,7 @@ async def remove(request: Request, parts: Parts, visitor: Administering, webhook
 
 @router.post("/deliveries/{delivery_id}/redeliver")
 async def redeliver(request: Request, parts: Parts, visitor: Administering, delivery_id: str) -> Response:
-    again = await Deliveries(parts.database, parts.clock).redeliver(
+    again = await WebhookDeliveries(parts.database, parts.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
     return redirect(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
@@ -185,7 +185,7 @@ async def _list_page(
 async def _form_page(
     request: Request,
     visitor: Visitor,
-    found: Endpoint,
+    found: WebhookEndpoint,
     form: Fields,
     types: list[str],
     error: MailwrightError | None = None,
@@ -197,7 +197,7 @@ async def _one_page(
     request: Request,
     parts: ApiParts,
     visitor: Visitor,
-    found: Endpoint,
+    found: WebhookEndpoint,
     *,
     status: str = "",
     cursor: str | None = None,
@@ -220,10 +220,12 @@ async def _one_page(
 
 
 async def _delivery_values(
-    parts: ApiParts, found: Endpoint, status: str = "", cursor: str | None = None
+    parts: ApiParts, found: WebhookEndpoint, status: str = "", cursor: str | None = None
 ) -> dict[str, Any]:
     before = decode_cursor("delivery", cursor)[0] if cursor else NEWEST
-    some = await Deliveries(parts.database, parts.clock).some(found, limit=_PAGE, before=before, status=status or None)
+    some = await WebhookDeliveries(parts.database, parts.clock).list_deliveries(
+        found, limit=_PAGE, before=before, status=status or None
+    )
     following = encode_cursor("delivery", some[-1].key) if len(some) == _PAGE else None
     return {"deliveries": some, "following": following}
 
@@ -233,15 +235,15 @@ async def _page(
 ) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     errors = field_errors(error) if error is not None else Errors()
-    shared: dict[str, Any] = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(TYPES)}
+    shared: dict[str, Any] = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(WEBHOOK_EVENT_TYPES)}
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 
 
-async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> Endpoint:
+async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> WebhookEndpoint:
     return await parts.outgoing.find(webhook_id, tenant_id=visitor.tenant_id)
 
 
-def _wanted(form: Fields, types: list[str]) -> Wanted:
+def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:
     """Checked as the API checks it."""
     given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
     return parse(WebhookRequest, given).wanted()

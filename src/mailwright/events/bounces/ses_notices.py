@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mailwright.events.bounces.diagnosis import Finding, address_in
-from mailwright.events.bounces.feedback import Feedback, feedback_type
-from mailwright.events.bounces.letter import Action
-from mailwright.events.bounces.parts import Headers
+from mailwright.events.bounces.diagnosis import RecipientFields, find_address
+from mailwright.events.bounces.email_parts import EmailHeaders
+from mailwright.events.bounces.feedback import ParsedFeedback, parse_feedback_type
+from mailwright.events.bounces.model import DsnAction
 
 MAX_RECIPIENTS = 1_000
 
@@ -19,14 +19,14 @@ _KINDS = ("notificationType", "eventType")
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    headers: Headers  # of the mail that it is about, as far as Amazon repeats them
-    findings: tuple[Finding, ...] = ()
-    feedback: Feedback | None = None
+class SesNotice:
+    headers: EmailHeaders  # of the mail that it is about, as far as Amazon repeats them
+    findings: tuple[RecipientFields, ...] = ()
+    feedback: ParsedFeedback | None = None
     reporting_mta: str | None = None
 
 
-def notice_in(text: str) -> Notice | None:
+def parse_notice(text: str) -> SesNotice | None:
     notice = _json_in(text)
     if notice is None:
         return None
@@ -37,39 +37,43 @@ def notice_in(text: str) -> Notice | None:
     match kind:
         case "Bounce":
             bounce = _object(notice, "bounce")
-            return Notice(headers, tuple(_bounced(bounce)), reporting_mta=_text(bounce, "reportingMTA") or None)
+            return SesNotice(headers, tuple(_bounced(bounce)), reporting_mta=_text(bounce, "reportingMTA") or None)
         case "Delivery":
             delivery = _object(notice, "delivery")
-            return Notice(headers, tuple(_delivered(delivery)), reporting_mta=_text(delivery, "reportingMTA") or None)
+            return SesNotice(
+                headers, tuple(_delivered(delivery)), reporting_mta=_text(delivery, "reportingMTA") or None
+            )
         case "Complaint":
             complaint = _object(notice, "complaint")
-            named = (address_in(_text(each, "emailAddress")) for each in _objects(complaint, "complainedRecipients"))
+            named = (find_address(_text(each, "emailAddress")) for each in _objects(complaint, "complainedRecipients"))
             recipients = tuple(address for address in named if address)
-            stated = feedback_type(_text(complaint, "complaintFeedbackType") or "abuse")
-            return Notice(headers, feedback=Feedback(stated, recipients, _text(complaint, "userAgent") or None))
+            stated = parse_feedback_type(_text(complaint, "complaintFeedbackType") or "abuse")
+            return SesNotice(
+                headers, feedback=ParsedFeedback(stated, recipients, _text(complaint, "userAgent") or None)
+            )
         case _:
             return None
 
 
-def _bounced(bounce: Mapping[str, Any]) -> Iterator[Finding]:
+def _bounced(bounce: Mapping[str, Any]) -> Iterator[RecipientFields]:
     for each in _objects(bounce, "bouncedRecipients"):
-        yield Finding(
-            address_in(_text(each, "emailAddress")),
-            Action.FAILED,
+        yield RecipientFields(
+            find_address(_text(each, "emailAddress")),
+            DsnAction.FAILED,
             _text(each, "status"),
             _text(each, "diagnosticCode").removeprefix("smtp;").strip(),
         )
 
 
-def _delivered(delivery: Mapping[str, Any]) -> Iterator[Finding]:
+def _delivered(delivery: Mapping[str, Any]) -> Iterator[RecipientFields]:
     recipients = delivery.get("recipients")
     for each in recipients[:MAX_RECIPIENTS] if isinstance(recipients, list) else []:
-        yield Finding(address_in(str(each)), Action.DELIVERED, diagnostic=_text(delivery, "smtpResponse"))
+        yield RecipientFields(find_address(str(each)), DsnAction.DELIVERED, diagnostic=_text(delivery, "smtpResponse"))
 
 
-def _headers(mail: Mapping[str, Any]) -> Headers:
+def _headers(mail: Mapping[str, Any]) -> EmailHeaders:
     fields = ((_text(each, "name").lower(), _text(each, "value")) for each in _objects(mail, "headers"))
-    return Headers(tuple(fields))
+    return EmailHeaders(tuple(fields))
 
 
 def _json_in(text: str) -> Mapping[str, Any] | None:

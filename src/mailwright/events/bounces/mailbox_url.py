@@ -4,9 +4,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.bounces.box import Box
-from mailwright.events.bounces.imap import ImapBox, ImapSettings
-from mailwright.events.bounces.maildir import Maildir
+from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
+from mailwright.events.bounces.mailbox import BounceMailbox
+from mailwright.events.bounces.maildir import MaildirMailbox
 
 IMAPS_PORT = 993
 IMAP_PORT = 143
@@ -14,13 +14,13 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPTIONS = ("move", "ca")
 
 
-def open_box(url: str) -> Box:
+def open_mailbox(url: str) -> BounceMailbox:
     """Nothing is touched before the first arrivals are asked for."""
     scheme = url.partition(":")[0].lower()
     if scheme == "maildir":
-        return Maildir(_folder(url))
+        return MaildirMailbox(_folder(url))
     if scheme in ("imap", "imaps"):
-        return ImapBox(parse_imap_url(url))
+        return ImapMailbox(parse_imap_url(url))
     raise ConfigurationInvalid("the bounce mailbox begins with maildir: or imaps://")
 
 

@@ -3,43 +3,43 @@
 from mailwright.domain.errors import MailwrightError
 
 
-class EventRefused(MailwrightError):
+class EventRejected(MailwrightError):
     """This was not sent by whom it says."""
 
     code = "EVENT_REFUSED"
 
 
-class Malformed(EventRefused):
+class MalformedEvent(EventRejected):
     """The body is not what this route takes."""
 
     code = "EVENT_MALFORMED"
 
 
-class Forged(EventRefused):
+class ForgedEvent(EventRejected):
     """The signature does not fit."""
 
     code = "EVENT_FORGED"
 
 
-class Stale(EventRefused):
+class StaleEvent(EventRejected):
     """The event was signed too long ago, or in the future."""
 
     code = "EVENT_STALE"
 
 
-class Foreign(EventRefused):
+class TopicNotAllowed(EventRejected):
     """The event comes from a topic that is not in SNS_TOPIC_ARNS."""
 
     code = "EVENT_FOREIGN"
 
 
-class NotConfigured(EventRefused):
+class WebhookNotConfigured(EventRejected):
     """This route is not set up."""
 
     code = "EVENTS_NOT_CONFIGURED"
 
 
-class NotNow(MailwrightError):
+class VerificationUnavailable(MailwrightError):
     """What is needed to check this event is out of reach. Send it again soon."""
 
     code = "EVENT_NOT_NOW"

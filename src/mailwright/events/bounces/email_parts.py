@@ -21,7 +21,7 @@ _FIELD_NAME = re.compile(r"[!-9;-~]{1,100}[ \t]{0,10}:")
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class EmailHeaders:
     fields: tuple[tuple[str, str], ...]  # names in lower case, values unfolded
 
     def first(self, name: str) -> str:
@@ -32,29 +32,29 @@ class Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    headers: Headers
+class EmailPart:
+    headers: EmailHeaders
     content_type: str
     body: bytes
     depth: int  # how many mails it lies inside of: 0 is the letter itself, 1 is what the letter carries
 
     @property
     def text(self) -> str:
-        content = as_text(_decoded(self.headers.first("content-transfer-encoding"), self.body))
+        content = decode_text(_decoded(self.headers.first("content-transfer-encoding"), self.body))
         return content.replace("\r\n", "\n")
 
 
-def parts_of(mail: bytes) -> list[Part]:
+def split_parts(mail: bytes) -> list[EmailPart]:
     """The mail, then everything inside, in the order in which it is written."""
-    found: list[Part] = []
+    found: list[EmailPart] = []
     # What is still to be read, the next on top: (bytes, type where none is given, levels of mails, levels of anything).
     waiting = [(mail[:MAX_BYTES].lstrip(b"\r\n"), "text/plain", 0, 0)]
     while waiting and len(found) < MAX_PARTS:
         content, default_type, depth, level = waiting.pop()
         head, body = _head_and_body(content)
-        part = Part(read_headers(head), "", body, depth)
+        part = EmailPart(parse_headers(head), "", body, depth)
         content_type, boundary = _content_type(part.headers.first("content-type"), default_type)
-        part = Part(part.headers, content_type, body, depth)
+        part = EmailPart(part.headers, content_type, body, depth)
         found.append(part)
         if level >= MAX_DEPTH:
             continue
@@ -68,19 +68,19 @@ def parts_of(mail: bytes) -> list[Part]:
     return found
 
 
-def read_headers(head: bytes) -> Headers:
+def parse_headers(head: bytes) -> EmailHeaders:
     """Also of headers that somebody quotes as text. What is not a field is left out."""
     fields: list[tuple[str, list[str]]] = []
-    for line in as_text(head).splitlines():
+    for line in decode_text(head).splitlines():
         if line[:1] in (" ", "\t"):
             if fields and len(fields[-1][1]) < MAX_LINES:
                 fields[-1][1].append(line.strip())
         elif len(fields) < MAX_HEADERS and (named := _FIELD_NAME.match(line)):
             fields.append((named[0].rstrip(": \t").lower(), [line[named.end() :].strip()]))
-    return Headers(tuple((name, " ".join(lines)[:MAX_VALUE].strip()) for name, lines in fields))
+    return EmailHeaders(tuple((name, " ".join(lines)[:MAX_VALUE].strip()) for name, lines in fields))
 
 
-def as_text(content: bytes) -> str:
+def decode_text(content: bytes) -> str:
     """Without asking for the charset: addresses, codes and the words we look for are ASCII in all that mail uses."""
     try:
         return content.decode()
@@ -93,7 +93,7 @@ def _head_and_body(content: bytes) -> tuple[bytes, bytes]:
     head, body = (content[: end.start()], content[end.end() :]) if end else (content, b"")
     first, _, _ = head.partition(b"\n")
     # A part without any header, whose writer forgot the empty line: all of it is text. Mailboxes write "From " first.
-    if head and not first.startswith(b"From ") and not _FIELD_NAME.match(as_text(first)):
+    if head and not first.startswith(b"From ") and not _FIELD_NAME.match(decode_text(first)):
         return b"", content
     return head, body
 

@@ -8,26 +8,33 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.sources.notifications import jobs, links
-from mailwright.sources.notifications.decisions import End, GiveUp, House, Send, decide, lock_wait
-from mailwright.sources.notifications.event_types import Kind
-from mailwright.sources.notifications.fanout import beside
-from mailwright.sources.notifications.jobs import Row
-from mailwright.sources.notifications.links import Link
-from mailwright.sources.notifications.preferences import Wait
-from mailwright.sources.notifications.producer import Emitted, Happening, Producer
-from mailwright.sources.notifications.queue import Queue
-from mailwright.sources.notifications.statuses import Fanout
+from mailwright.sources.notifications.decisions import (
+    EndDecision,
+    GiveUpDecision,
+    NotificationConfig,
+    SendDecision,
+    decide,
+    lock_wait,
+)
+from mailwright.sources.notifications.event_kinds import EventKind
+from mailwright.sources.notifications.fanout import row_context
+from mailwright.sources.notifications.jobs import NotificationRow
+from mailwright.sources.notifications.links import MessageLink
+from mailwright.sources.notifications.preferences import WaitDecision
+from mailwright.sources.notifications.producer import EmittedEvent, EventProducer, NewEvent
+from mailwright.sources.notifications.queue import NotificationQueue
+from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.storage.database import Database
 
 NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NotificationStatus:
     """A notification as it stands now."""
 
-    row: Row
-    wait: Wait | None  # why a pending one is not sent now
+    row: NotificationRow
+    wait: WaitDecision | None  # why a pending one is not sent now
     outlook: str | None  # what happens to a pending one that does not wait, in a sentence
     outbox_id: str | None  # its message, where it became one
 
@@ -38,12 +45,14 @@ class Standing:
 
     @property
     def error(self) -> Any:
-        found = jobs.json_of(self.row.error)
-        return self.row.error if isinstance(found, jobs.Invalid) else found
+        found = jobs.parse_json_column(self.row.error)
+        return self.row.error if isinstance(found, jobs.RowError) else found
 
 
-class Desk:
-    def __init__(self, database: Database, clock: Clock, queue: Queue, house: House, tenant_id: int) -> None:
+class NotificationService:
+    def __init__(
+        self, database: Database, clock: Clock, queue: NotificationQueue, house: NotificationConfig, tenant_id: int
+    ) -> None:
         self.tenant_id = tenant_id  # whose mail the queue's notifications are
         self._database = database
         self._clock = clock
@@ -51,15 +60,15 @@ class Desk:
         self._house = house
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[EventKind]:
         """The declared types of events, by their name."""
         return sorted(self._house.kinds.by_name.values(), key=lambda kind: kind.name)
 
-    async def some(
-        self, *, status: Fanout | None = None, kind: str | None = None, before: int = NEWEST, limit: int = 50
-    ) -> list[Standing]:
+    async def list_notifications(
+        self, *, status: FanoutStatus | None = None, kind: str | None = None, before: int = NEWEST, limit: int = 50
+    ) -> list[NotificationStatus]:
         """The newest first; of one kind of event, where it is named."""
-        rows: list[Row] = []
+        rows: list[NotificationRow] = []
         while len(rows) < limit:
             found = await self._queue.newest(status=status, kind=kind, before=before, limit=limit)
             rows += [row for row in found if kind is None or _kind_of(row) == kind]
@@ -68,7 +77,7 @@ class Desk:
             before = found[-1].notification_id
         return await self._standings(rows[:limit])
 
-    async def find(self, notification_id: int) -> Standing:
+    async def find(self, notification_id: int) -> NotificationStatus:
         rows = await self._queue.find([notification_id])
         if not rows:
             raise NotFound
@@ -78,21 +87,21 @@ class Desk:
     async def counts(self) -> dict[str, int]:
         return await self._queue.counts()
 
-    async def emit(self, happening: Happening) -> Emitted:
-        return await Producer(self._queue, self._clock, self._house.kinds).emit(happening)
+    async def emit(self, happening: NewEvent) -> EmittedEvent:
+        return await EventProducer(self._queue, self._clock, self._house.kinds).emit(happening)
 
-    async def requeue(self, notification_id: int, *, actor: str) -> Standing:
+    async def requeue(self, notification_id: int, *, actor: str) -> NotificationStatus:
         """From the beginning: pending, no attempts, no error. What was sent stays sent."""
         standing = await self.find(notification_id)
-        if standing.row.status in (Fanout.SENT, Fanout.PENDING):
+        if standing.row.status in (FanoutStatus.SENT, FanoutStatus.PENDING):
             raise NotPossibleNow(
                 f"The notification is {standing.row.status}; only one that failed, was skipped or expired is requeued."
             )
         await self._requeue([notification_id], actor)
         return await self.find(notification_id)
 
-    async def requeue_all(self, status: Fanout, *, actor: str, limit: int) -> int:
-        if status in (Fanout.SENT, Fanout.PENDING):
+    async def requeue_all(self, status: FanoutStatus, *, actor: str, limit: int) -> int:
+        if status in (FanoutStatus.SENT, FanoutStatus.PENDING):
             raise NotPossibleNow(f"What is {status} is not requeued; what failed, was skipped or expired is.")
         rows = await self._queue.newest(status=status, before=NEWEST, limit=limit)
         return len(await self._requeue([row.notification_id for row in rows], actor))
@@ -112,7 +121,7 @@ class Desk:
                 )
         return requeued
 
-    async def _standings(self, rows: Sequence[Row]) -> list[Standing]:
+    async def _standings(self, rows: Sequence[NotificationRow]) -> list[NotificationStatus]:
         if not rows:
             return []
         now = self._clock.now()
@@ -123,28 +132,30 @@ class Desk:
         standings = []
         for row in rows:
             link = known.get(row.key)
-            wait, outlook = self._outlook(row, beside(row, neighbours, under_way), link, now)
-            standings.append(Standing(row, wait, outlook, link.outbox_id if link else None))
+            wait, outlook = self._outlook(row, row_context(row, neighbours, under_way), link, now)
+            standings.append(NotificationStatus(row, wait, outlook, link.outbox_id if link else None))
         return standings
 
-    def _outlook(self, row: Row, near: Any, link: Link | None, now: Instant) -> tuple[Wait | None, str | None]:
-        if row.status != Fanout.PENDING:
+    def _outlook(
+        self, row: NotificationRow, near: Any, link: MessageLink | None, now: Instant
+    ) -> tuple[WaitDecision | None, str | None]:
+        if row.status != FanoutStatus.PENDING:
             return None, None
         if (locked := lock_wait(row, self._house.kinds, now)) is not None:
             return locked, None
         decision = decide(row, near, self._house, now)
         match decision:
-            case Wait():
+            case WaitDecision():
                 return decision, None
-            case Send():
+            case SendDecision():
                 return None, "It is due: the next worker that looks takes it."
-            case End(status, because):
+            case EndDecision(status, because):
                 return None, f"It will be {status}: {because.message}"
-            case GiveUp():
+            case GiveUpDecision():
                 return None, "It has had its attempts and will be failed."
             case _:
                 assert_never(decision)
 
 
-def _kind_of(row: Row) -> Any:
-    return jobs.kind_name(jobs.json_of((row.event or {}).get("payload")))
+def _kind_of(row: NotificationRow) -> Any:
+    return jobs.event_kind_name(jobs.parse_json_column((row.event or {}).get("payload")))

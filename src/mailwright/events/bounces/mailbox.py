@@ -8,20 +8,20 @@ from mailwright.domain.errors import MailwrightError
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class MailboxEmail:
     identity: str  # where in the box it lies, for logs
     mail: bytes  # as much of it as is ever looked at
-    done: Callable[[], Awaitable[None]]  # to be called once what it says is on disk
-    lay_aside: Callable[[], Awaitable[None]]  # it is not handed over again, and stays marked for a person
+    mark_done: Callable[[], Awaitable[None]]  # to be called once what it says is on disk
+    flag: Callable[[], Awaitable[None]]  # it is not handed over again, and stays marked for a person
 
 
-class BoxUnavailable(MailwrightError):
+class MailboxUnavailable(MailwrightError):
     """The mailbox cannot be read now."""
 
     code = "BOUNCE_MAILBOX_UNAVAILABLE"
 
 
-class Box(Protocol):
-    def arrivals(self) -> AsyncGenerator[Arrival, None]:
+class BounceMailbox(Protocol):
+    def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         """What lies there now and is not done, once through. Raises BoxUnavailable."""
         ...

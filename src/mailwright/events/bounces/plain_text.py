@@ -2,9 +2,9 @@
 
 import re
 
-from mailwright.events.bounces.diagnosis import ADDRESS, Finding, address_in, addresses_in
-from mailwright.events.bounces.letter import Action
-from mailwright.events.bounces.parts import Headers
+from mailwright.events.bounces.diagnosis import ADDRESS, RecipientFields, find_address, find_addresses
+from mailwright.events.bounces.email_parts import EmailHeaders
+from mailwright.events.bounces.model import DsnAction
 
 # Beyond this it is the returned mail, whatever stands between.
 MAX_PROSE = 32_000
@@ -48,7 +48,7 @@ _NAMED = re.compile(
 )
 
 
-def is_bounce(letter: Headers, prose: str) -> bool:
+def is_bounce(letter: EmailHeaders, prose: str) -> bool:
     """By who writes and what they say: both, since people also write about failures and servers about other things."""
     subject = letter.first("subject")
     if _ANSWER_OR_FORWARD.match(subject):
@@ -63,30 +63,32 @@ def is_bounce(letter: Headers, prose: str) -> bool:
     return any(says_so) if is_server else all(says_so)
 
 
-def findings_in(letter: Headers, prose: str) -> list[Finding]:
-    text = own_words(prose)
-    action = Action.DELAYED if _STILL_TRYING.search(letter.first("subject") + "\n" + text) else Action.FAILED
-    reasons = reasons_in(text)
-    stated = addresses_in(letter.first("x-failed-recipients"))
-    named = stated or tuple(reasons) or addresses_in(letter.first("x-original-recipientlist"))
+def find_recipients(letter: EmailHeaders, prose: str) -> list[RecipientFields]:
+    text = strip_returned_message(prose)
+    action = DsnAction.DELAYED if _STILL_TRYING.search(letter.first("subject") + "\n" + text) else DsnAction.FAILED
+    reasons = find_reasons(text)
+    stated = find_addresses(letter.first("x-failed-recipients"))
+    named = stated or tuple(reasons) or find_addresses(letter.first("x-original-recipientlist"))
     return [
-        Finding(address, action, explanation=(address and reasons.get(address)) or (text if len(named) < 2 else ""))
+        RecipientFields(
+            address, action, explanation=(address and reasons.get(address)) or (text if len(named) < 2 else "")
+        )
         for address in named[:MAX_RECIPIENTS] or (None,)
     ]
 
 
-def reasons_in(text: str) -> dict[str, str]:
+def find_reasons(text: str) -> dict[str, str]:
     """Each reader with the words behind their address, up to the next reader."""
     found: dict[str, str] = {}
     named = list(_NAMED.finditer(text))[:MAX_RECIPIENTS]
     ends = [each.start() for each in named[1:]] + [len(text)]
     for each, end in zip(named, ends, strict=False):
-        if address := address_in(each[each.lastindex or 0]):
+        if address := find_address(each[each.lastindex or 0]):
             found.setdefault(address, _reason(each, text[each.end() : end]))
     return found
 
 
-def own_words(prose: str) -> str:
+def strip_returned_message(prose: str) -> str:
     """Without the mail that is returned below."""
     text = prose[:MAX_PROSE]
     end = _RETURNED.search(text)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from mailwright.events.bounces.diagnosis import addresses_in
-from mailwright.events.bounces.letter import Original
-from mailwright.events.bounces.parts import Headers, Part, read_headers
+from mailwright.events.bounces.diagnosis import find_addresses
+from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse_headers
+from mailwright.events.bounces.model import OriginalMessage
 
 OUR_HEADER = "x-mailwright-message"
 
@@ -25,9 +25,13 @@ _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:[ \t]{{0,10}}({_UUID})
 _COPIED_HEADERS = re.compile(r"^(?:Return-Path|Received|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE)
 
 
-def original_of(
-    parts: Sequence[Part], *, report: int = 0, groups: Iterable[Headers] = (), repeated: Headers | None = None
-) -> Original:
+def find_original(
+    parts: Sequence[EmailPart],
+    *,
+    report: int = 0,
+    groups: Iterable[EmailHeaders] = (),
+    repeated: EmailHeaders | None = None,
+) -> OriginalMessage:
     """The surest evidence first: the envelope, our own header, the Message-ID, and last what is merely quoted.
 
     What is returned stands behind the part with the report; a forwarded report has a Message-ID of its own before it.
@@ -43,25 +47,25 @@ def original_of(
         or _quoted(parts)
     )
     message_id = next((found[0] for value in message_ids if (found := _ANY_MESSAGE_ID.search(value))), None)
-    recipients = (address for headers in returned for value in headers.all("to") for address in addresses_in(value))
-    return Original(outbox_id, message_id, tuple(dict.fromkeys(recipients)))
+    recipients = (address for headers in returned for value in headers.all("to") for address in find_addresses(value))
+    return OriginalMessage(outbox_id, message_id, tuple(dict.fromkeys(recipients)))
 
 
-def _returned(parts: Sequence[Part]) -> list[Headers]:
+def _returned(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
     """The headers of the mail that was returned, whole or as headers only."""
     found = [part.headers for part in parts if part.headers.first("message-id") or part.headers.first(OUR_HEADER)]
     only = [part for part in parts if part.content_type in _HEADERS_ONLY]
-    return found + [read_headers(part.text.encode("utf-8", "replace")) for part in only]
+    return found + [parse_headers(part.text.encode("utf-8", "replace")) for part in only]
 
 
-def _copied(parts: Sequence[Part]) -> list[Headers]:
+def _copied(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
     """Headers that are copied below the text of the letter."""
     text = next((part.text for part in parts if part.content_type == "text/plain"), "")
     start = _COPIED_HEADERS.search(text)
-    return [read_headers(text[start.start() :].partition("\n\n")[0].encode("utf-8", "replace"))] if start else []
+    return [parse_headers(text[start.start() :].partition("\n\n")[0].encode("utf-8", "replace"))] if start else []
 
 
-def _quoted(parts: Sequence[Part]) -> str | None:
+def _quoted(parts: Sequence[EmailPart]) -> str | None:
     for part in parts:
         if part.content_type.startswith(("text/", "message/delivery")) and (found := _QUOTED.search(part.text)):
             return (found[1] or found[2]).lower()

@@ -7,7 +7,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 
 
-class Action(StrEnum):
+class DsnAction(StrEnum):
     """What the reporting server did with the mail (RFC 3464)."""
 
     FAILED = "failed"
@@ -35,7 +35,7 @@ class FeedbackType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class OriginalMessage:
     """The mail that the letter is about, as far as the letter shows it. Ours, if we know the outbox id."""
 
     outbox_id: str | None = None
@@ -44,12 +44,12 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class BouncedRecipient:
     """What became of the mail for one reader."""
 
     identity: str  # the same whenever this letter is read again
     address: str | None  # None where the letter does not say, or says something that is no address
-    action: Action
+    action: DsnAction
     kind: BounceKind | None  # None unless it failed or is delayed
     status: str | None = None  # enhanced, as 5.1.1
     reply_code: int | None = None
@@ -57,47 +57,47 @@ class Recipient:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounced:
+class BounceReport:
     identity: str
-    original: Original
-    recipients: tuple[Recipient, ...]
+    original: OriginalMessage
+    recipients: tuple[BouncedRecipient, ...]
     reporting_mta: str | None = None
-    written_at: Instant | None = None  # as its Date says; whoever wrote it may have a wrong clock
+    sent_at: Instant | None = None  # as its Date says; whoever wrote it may have a wrong clock
 
 
 @dataclass(frozen=True, slots=True)
-class Complained:
+class FeedbackReport:
     """A feedback report. Ask its type whether it is a complaint at all."""
 
     identity: str
-    original: Original
+    original: OriginalMessage
     feedback_type: FeedbackType
     recipients: tuple[str, ...]  # often none: many mailbox providers hide who complained
     reporter: str | None = None
-    written_at: Instant | None = None
+    sent_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AutoReplied:
+class AutoReply:
     """Somebody's machine answers for them. It says nothing about the address, and is never answered."""
 
     identity: str
-    original: Original
+    original: OriginalMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Unrelated:
+class UnrelatedEmail:
     """A mail like any other."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableReport:
     """It says that it is a report, and the report cannot be read."""
 
     identity: str
     reason: str
 
 
-Letter = Bounced | Complained | AutoReplied | Unrelated | Unreadable
+BounceMail = BounceReport | FeedbackReport | AutoReply | UnrelatedEmail | UnreadableReport

@@ -22,7 +22,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 
 
-class Kind(BaseModel):
+class EventKind(BaseModel):
     """One kind of event, as its author declares it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -84,14 +84,14 @@ class Kind(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
-    by_name: Mapping[str, Kind]
+class EventKinds:
+    by_name: Mapping[str, EventKind]
     lock_ttl: Instant
 
-    def find(self, name: Any) -> Kind | None:
+    def find(self, name: Any) -> EventKind | None:
         return self.by_name.get(name) if isinstance(name, str) else None
 
-    def lock_ttl_of(self, kind: Kind | None) -> Instant:
+    def lock_ttl_of(self, kind: EventKind | None) -> Instant:
         if kind is None or kind.lock_ttl_seconds is None:
             return self.lock_ttl
         return kind.lock_ttl_seconds * SECOND
@@ -101,20 +101,20 @@ class Kinds:
         return min(self.lock_ttl_of(kind) for kind in self.by_name.values())
 
 
-def load(file: Path | None, lock_ttl: Instant) -> Kinds:
+def load_event_kinds(file: Path | None, lock_ttl: Instant) -> EventKinds:
     """The built-in kind, and those of a file, which may declare the built-in one anew. Every error at once."""
     built_in = _read(resources.files(__package__).joinpath("open_seat/kinds.toml").read_text(encoding="utf-8"), None)
-    return Kinds({**built_in, **(_of_file(file) if file is not None else {})}, lock_ttl)
+    return EventKinds({**built_in, **(_of_file(file) if file is not None else {})}, lock_ttl)
 
 
-def _of_file(file: Path) -> dict[str, Kind]:
+def _of_file(file: Path) -> dict[str, EventKind]:
     try:
         return _read(file.read_text(encoding="utf-8"), file)
     except OSError as error:
         raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {error.strerror or error}") from error
 
 
-def _read(text: str, file: Path | None) -> dict[str, Kind]:
+def _read(text: str, file: Path | None) -> dict[str, EventKind]:
     try:
         declared = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -125,7 +125,7 @@ def _read(text: str, file: Path | None) -> dict[str, Kind]:
             problems.append(f"MAILWRIGHT_NOTIFY_KINDS: {file}: {name}: a kind is a table, as [{name}]")
             continue
         try:
-            kind = Kind(**{"name": name, "template": name, **fields})
+            kind = EventKind(**{"name": name, "template": name, **fields})
         except ValidationError as error:
             problems += [_problem(file, name, each) for each in error.errors()]
             continue
