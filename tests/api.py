@@ -2,25 +2,27 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from mailwright.domain.clock import ManualClock
+from mailwright.app.wiring import Engine, build_engine
+from mailwright.domain.clock import Clock, ManualClock
+from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.storage.database import Database
 from mailwright.storage.tables import accepted_counts, contacts, deliveries, messages, suppressions
-from mailwright.web.app import ApiParts, create_app
-from tests.builders import an_acceptor
+from mailwright.web.app import create_app
+from tests.builders import settings_for
 
 
 @dataclass(frozen=True)
 class Api:
     app: FastAPI
-    parts: ApiParts
+    parts: Engine
     key: str
     client: httpx.AsyncClient  # the key of the tenant `default`
     stranger: httpx.AsyncClient  # the key of another tenant
@@ -44,7 +46,7 @@ class Api:
 
 @asynccontextmanager
 async def an_api(database: Database, clock: ManualClock, **changes: Any) -> AsyncIterator[Api]:
-    parts = ApiParts(database, clock, an_acceptor(database, clock), "http://mail.example", **changes)
+    parts = an_engine(database, clock, **changes)
     app = create_app(parts)
     default = await tenants.find(database, tenants.DEFAULT)
     other = await tenants.create(database, clock, "other")
@@ -52,6 +54,15 @@ async def an_api(database: Database, clock: ManualClock, **changes: Any) -> Asyn
     async with client_of(app, keys[0]) as client, client_of(app, keys[1]) as stranger, client_of(app) as anonymous:
         yield Api(app, parts, keys[0], client, stranger, anonymous)
     await app.state.finish()
+    await parts.close()
+
+
+def an_engine(database: Database, clock: Clock, **changes: Any) -> Engine:
+    """An engine on this database. Each change is a setting, or a service that replaces the engine's own."""
+    settings = {name: changes.pop(name) for name in list(changes) if name in Settings.model_fields}
+    defaults = {"base_url": "http://mail.example", "unsubscribe_secret": None}
+    url = database.url.render_as_string(hide_password=False)
+    return replace(build_engine(settings_for(url, **{**defaults, **settings}), clock, database), **changes)
 
 
 def a_request(**changes: Any) -> dict[str, Any]:

@@ -20,12 +20,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from mailwright.access.roles import Role
 from mailwright.app.schema import prepare
 from mailwright.app.serving import address_of, listen
-from mailwright.app.wiring import make_worker, open_engine
-from mailwright.cli.serve import application
+from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.demo.sample import load_sample, settle
 from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.outbox.tallies import EventTallier
-from mailwright.web.parts import ApiParts
+from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, settings_for
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -98,7 +97,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Dashboard:
     address: str
-    parts: ApiParts
+    parts: Engine
     loop: asyncio.AbstractEventLoop
 
     def do(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -170,12 +169,14 @@ def a_dashboard(
             if sample:
                 await settle(engine, sample)
                 await EventTallier(engine.database, engine.clock).add_batch()
-            app = application(engine, None)
-            parts: ApiParts = app.state.parts
+            app = create_app(engine)
+            parts: Engine = app.state.engine
             for login, role in people.items():
                 await parts.users.create(login, PASSWORD, role, actor="test")
             server = _Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
-            ready.update(dashboard=Dashboard(address, parts, asyncio.get_running_loop()), server=server)
+            ready.update(
+                dashboard=Dashboard(address, parts, asyncio.get_running_loop()), server=server, stop=app.state.stop
+            )
             is_ready.set()
             await server.serve(sockets=[listener])
             await app.state.finish()
@@ -200,7 +201,7 @@ def a_dashboard(
     try:
         yield ready["dashboard"]
     finally:
-        ready["dashboard"].loop.call_soon_threadsafe(ready["dashboard"].parts.live.close)
+        ready["dashboard"].loop.call_soon_threadsafe(ready["stop"])
         ready["server"].should_exit = True
         thread.join()
 

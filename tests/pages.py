@@ -14,8 +14,8 @@ from typing import Any, Final
 import httpx
 from fastapi import FastAPI
 
+from mailwright.app.wiring import Engine
 from mailwright.outbox.audit_log import list_entries
-from mailwright.web.parts import ApiParts
 
 HOME: Final = "http://mail.example"
 PASSWORD: Final = "correct horse battery"
@@ -163,7 +163,7 @@ async def a_visit(app: FastAPI, login: str = "ada", password: str = PASSWORD) ->
         yield Visit(client)
 
 
-async def journal_of(parts: ApiParts, subject: str) -> Sequence[str]:
+async def journal_of(parts: Engine, subject: str) -> Sequence[str]:
     """What people did to it, the first deed first."""
     found = await list_entries(parts.database, tenant_id=None, limit=50, subject=subject)
     return [deed.action for deed in reversed(found)]

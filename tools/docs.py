@@ -141,16 +141,15 @@ def _first_paragraph(text: str | None) -> str:
 
 def openapi() -> str:
     """Made without a database: nothing connects before the first request."""
+    from mailwright.app.wiring import build_engine  # noqa: PLC0415
     from mailwright.domain.clock import SystemClock  # noqa: PLC0415
-    from mailwright.outbox.accept import Acceptor  # noqa: PLC0415
+    from mailwright.ops.settings import Settings  # noqa: PLC0415
     from mailwright.storage.database import Database  # noqa: PLC0415
-    from mailwright.web.app import ApiParts, create_app  # noqa: PLC0415
+    from mailwright.web.app import create_app  # noqa: PLC0415
 
-    async def nobody() -> None: ...
-
-    database, clock = Database("sqlite:///never-opened.db"), SystemClock()
-    parts = ApiParts(database, clock, Acceptor(database, clock, nobody), public_url="http://127.0.0.1:8025")
-    return json.dumps(create_app(parts).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    settings = Settings.model_construct(base_url="http://127.0.0.1:8025", provider="mailbox")
+    engine = build_engine(settings, SystemClock(), Database("sqlite:///never-opened.db"))
+    return json.dumps(create_app(engine).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 # The database.

@@ -15,10 +15,10 @@ from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
 from mailwright.audience.status import ContactStatusService
-from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive
+from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 from tests.campaigns import NEWS, OPERATOR, Desk, join
 
@@ -53,7 +53,7 @@ async def place(empty_sqlite: bytes, tmp_path: Path) -> AsyncIterator[Place]:
     address = address_of(listener)
     url = f"sqlite:///{tmp_path / 'mailwright.db'}"
     async with open_engine(settings_for(url, base_url=address, mailbox=tmp_path / "mailbox"), clock) as engine:
-        server = Server(uvicorn.Config(application(engine, None), lifespan="off", log_config=None, ws="none"))
+        server = Server(uvicorn.Config(create_app(engine), lifespan="off", log_config=None, ws="none"))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield Place(Bench(engine, clock), address)
         server.should_exit = True

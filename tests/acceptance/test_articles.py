@@ -9,11 +9,11 @@ import httpx
 import pytest
 import uvicorn
 
-from mailwright.cli.serve import application
 from mailwright.domain.clock import SECOND, ManualClock
 from mailwright.domain.retry import ARTICLES
 from mailwright.domain.states import EventType
 from mailwright.outbox.audit import audit
+from mailwright.web.app import create_app
 from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_readers, write_slices
 from tests.builders import Bench, a_bench, deliveries_of
 from tests.conftest import DatabaseAddress
@@ -58,7 +58,7 @@ async def web(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
 @asynccontextmanager
 async def served(bench: Bench) -> AsyncIterator[str]:
     """The whole application on a socket of its own."""
-    app = application(bench.engine, None)
+    app = create_app(bench.engine)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:

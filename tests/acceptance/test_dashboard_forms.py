@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from mailwright.access.roles import Role
+from mailwright.app import wiring
 from mailwright.app.notifications import notification_service_opener
 from mailwright.audience import lists
 from mailwright.domain.clock import ManualClock
@@ -22,10 +23,11 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outbound.endpoints import WebhookEndpointInput
 from mailwright.storage.tables import dead_letters, messages
-from mailwright.web.app import ApiParts, create_app
-from mailwright.web.live import Live
+from mailwright.web.app import create_app
+from mailwright.web.live import LiveUpdates
+from tests.api import an_engine
 from tests.articles import the_slices, write_slices
-from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, an_acceptor
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message
 from tests.campaigns import Desk, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
@@ -38,13 +40,12 @@ HOOK = "https://shop.example.com/hooks/mail"
 
 
 @pytest.fixture
-def parts(bench: Bench, clock: ManualClock, tmp_path: Path) -> ApiParts:
-    acceptor = an_acceptor(bench.database, clock)
-    return ApiParts(bench.database, clock, acceptor, HOME, imports_folder=tmp_path / "imports")
+def parts(bench: Bench, clock: ManualClock, tmp_path: Path) -> wiring.Engine:
+    return an_engine(bench.database, clock, base_url=HOME, imports=tmp_path / "imports")
 
 
 @pytest.fixture
-async def ada(parts: ApiParts) -> AsyncIterator[Visit]:
+async def ada(parts: wiring.Engine) -> AsyncIterator[Visit]:
     await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
     async with a_visit(create_app(parts)) as visit:
         yield visit
@@ -253,7 +254,7 @@ async def test_what_happened_names_each_mail_by_its_own_subject(ada: Visit, benc
     assert sorted(told) == sorted(f"Order #{number}" for number in range(12))
 
 
-async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada: Visit, parts: ApiParts) -> None:
+async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada: Visit, parts: wiring.Engine) -> None:
     await lists.create(parts.database, parts.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
     await ada.open("/imports")
     [form] = [form for form in ada.forms() if form.action == "/imports/file"]
@@ -275,7 +276,7 @@ async def test_a_file_for_a_list_that_confirms_asks_whether_they_have_agreed(ada
 
 
 async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its_field(
-    ada: Visit, parts: ApiParts
+    ada: Visit, parts: wiring.Engine
 ) -> None:
     await a_list(parts.database)
     await ada.open("/lists/news")
@@ -298,7 +299,7 @@ async def test_a_list_is_changed_on_its_page_and_what_is_wrong_stands_beside_its
 
 
 async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_factor_away(
-    ada: Visit, parts: ApiParts
+    ada: Visit, parts: wiring.Engine
 ) -> None:
     await parts.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
     await ada.open("/settings/users")
@@ -325,7 +326,7 @@ async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_f
     assert (await parts.users.find("grace")).disabled_at is None
 
 
-async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, parts: ApiParts) -> None:
+async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, parts: wiring.Engine) -> None:
     html = "<p>{{ order }}</p>{% for item in items %}<p>{{ item.name }}: {{ item.price }}</p>{% endfor %}"
     await parts.templates.put(DEFAULT_TENANT, "receipt", subject="Yours", html=html, text=None)
     await ada.open("/templates/receipt")
@@ -337,7 +338,7 @@ async def test_a_template_that_goes_through_rows_is_shown_with_one(ada: Visit, p
 # Webhooks.
 
 
-async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: ApiParts) -> None:
+async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit, parts: wiring.Engine) -> None:
     made, first = await parts.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
@@ -366,7 +367,7 @@ async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit,
 async def test_what_a_listener_asked_for_is_answered_before_the_database_is_closed(
     bench: Bench, clock: ManualClock
 ) -> None:
-    live, may_answer, answered = Live(bench.database, clock), asyncio.Event(), []
+    live, may_answer, answered = LiveUpdates(bench.database, clock), asyncio.Event(), []
 
     async def look() -> bytes:
         await may_answer.wait()
@@ -393,7 +394,7 @@ async def test_what_a_listener_asked_for_is_answered_before_the_database_is_clos
 
 
 async def test_an_article_is_handed_out_as_a_folder_that_can_be_taken_in_again(
-    ada: Visit, bench: Bench, parts: ApiParts
+    ada: Visit, bench: Bench, parts: wiring.Engine
 ) -> None:
     written = await write_slices(bench, *the_slices())
     key = written[0].article_key
@@ -429,7 +430,7 @@ async def test_notifications_are_told_apart_by_their_event_and_begin_anew_one_or
         assert await stand.seats.statuses() == {"failed": 4}
         opener = notification_service_opener(stand.bench.engine.settings, stand.bench.database, clock)
         database = stand.bench.database
-        parts = ApiParts(database, clock, an_acceptor(database, clock), HOME, open_notifications=opener)
+        parts = an_engine(database, clock, base_url=HOME, open_notifications=opener)
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/notifications/1")
@@ -450,7 +451,7 @@ async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) ->
         mailouts.subscribe("ada@example.com", "grace@example.com")
         run = await mailouts.finish(await mailouts.send(mailouts.page()))
         bench: Any = mailouts.bench
-        parts = ApiParts(bench.database, bench.clock, an_acceptor(bench.database, bench.clock), HOME)
+        parts = an_engine(bench.database, bench.clock, base_url=HOME)
         await parts.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
         async with a_visit(create_app(parts)) as ada:
             await ada.open("/mailouts")

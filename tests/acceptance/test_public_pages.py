@@ -21,9 +21,9 @@ from mailwright.app.serving import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
 from mailwright.audience.status import ContactStatusService
-from mailwright.cli.serve import application
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.message import NewMessage
+from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 
 CHROMIUM = shutil.which("chromium")
@@ -101,7 +101,7 @@ async def post(empty_sqlite: bytes, tmp_path: Path, request: pytest.FixtureReque
             html='<p>{{ headline }}</p><p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>',
             text=None,
         )
-        server = Server(uvicorn.Config(application(engine, None), lifespan="off", log_config=None, ws="none"))
+        server = Server(uvicorn.Config(create_app(engine), lifespan="off", log_config=None, ws="none"))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield Post(Bench(engine, clock), mailbox, tmp_path, template.key, address)
         server.should_exit = True

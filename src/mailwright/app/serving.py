@@ -8,9 +8,11 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
+from uvicorn.importer import import_from_string
 
 from mailwright.app.addresses import wait_until_moved
 from mailwright.app.inbound import poll_inbound_sources
@@ -30,8 +32,9 @@ LOOK_AFTER_SECONDS = 60.0
 
 log = logger(__name__)
 
-# Makes the HTTP application, given the engine and a way to ask whether the worker beside it runs.
-Application = Callable[[Engine, Callable[[], bool] | None], Any]
+# The web layer is above this one, so the server loads it by an import string, as uvicorn does on its command line.
+# It takes the engine and returns the HTTP application.
+WEB_APPLICATION = "mailwright.web.app:create_app"
 
 
 class Shutdown:
@@ -64,10 +67,9 @@ class Shutdown:
         self.request()
 
 
-async def serve(
-    engine: Engine, application: Application, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool
-) -> None:
+async def serve(engine: Engine, listener: socket.socket, shutdown: Shutdown, *, with_worker: bool) -> None:
     """Answers requests until it is told to stop. Should the worker break, the process ends: others must notice."""
+    create_app = import_from_string(WEB_APPLICATION)
     worker = await make_worker(engine) if with_worker else None
     server = _Server(_configuration(engine))
     _hear_library_logs()
@@ -76,7 +78,8 @@ async def serve(
     async with asyncio.TaskGroup() as tasks:
         _until_told(tasks, _beside_the_mail(engine), shutdown)
         working = tasks.create_task(_work(worker, shutdown), name="worker") if worker else None
-        server.config.app = api = application(engine, (lambda: not working.done()) if working else None)
+        is_worker_alive = (lambda: not working.done()) if working else None
+        server.config.app = api = create_app(replace(engine, is_worker_alive=is_worker_alive))
         shutdown.calls(api.state.stop)
         _until_told(tasks, _look_after(api), shutdown)
         _until_told(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)

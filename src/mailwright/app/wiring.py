@@ -3,21 +3,32 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
+from mailwright.access.api_keys import ApiKeys
+from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.initial_setup import InitialSetup
+from mailwright.access.sessions import Sessions
+from mailwright.access.users import Users
 from mailwright.app.addresses import located
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.mailouts import MailoutDesk, verify_mailouts
 from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.schema import prepare
-from mailwright.app.templates import make_templates
+from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.uploads import ImportUploads
 from mailwright.audience.status import SoftBounces
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
+from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
@@ -26,6 +37,7 @@ from mailwright.domain.permits import Limits
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.events.rejections import SmtpRejections
 from mailwright.events.reports import Reports
 from mailwright.ops.settings import Settings
@@ -35,14 +47,23 @@ from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.operations import Operations
+from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.policies.domains import DomainLimits, parse_domain_limits
 from mailwright.policies.rates import TARIFFS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
+from mailwright.sources.api.messages import ApiMessages
 from mailwright.sources.articles.enqueue import ArticleScheduler
+from mailwright.sources.articles.preview import ArticlePreviews
+from mailwright.sources.articles.runs import ArticleRuns
+from mailwright.sources.articles.slices import SliceStore
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
+from mailwright.sources.mailouts.runs import Runs as MailoutRuns
+from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.storage.database import Database, parse_url
 from mailwright.worker.destinations import Destinations
@@ -63,22 +84,101 @@ REPORT_GRACE = 10 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
+class PublicPages:
+    """Settings of the pages that recipients open: unsubscribe, preferences, sign-up and archive."""
+
+    # Signs the links. None: the secret that this installation generated and stored.
+    secret: str | None = field(default=None, repr=False)
+    retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # former secrets whose links still work
+    asks_first: bool = False  # an unsubscribe link opens a page with a button instead of unsubscribing at once
+    sender: str | None = None  # the name that the pages of the first tenant show
+    unsubscribe_url: str | None = None  # replaces the address of our own unsubscribe page
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that commands, the API and workers share."""
+    """Every service of one process, built once by `build_engine` and shared by commands, the web and the worker."""
 
     settings: Settings
     clock: Clock
     database: Database
     valkey: "Redis | None"
     wake: Wake
-    acceptor: Acceptor
-    templates: TemplateStore
     ledger: Ledger
     ground: DatabaseLedger
     threads: ThreadPoolExecutor
+    # Limits from the settings, for tenants and campaigns without limits of their own.
+    defaults: DefaultLimits
+    # Sender and links of emails that are only previewed.
+    identity: SenderIdentity
+    public_pages: PublicPages
+    # Messages and reports.
+    acceptor: Acceptor
+    mail: ApiMessages
+    operations: Operations
+    gauges: QueueGauges
     reports: Reports
     webhooks: InboundWebhooks
+    outgoing: WebhookEndpoints
+    # Content and audience.
+    images: ImageStore
+    templates: TemplateStore
+    import_uploads: ImportUploads
+    # Sources.
+    campaigns: Campaigns
+    slices: SliceStore
+    article_previews: ArticlePreviews
+    article_runs: ArticleRuns
     mailouts: MailoutDesk
+    mailout_runs: MailoutRuns
+    # Opens the notification queue. None: no queue is configured.
+    open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None
+    # Access.
+    failed_sign_ins: FailedSignIns
+    keys: ApiKeys
+    users: Users
+    sessions: Sessions
+    initial_setup: InitialSetup
+    # Reports whether the worker of this process runs. None: workers run in other processes.
+    is_worker_alive: Callable[[], bool] | None = None
+
+    @property
+    def public_url(self) -> str:
+        return self.settings.public_url
+
+    @property
+    def postal_address(self) -> str | None:
+        return self.settings.postal_address
+
+    @property
+    def imports_folder(self) -> Path:
+        return self.settings.imports
+
+    @property
+    def mailbox_folder(self) -> Path | None:
+        """The folder of the local mailbox, if it is one of the providers."""
+        return self.settings.mailbox if "mailbox" in providers_of(self.settings) else None
+
+    @property
+    def admin_password(self) -> str | None:
+        """The password of administrative scripts. None: they cannot sign in."""
+        return secret_text(self.settings.admin_password)
+
+    async def double_opt_in(self) -> DoubleOptIn:
+        """Sign confirmation links with the same secret as the other links for recipients."""
+        secret = self.public_pages.secret or await get_or_create_secret(self.database, UNSUBSCRIBE_SECRET)
+        return DoubleOptIn(self.database, self.clock, ConfirmationLinks(self.public_url, UnsubscribeTokens(secret)))
+
+    async def close(self) -> None:
+        """Close everything but the database, which the caller opened."""
+        await self.acceptor.close()
+        await self.webhooks.close()
+        await self.mailouts.close()
+        await self.reports.close()
+        await self.wake.close()
+        if self.valkey is not None:
+            await self.valkey.aclose()
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 @asynccontextmanager
@@ -87,45 +187,78 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     database = Database(settings.database_url)
     try:
         await prepare(database)
-        async with _engine(await located(settings, database), clock or SystemClock(), database) as engine:
+        engine = build_engine(await located(settings, database), clock or SystemClock(), database)
+        try:
             yield engine
+        finally:
+            await engine.close()
     finally:
         await database.close()
 
 
-@asynccontextmanager
-async def _engine(settings: Settings, clock: Clock, database: Database) -> AsyncIterator[Engine]:
+def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
+    # That module serves with the engine and imports this one.
+    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415
+
     valkey = valkey_client(settings.redis_url)
     wake = Wake(valkey)
     ground = DatabaseLedger(database, clock)
+    acceptor = Acceptor(database, clock, wake.announce)
     reports = make_reports(settings, database, clock)
-    templates = make_templates(settings, database, clock)
-    engine = Engine(
+    images = ImageStore(database, clock, settings.images)
+    templates = TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
+    imports = Imports(database, clock, largest=settings.import_bytes)
+    failed_sign_ins = FailedSignIns(database, clock)
+    users = Users(database, clock, failed_sign_ins, secret_text(settings.admin_password))
+    return Engine(
         settings=settings,
         clock=clock,
         database=database,
         valkey=valkey,
         wake=wake,
-        acceptor=Acceptor(database, clock, wake.announce),
-        templates=templates,
         ledger=_ledger(valkey, ground, clock),
         ground=ground,
         threads=ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="sign"),
+        defaults=defaults_of(settings, providers_of(settings)),
+        identity=looked_at_identity(settings),
+        public_pages=public_pages(settings),
+        acceptor=acceptor,
+        mail=ApiMessages(database, clock, acceptor),
+        operations=Operations(database, clock),
+        gauges=QueueGauges(database, clock),
         reports=reports,
         webhooks=make_webhooks(settings, reports, clock),
+        outgoing=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
+        images=images,
+        templates=templates,
+        import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),
+        campaigns=Campaigns(database, clock, templates),
+        slices=SliceStore(database, clock, templates),
+        article_previews=ArticlePreviews(database, clock, templates),
+        article_runs=ArticleRuns(database, clock, templates),
         mailouts=MailoutDesk(settings, database, clock, templates),
+        mailout_runs=MailoutRuns(database, clock),
+        open_notifications=notification_service_opener(settings, database, clock),
+        failed_sign_ins=failed_sign_ins,
+        keys=ApiKeys(database, clock),
+        users=users,
+        sessions=Sessions(database, clock),
+        initial_setup=InitialSetup(database, users),
     )
-    try:
-        yield engine
-    finally:
-        await engine.acceptor.close()
-        await engine.webhooks.close()
-        await engine.mailouts.close()
-        await reports.close()
-        await wake.close()
-        if valkey is not None:
-            await valkey.aclose()
-        engine.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def public_pages(settings: Settings) -> PublicPages:
+    return PublicPages(
+        secret_text(settings.unsubscribe_secret),
+        retired=tuple(secret.get_secret_value() for secret in settings.unsubscribe_retired_secrets),
+        asks_first=settings.unsubscribe_confirm,
+        sender=sender_of(settings).name,
+        unsubscribe_url=settings.unsubscribe_url,
+    )
+
+
+def secret_text(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret is not None else None
 
 
 def verify(settings: Settings) -> None:

@@ -18,7 +18,6 @@ from mailwright.cli.audit import print_identity
 from mailwright.cli.campaign_output import status, waiting
 from mailwright.cli.options import command
 from mailwright.cli.output import aside, out, status_text, table, two_lines
-from mailwright.cli.serve import application
 from mailwright.demo.campaigns import Shown, campaigns_of
 from mailwright.demo.sample import Sample, load_sample, settle
 from mailwright.demo.sign_in import Entry, make_entry
@@ -72,7 +71,7 @@ async def _demo(listener: socket.socket, *, once: bool) -> None:
     async with open_engine(_settings(listener)) as engine, asyncio.TaskGroup() as tasks:
         entry = await make_entry(engine)  # First, because password hashing needs memory that is then free again.
         sample = await load_sample(engine)
-        tasks.create_task(serve(engine, application, listener, shutdown, with_worker=True))
+        tasks.create_task(serve(engine, listener, shutdown, with_worker=True))
         with aside.status("Sending the sample emails …"):
             stories = await settle(engine, sample)
         await _print(engine, sample, stories, address_of(listener))

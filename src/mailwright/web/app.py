@@ -1,10 +1,11 @@
-"""The HTTP application: its routes in one place, and the few things that hold for all of them."""
+"""Build the HTTP application: all routes, error handling and middleware."""
 
 from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from mailwright.app.wiring import Engine
 from mailwright.web import public
 from mailwright.web.api import (
     archive,
@@ -30,32 +31,51 @@ from mailwright.web.api import (
     webhooks,
 )
 from mailwright.web.api.openapi import describe
-from mailwright.web.cache import InvalidateOnWrite
+from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
-from mailwright.web.parts import ApiParts
+from mailwright.web.live import LiveUpdates
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
 
-__all__ = ["ApiParts", "create_app"]
 
+def create_app(engine: Engine) -> FastAPI:
+    """Build the HTTP application on a running engine.
 
-def create_app(parts: ApiParts) -> FastAPI:
+    `app.state` also holds what the server calls: `stop` first at shutdown, to end open streams; `finish` last, before
+    the database is closed; `look_after` now and then, to resume imports of a process that was killed.
+    """
     app = FastAPI(
         title="Mailwright",
         version=version("mailwright"),
-        description="Send mail, and know what happened to it.",
-        # Pages that explore the description load scripts from elsewhere; the description itself is enough.
+        description="Send email and track what happened to it.",
+        # The interactive documentation would load scripts from another host.
         docs_url=None,
         redoc_url=None,
     )
-    app.state.parts = parts
-    # Whoever stops the server calls this first: answers that do not end by themselves end then.
-    app.state.stop = parts.live.close
-    # And this last, before the database is closed: nobody asks it anything any more.
-    app.state.finish = parts.finish
-    # And whoever runs it calls this now and then: work that another process was cut off from goes on here.
-    app.state.look_after = parts.import_uploads.resume_interrupted
+    live_updates, result_cache = LiveUpdates(engine.database, engine.clock), ResultCache()
+
+    async def finish() -> None:
+        await live_updates.finish()
+        await engine.import_uploads.close()
+
+    app.state.engine = engine
+    app.state.live_updates = live_updates
+    app.state.result_cache = result_cache
+    app.state.stop = live_updates.close
+    app.state.finish = finish
+    app.state.look_after = engine.import_uploads.resume_interrupted
+    _add_routes(app)
+    handle_problems(app)
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
+    app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
+    app.add_middleware(RejectNul)
+    app.add_middleware(RequestIds, clock=engine.clock)
+    describe(app, server=engine.public_url)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
     for routes in (
         email,
         dead_letters,
@@ -84,10 +104,3 @@ def create_app(parts: ApiParts) -> FastAPI:
         app.include_router(router)
     for router in dashboard_pages.ROUTERS:
         app.include_router(router)
-    handle_problems(app)
-    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
-    app.add_middleware(InvalidateOnWrite, kept=parts.kept)
-    app.add_middleware(RejectNul)
-    app.add_middleware(RequestIds, clock=parts.clock)
-    describe(app, server=parts.public_url)
-    return app

@@ -1,7 +1,7 @@
-"""ResultCache answers: what asks everybody is asked once for all who want to know it within a few seconds.
+"""Compute expensive results once for all requests within a few seconds.
 
-Whoever changes something here and looks again is told what is true now. What others change meanwhile, workers, commands
-and readers who leave, shows a few seconds later.
+A change through this process drops every cached result, so a user sees the effect of their own change at once. Changes
+made elsewhere (workers, commands, recipients who unsubscribe) show after at most `CACHE_SECONDS`.
 """
 
 import asyncio
@@ -9,70 +9,73 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CACHE_SECONDS: Final = 15.0
-# More than anybody looks at within that time.
-_MOST_KEPT: Final = 1_000
-_CHANGES_NOTHING: Final = ("GET", "HEAD", "OPTIONS")
-# They come all the time and change nobody who is asked: a new mail, and what became of one.
-_COMES_ALL_THE_TIME: Final = ("/v1/email", "/ses-events", "/sendgrid-events")
+# More results than users open within that time.
+_MAX_ENTRIES: Final = 1_000
+_READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
+# Frequent writes that do not change the audience: new messages and provider events.
+_UNRELATED_PATHS: Final = ("/v1/email", "/ses-events", "/sendgrid-events")
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    at: float
-    answer: asyncio.Future[Any]
+class _CacheEntry:
+    started_at: float
+    result: asyncio.Future[Any]
 
 
 class ResultCache:
     def __init__(self, seconds: float = CACHE_SECONDS) -> None:
         self._seconds = seconds
-        self._asked: dict[Hashable, _Asked] = {}
+        self._entries: dict[Hashable, _CacheEntry] = {}
 
-    async def get(self, question: Hashable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Who comes while somebody asks waits for the same answer; one who leaves does not take it from the others."""
+    async def get(self, key: Hashable, compute: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result for `key`, computing it if there is no fresh one.
+
+        Concurrent callers share one computation, and a caller that is cancelled does not cancel it for the others.
+        """
         now = asyncio.get_running_loop().time()
-        known = self._asked.get(question)
-        if known is None or now - known.at >= self._seconds:
-            if len(self._asked) >= _MOST_KEPT:
-                self._asked.clear()
-            known = self._asked[question] = _Asked(now, asyncio.ensure_future(ask()))
+        entry = self._entries.get(key)
+        if entry is None or now - entry.started_at >= self._seconds:
+            if len(self._entries) >= _MAX_ENTRIES:
+                self._entries.clear()
+            entry = self._entries[key] = _CacheEntry(now, asyncio.ensure_future(compute()))
         try:
-            found: Answer = await asyncio.shield(known.answer)
+            result: Result = await asyncio.shield(entry.result)
         except Exception:
-            self._asked.pop(question, None)  # the next one asks again
+            self._entries.pop(key, None)  # A failure is not cached.
             raise
-        return found
+        return result
 
     def clear(self) -> None:
-        self._asked.clear()
+        self._entries.clear()
 
 
 class InvalidateOnWrite:
-    """Around the whole application: after whatever may have changed the audience, nothing is kept of it."""
+    """ASGI middleware that clears the cache after every request that may have changed the audience."""
 
-    def __init__(self, app: ASGIApp, kept: ResultCache) -> None:
+    def __init__(self, app: ASGIApp, result_cache: ResultCache) -> None:
         self._app = app
-        self._kept = kept
+        self._result_cache = result_cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not _may_change(scope):
+        if not _may_change_audience(scope):
             await self._app(scope, receive, send)
             return
 
-        async def told(message: Any) -> None:
+        async def clear_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._kept.clear()
+                self._result_cache.clear()
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, clear_and_send)
 
 
-def _may_change(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["method"] in _CHANGES_NOTHING:
+def _may_change_audience(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] in _READ_METHODS:
         return False
     path: str = scope["path"]
-    return not path.startswith(_COMES_ALL_THE_TIME)
+    return not path.startswith(_UNRELATED_PATHS)

@@ -1,7 +1,7 @@
-"""Live: what a tenant's campaigns, or the parts of a page, are like now, told to everyone who listens until they leave.
+"""Stream live snapshots of campaigns and page fragments to browsers as server-sent events.
 
-Listeners of the same thing share one look at the database per second, however many they are. Whoever comes is told
-nothing from before they came: a page that was just changed would go back to what it was for a moment.
+All listeners of one topic share one database query per second. A new listener gets only a snapshot taken after it
+connected: an older one would briefly undo a change that its page already shows.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from mailwright.schemas.campaigns import progress
 from mailwright.sources.campaigns.progress import queue_progress
 from mailwright.storage.database import Database
 
-LOOK_SECONDS: Final = 1.0
-# Sooner than any proxy gives up on a connection that says nothing.
+POLL_SECONDS: Final = 1.0
+# Shorter than the idle timeout of any common proxy.
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = b": still here\n\n"
-# How long a browser waits before it comes back, in milliseconds.
+# The delay before a browser reconnects, in milliseconds.
 GREETING: Final = b"retry: 2000\n\n"
 
-# More than anybody looks at: what nobody looks at any more is not kept for ever.
-_MOST_REMEMBERED: Final = 1_000
+# More topics than users watch at once; older snapshots are dropped.
+_MAX_TOPICS: Final = 1_000
 
 log = logger(__name__)
 
@@ -34,101 +34,103 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    look_seconds: float = LOOK_SECONDS
+class LiveTiming:
+    poll_seconds: float = POLL_SECONDS
     heartbeat_seconds: float = HEARTBEAT_SECONDS
 
 
 @dataclass(slots=True)
-class Look:
-    """What was seen last, and when by the loop's own clock. None: the database was out of reach."""
+class Snapshot:
+    """The latest data of a topic and the event loop time of its query. None: the database was unreachable."""
 
-    at: float
-    seen: bytes | None
+    taken_at: float
+    data: bytes | None
 
 
-class Live:
-    def __init__(self, database: Database, clock: Clock, pace: Pace | None = None) -> None:
+class LiveUpdates:
+    def __init__(self, database: Database, clock: Clock, timing: LiveTiming | None = None) -> None:
         self._database = database
         self._clock = clock
-        self._pace = pace or Pace()
-        self._looks: dict[Hashable, Look] = {}
-        self._turns: dict[Hashable, asyncio.Lock] = {}
-        self._looking: set[asyncio.Future[Any]] = set()
-        self._is_over = asyncio.Event()
+        self._timing = timing or LiveTiming()
+        self._snapshots: dict[Hashable, Snapshot] = {}
+        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._queries: set[asyncio.Future[Any]] = set()
+        self._is_closed = asyncio.Event()
 
     def close(self) -> None:
-        """Everyone who listens is let go at once, so that a server that stops need not wait for them."""
-        self._is_over.set()
+        """End all streams at once, so that a server that shuts down need not wait for them."""
+        self._is_closed.set()
 
     async def finish(self) -> None:
-        """Closed, and every question that was asked of the database has its answer: it can be closed next."""
+        """Close, and wait until every running query has ended, so that the database can be closed."""
         self.close()
-        await asyncio.gather(*self._looking, return_exceptions=True)
+        await asyncio.gather(*self._queries, return_exceptions=True)
 
-    def events(self, tenant_id: int, is_welcome: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
-        """The progress of a tenant's campaigns."""
-
-        async def look() -> bytes:
+    def campaign_progress(self, tenant_id: int, is_allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+        async def query() -> bytes:
             return orjson.dumps(progress(await queue_progress(self._database, self._clock, tenant_id=tenant_id)))
 
-        return self.stream(("progress", tenant_id), look, is_welcome, event="progress")
+        return self.stream(("progress", tenant_id), query, is_allowed, event="progress")
 
     async def stream(
         self,
-        what: Hashable,
-        look: Callable[[], Awaitable[bytes]],
-        is_welcome: Callable[[], Awaitable[bool]],
+        topic: Hashable,
+        query: Callable[[], Awaitable[bytes]],
+        is_allowed: Callable[[], Awaitable[bool]],
         *,
         event: str,
     ) -> AsyncIterator[bytes]:
-        """Server-sent events: the whole of it at first, and again whenever it has changed. Each event stands for
-        itself, so whoever comes back has missed nothing. Whoever is not welcome any more is told nothing more."""
-        came_at = spoke_at = self._time()
-        told = b""
+        """Yield a complete snapshot at first and after every change, until the listener loses its permission.
+
+        Each event is complete, so a browser that reconnects has missed nothing.
+        """
+        connected_at = sent_at = self._time()
+        last_sent = b""
         yield GREETING
-        while not self._is_over.is_set():
-            seen = await self._to_its_end(self._seen(what, look, came_at))
-            if not await self._to_its_end(is_welcome()):
+        while not self._is_closed.is_set():
+            data = await self._shielded(self._snapshot(topic, query, connected_at))
+            if not await self._shielded(is_allowed()):
                 return
-            if seen is not None and seen != told:
-                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (self._clock.now(), event.encode(), seen)
-                told, spoke_at = seen, self._time()
-            elif self._time() - spoke_at >= self._pace.heartbeat_seconds:
+            if data is not None and data != last_sent:
+                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (self._clock.now(), event.encode(), data)
+                last_sent, sent_at = data, self._time()
+            elif self._time() - sent_at >= self._timing.heartbeat_seconds:
                 yield HEARTBEAT
-                spoke_at = self._time()
+                sent_at = self._time()
             await self._wait()
 
-    async def _seen(self, what: Hashable, look: Callable[[], Awaitable[bytes]], since: float) -> bytes | None:
-        """None while the database is out of reach: listeners stay, and hear of it when it is back."""
-        async with self._turns.setdefault(what, asyncio.Lock()):
-            last, now = self._looks.get(what), self._time()
-            if last is None or last.at < since or now - last.at >= self._pace.look_seconds:
-                if len(self._looks) >= _MOST_REMEMBERED:
-                    self._looks.clear()
-                    self._turns.clear()
-                self._looks[what] = last = Look(now, await self._looked(look))
-            return last.seen
+    async def _snapshot(self, topic: Hashable, query: Callable[[], Awaitable[bytes]], since: float) -> bytes | None:
+        """Return the topic's data as of `since` or later, or None while the database is unreachable."""
+        async with self._locks.setdefault(topic, asyncio.Lock()):
+            last, now = self._snapshots.get(topic), self._time()
+            if last is None or last.taken_at < since or now - last.taken_at >= self._timing.poll_seconds:
+                if len(self._snapshots) >= _MAX_TOPICS:
+                    self._snapshots.clear()
+                    self._locks.clear()
+                self._snapshots[topic] = last = Snapshot(now, await self._query(query))
+            return last.data
 
-    async def _looked(self, look: Callable[[], Awaitable[bytes]]) -> bytes | None:
+    async def _query(self, query: Callable[[], Awaitable[bytes]]) -> bytes | None:
         try:
-            return await look()
+            return await query()
         except NotDurable as error:
-            log.warning("progress_not_read", reason=str(error))
+            log.warning("live_query_failed", reason=str(error))
             return None
 
-    async def _to_its_end(self, looking: Awaitable[T]) -> T:
-        """A listener may leave at any moment. A question to the database is asked to its end even so: one that is cut
-        off takes its connection with it, and after a few of those nobody can ask anything."""
-        task = asyncio.ensure_future(looking)
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+    async def _shielded(self, query: Awaitable[T]) -> T:
+        """Run a query to its end even if the listener disconnects.
+
+        A cancelled query loses its database connection; a few of those would exhaust the pool.
+        """
+        task = asyncio.ensure_future(query)
+        self._queries.add(task)
+        task.add_done_callback(self._queries.discard)
         return await asyncio.shield(task)
 
     async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(self._pace.look_seconds):
-                await self._is_over.wait()
+            async with asyncio.timeout(self._timing.poll_seconds):
+                await self._is_closed.wait()
         except TimeoutError:
             return
 

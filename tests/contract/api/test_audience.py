@@ -177,7 +177,7 @@ async def test_contacts_come_latest_first_page_by_page_and_by_status(api: Api) -
 async def test_what_is_done_with_a_key_to_lists_segments_and_suppressions_is_in_the_journal(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
-    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+    async with an_api(database, clock, imports=tmp_path / "imports") as api:
         await api.client.post("/v1/lists", json={"listKey": "news"})
         await api.client.post("/v1/segments", json={"segmentKey": "vip", "filter": {"tag": "vip"}})
         await api.client.delete("/v1/segments/vip")

@@ -14,7 +14,7 @@ from mailwright.domain.clock import DAY, HOUR, ManualClock, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7
 from mailwright.web import live
-from mailwright.web.live import GREETING, HEARTBEAT, Live, Pace
+from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, REFUSAL, Bench
 from tests.campaigns import BODY, NEWS, address_of, join
@@ -363,10 +363,10 @@ async def always() -> bool:
 
 async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch)
-    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.05))
+    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.05))
     await readers(api, 1)
     campaign_id = await created(api)
-    streams = [told.events(DEFAULT_TENANT, always) for _ in range(20)]
+    streams = [told.campaign_progress(DEFAULT_TENANT, always) for _ in range(20)]
     assert [await anext(stream) for stream in streams] == [GREETING] * 20
     heard = await asyncio.gather(*(anext(stream) for stream in streams))
     assert set(heard) == {heard[0]}
@@ -382,14 +382,14 @@ async def test_listeners_share_one_look_and_hear_of_every_change(api: Api, monke
 
 
 async def test_whoever_comes_is_told_nothing_from_before_they_came(api: Api) -> None:
-    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=60))
+    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=60))
     await readers(api, 1)
     campaign_id = await created(api)
-    async with aclosing(told.events(DEFAULT_TENANT, always)) as before:  # type: ignore[type-var]
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as before:  # type: ignore[type-var]
         assert await anext(before) == GREETING
         assert read(await anext(before))["active_campaign"] is None
         await acted(api, campaign_id, "start")
-        async with aclosing(told.events(DEFAULT_TENANT, always)) as after:  # type: ignore[type-var]
+        async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as after:  # type: ignore[type-var]
             assert await anext(after) == GREETING
             assert read(await anext(after))["active_campaign"]["id"] == campaign_id
 
@@ -398,20 +398,20 @@ async def test_a_stream_that_says_nothing_still_breathes_and_outlives_an_outage(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = counted(monkeypatch, fails_after=1)
-    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.01, heartbeat_seconds=0.02))
-    async with aclosing(told.events(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
+    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
         assert [await anext(stream) for _ in range(4)][2:] == [HEARTBEAT, HEARTBEAT]
     assert len(looks) > 1
 
 
 async def test_whoever_loses_their_key_is_told_nothing_more(api: Api) -> None:
-    told = Live(api.parts.database, api.parts.clock, Pace(look_seconds=0.01))
+    told = LiveUpdates(api.parts.database, api.parts.clock, LiveTiming(poll_seconds=0.01))
     welcome = [True, True, False]
 
     async def is_welcome() -> bool:
         return welcome.pop(0)
 
-    heard = [each async for each in told.events(DEFAULT_TENANT, is_welcome)]
+    heard = [each async for each in told.campaign_progress(DEFAULT_TENANT, is_welcome)]
     assert (heard[0], len(heard)) == (GREETING, 2)
 
 

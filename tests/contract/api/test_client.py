@@ -13,9 +13,9 @@ import uvicorn
 from mailwright.app.serving import address_of, listen
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
-from mailwright.web.app import ApiParts, create_app
+from mailwright.web.app import create_app
 from mailwright_client import AsyncClient, Client, Invalid, NotFound, Unauthorized, models
-from tests.builders import an_acceptor
+from tests.api import an_engine
 
 MESSAGE = models.SendRequest(to="ada@example.com", subject="Hello", html="<p>Hello</p>")
 HTML = '<p>Hello {{ name }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
@@ -29,7 +29,7 @@ class Served:
 
 @pytest.fixture
 async def served(database: Database, clock: ManualClock) -> AsyncIterator[Served]:
-    parts = ApiParts(database, clock, an_acceptor(database, clock), "http://mail.example")
+    parts = an_engine(database, clock)
     listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="off", ws="none"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -15,10 +15,9 @@ from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
 from mailwright.domain.clock import SystemClock
-from mailwright.outbox.accept import Acceptor
 from mailwright.storage.database import Database
-from mailwright.web.app import ApiParts, create_app
-from tests.builders import ignore_wake
+from mailwright.web.app import create_app
+from tests.api import an_engine
 
 EXAMPLES = 15
 
@@ -45,7 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
     async def serve() -> None:
         database, clock = Database(f"sqlite:///{file}"), SystemClock()
-        parts = ApiParts(database, clock, Acceptor(database, clock, ignore_wake), "http://mail.example")
+        parts = an_engine(database, clock)
         server = uvicorn.Server(uvicorn.Config(create_app(parts), port=0, log_config=None, lifespan="off"))
         ready["server"], ready["key"] = server, await parts.keys.create(1)
         serving = asyncio.create_task(server.serve())

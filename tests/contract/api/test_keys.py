@@ -11,9 +11,8 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys
-from mailwright.web.app import ApiParts, create_app
-from tests.api import Api, an_api, client_of
-from tests.builders import an_acceptor
+from mailwright.web.app import create_app
+from tests.api import Api, an_api, an_engine, client_of
 
 
 @pytest.fixture
@@ -67,9 +66,7 @@ async def test_the_key_is_asked_for_before_anything_else_is_looked_at(api: Api) 
 async def test_a_revoked_key_stops_working_at_once_here_and_within_seconds_elsewhere(
     api: Api, clock: ManualClock
 ) -> None:
-    elsewhere = create_app(
-        ApiParts(api.parts.database, clock, an_acceptor(api.parts.database, clock), "http://mail.example")
-    )
+    elsewhere = create_app(an_engine(api.parts.database, clock))
     async with client_of(elsewhere, api.key) as other_process:
         assert (await api.client.get("/v1/email")).status_code == 200
         assert (await other_process.get("/v1/email")).status_code == 200

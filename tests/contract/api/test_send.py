@@ -15,9 +15,9 @@ from mailwright.domain.ids import is_uuid
 from mailwright.outbox import message_records
 from mailwright.storage.database import Database
 from mailwright.storage.tables import templates
-from mailwright.web.app import ApiParts, create_app
-from tests.api import Api, a_request, an_api, client_of
-from tests.builders import an_acceptor, claims_of
+from mailwright.web.app import create_app
+from tests.api import Api, a_request, an_api, an_engine, client_of
+from tests.builders import claims_of
 from tests.conftest import DatabaseAddress
 from tests.unit.test_api_models import BROKEN
 
@@ -221,7 +221,7 @@ async def test_two_processes_with_the_same_keys_make_one_message_each(
     api: Api, engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     other_process = Database(engine.url)
-    app = create_app(ApiParts(other_process, clock, an_acceptor(other_process, clock), "http://mail.example"))
+    app = create_app(an_engine(other_process, clock))
     keys = [{"Idempotency-Key": f"key-{key}"} for key in range(20)]
     async with client_of(app, api.key) as other:
         answers = await asyncio.gather(

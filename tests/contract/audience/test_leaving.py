@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from sqlalchemy import select
 
+from mailwright.app.wiring import PublicPages
 from mailwright.audience import lists, suppressions
 from mailwright.audience.status import ContactStatusService
 from mailwright.content.dkim_key import DkimKey
@@ -24,7 +25,6 @@ from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH, UnsubscribeTo
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, subscriptions
-from mailwright.web.parts import PublicPages
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_newsletter, a_tenant
 from tests.conftest import DatabaseAddress

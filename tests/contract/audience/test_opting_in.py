@@ -7,6 +7,7 @@ import orjson
 import pytest
 from sqlalchemy import select
 
+from mailwright.app.wiring import PublicPages
 from mailwright.audience import contacts, lists, personal_data, suppressions
 from mailwright.audience.double_opt_in import RESEND_INTERVAL, ConfirmationLinks, DoubleOptIn
 from mailwright.audience.segments import audience
@@ -17,7 +18,6 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
 from mailwright.storage.tables import messages
-from mailwright.web.parts import PublicPages
 from tests.api import an_api
 
 ADA = "ada@example.com"

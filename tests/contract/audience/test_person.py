@@ -184,7 +184,7 @@ async def test_what_cannot_be_kept_of_a_person_is_refused(
 
 
 async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
-    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+    async with an_api(database, clock, imports=tmp_path / "imports") as api:
         told = {"name": "Ada", "attributes": {"plan": "pro", "age": 36}, "tags": ["VIP"]}
         answer = await api.client.put(f"/v1/contacts/{ADA}", json=told)
         assert (answer.status_code, answer.json()["tags"]) == (200, ["vip"])
@@ -216,7 +216,7 @@ async def test_the_same_over_http(database: Database, clock: ManualClock, tmp_pa
 
 
 async def test_a_file_is_imported_over_http(database: Database, clock: ManualClock, tmp_path: Any) -> None:
-    async with an_api(database, clock, imports_folder=tmp_path / "imports") as api:
+    async with an_api(database, clock, imports=tmp_path / "imports") as api:
         await lists.create(database, clock, 1, "news")
         body = "E-Mail,Plan\nada@example.com,pro\noops,x\n"
         seen = await api.client.post("/v1/contacts/imports/preview", content=body)

@@ -3,7 +3,7 @@
 import email
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.policy import SMTP
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
+from mailwright.app.wiring import PublicPages
 from mailwright.audience.erasure import erase
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.ids import uuid7
@@ -18,8 +19,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.unsubscribe_tokens import InvalidToken
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive, NotPublishable
-from mailwright.web.app import ApiParts, create_app
-from mailwright.web.parts import PublicPages
+from mailwright.web.app import create_app
 from tests.api import client_of
 from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter
 from tests.campaigns import NEWS, OPERATOR, Desk, a_list, join
@@ -60,7 +60,7 @@ class Place:
 async def place(bench: Bench) -> AsyncIterator[Place]:
     engine = bench.engine
     pages = PublicPages(secret="s" * 32, sender="Northwind")
-    parts = ApiParts(bench.database, bench.clock, engine.acceptor, engine.settings.public_url, public_pages=pages)
+    parts = replace(engine, public_pages=pages)
     await join(bench.database, [ADA])
     async with client_of(create_app(parts)) as client:
         yield Place(Desk(bench), Archive(bench.database, bench.clock, engine.templates), client)

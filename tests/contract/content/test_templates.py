@@ -42,7 +42,7 @@ def store(database: Database, clock: ManualClock, images: ImageStore) -> Templat
 
 @pytest.fixture
 async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Api]:
-    async with an_api(database, clock, images_folder=tmp_path / "images", postal_address="Street 1") as api:
+    async with an_api(database, clock, images=tmp_path / "images", postal_address="Street 1") as api:
         yield api
 
 

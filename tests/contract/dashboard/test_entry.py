@@ -10,16 +10,16 @@ from fastapi.routing import APIRoute
 
 from mailwright.access.failed_sign_ins import ADDRESS_POLICY
 from mailwright.access.roles import Role, Scope
+from mailwright.app.wiring import Engine
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.web.api.administrator import AdministratorDep
-from mailwright.web.app import ApiParts, create_app
+from mailwright.web.app import create_app
 from mailwright.web.dashboard import pages
 from mailwright.web.dashboard.shell import local_path
-from tests.api import a_request, client_of
-from tests.builders import an_acceptor
+from tests.api import a_request, an_engine, client_of
 
 HOME = "http://mail.example"
 RIGHT = "correct horse battery"
@@ -29,7 +29,7 @@ PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 @dataclass(frozen=True)
 class House:
     app: FastAPI
-    parts: ApiParts
+    parts: Engine
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         plain = {"Origin": HOME, "Accept": "text/html"}
@@ -51,7 +51,7 @@ def token_in(page: str) -> str:
 
 @pytest.fixture
 async def house(database: Database, clock: ManualClock) -> House:
-    parts = ApiParts(database, clock, an_acceptor(database, clock), HOME)
+    parts = an_engine(database, clock, base_url=HOME)
     app = create_app(parts)
 
     @app.post("/only-administrators")
@@ -204,7 +204,7 @@ async def test_the_cookie_is_kept_from_scripts_and_from_other_sites(house: House
     async with house.client() as client:
         plain = await client.post("/sign-in", data={"login": "ada", "password": RIGHT})
     database = house.parts.database
-    behind_tls = create_app(ApiParts(database, clock, an_acceptor(database, clock), "https://mail.example"))
+    behind_tls = create_app(an_engine(database, clock, base_url="https://mail.example"))
     async with client_of(behind_tls) as client:
         secure = await client.post(
             "/sign-in", data={"login": "ada", "password": RIGHT}, headers={"Origin": "https://mail.example"}

@@ -16,6 +16,7 @@ from sqlalchemy import insert, select
 from mailwright.app.link_checks import public_only
 from mailwright.app.outbound_webhooks import INSIDE
 from mailwright.app.serving import Shutdown, work
+from mailwright.app.wiring import PublicPages
 from mailwright.audience import contacts, lists
 from mailwright.audience.erasure import erase
 from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
@@ -46,7 +47,6 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
-from mailwright.web.parts import PublicPages
 from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_acceptor
 from tests.conftest import DatabaseAddress

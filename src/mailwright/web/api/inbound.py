@@ -64,13 +64,11 @@ async def sendgrid_events(request: Request, parts: Parts) -> Response:
 
 async def _receive(
     request: Request,
-    webhooks: InboundWebhooks | None,
+    webhooks: InboundWebhooks,
     receive: Callable[[InboundWebhooks, Mapping[str, str], bytes], Awaitable[ReportCounts]],
     largest: int,
 ) -> Response:
     try:
-        if webhooks is None:
-            raise WebhookNotConfigured
         received = await receive(webhooks, request.headers, await read_bytes(request, largest))
     except tuple(STATUSES) as error:
         log.warning("event_refused", path=request.url.path, code=error.code, reason=str(error))

@@ -112,7 +112,7 @@ async def send(request: Request, parts: Parts, administrator: AdministratorDep) 
     """Answered as soon as the run is on disk and the page was looked at; a worker does the rest. What speaks against
     the mailout is answered by its code, and stands in Notion's table of errors as well."""
     wanted = parse(MailoutRequest, await read_json(request))
-    if parts.mailouts is None or not parts.mailouts.is_configured:
+    if not parts.mailouts.is_configured:
         raise NotConfigured
     mailouts = await parts.mailouts.open()
     run = await mailouts.send(wanted.notion_page_id, actor=administrator.actor)

@@ -14,6 +14,7 @@ from mailwright.web.api.caller import CallerDep, caller_of
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.parts import Parts
+from mailwright.web.state import live_updates_of
 
 router = APIRouter(tags=["campaigns"])
 
@@ -73,5 +74,5 @@ async def stream(request: Request, parts: Parts, caller: CallerDep) -> Response:
             return False
         return True
 
-    events = parts.live.events(caller.tenant_id, is_welcome)
+    events = live_updates_of(request).campaign_progress(caller.tenant_id, is_welcome)
     return StreamingResponse(events, media_type="text/event-stream", headers=_AT_ONCE)

@@ -16,7 +16,8 @@ from mailwright.sources.api.requests import RequestModel, parse
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
-from mailwright.web.parts import ApiParts, Parts
+from mailwright.web.parts import Parts
+from mailwright.web.state import engine_of, result_cache_of
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 
@@ -92,10 +93,10 @@ async def count(request: Request, parts: Parts, caller: CallerDep) -> Response:
 @router.get(
     "/{segmentKey}", responses=describe_responses({HTTPStatus.OK: answers.SegmentCountResponse}, HTTPStatus.NOT_FOUND)
 )
-async def show(segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
+async def show(request: Request, segmentKey: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """With the number of people who are in it now, whether they may be written to or not."""
     found = await segments.find(parts.database, caller.tenant_id, segmentKey)
-    return json_response({**_shown(found), "count": await people_in(parts, caller.tenant_id, found)})
+    return json_response({**_shown(found), "count": await people_in(request, caller.tenant_id, found)})
 
 
 @router.get(
@@ -149,14 +150,15 @@ async def forget(segmentKey: str, parts: Parts, caller: CallerDep) -> Response: 
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def people_in(parts: ApiParts, tenant_id: int, found: Segment) -> int:
-    """Everyone is asked: the answer is kept for a few seconds."""
+async def people_in(request: Request, tenant_id: int, segment: Segment) -> int:
+    """Count the contacts of a segment. The count visits every contact, so it is cached for a few seconds."""
+    engine = engine_of(request)
 
-    async def ask() -> int:
-        async with parts.database.read() as tx:
-            return await segments.count(tx, tenant_id, found.filter, parts.clock.now())
+    async def count_contacts() -> int:
+        async with engine.database.read() as tx:
+            return await segments.count(tx, tenant_id, segment.filter, engine.clock.now())
 
-    return await parts.kept.get(("people in", tenant_id, found.segment_key), ask)
+    return await result_cache_of(request).get(("segment count", tenant_id, segment.segment_key), count_contacts)
 
 
 def _shown(found: Segment) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from mailwright.web.dashboard.forms import Errors, field_errors
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import result_cache_of
 
 router = APIRouter(prefix="/articles", route_class=PageRoute, include_in_schema=False)
 
@@ -175,7 +176,9 @@ async def show_coverage(
     """Everyone is asked, which may take a while: the picture comes after the page, unless no script fetches it."""
     await edition_of(parts, visitor, article_key)
     values = (
-        await coverage_values(parts, visitor, article_key, filter) if whole else {"coverage": None, "errors": Errors()}
+        await coverage_values(request, parts, visitor, article_key, filter)
+        if whole
+        else {"coverage": None, "errors": Errors()}
     )
     values |= {"filter": filter, "is_there": bool(whole)}
     return await page(request, visitor, "articles/coverage.html", **article_values(article_key), **values)
@@ -189,7 +192,7 @@ async def show_picture(
     article_key: ArticleKey,
     filter: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
 ) -> Response:
-    values = await coverage_values(parts, visitor, article_key, filter)
+    values = await coverage_values(request, parts, visitor, article_key, filter)
     return fragment(request, visitor, "articles/coverage_results.html", **article_values(article_key), **values)
 
 
@@ -214,11 +217,13 @@ async def edition_of(parts: ApiParts, visitor: Visitor, article_key: str) -> Sli
     return SliceSet(found)
 
 
-async def coverage_values(parts: ApiParts, visitor: Visitor, article_key: str, text: str) -> dict[str, Any]:
+async def coverage_values(
+    request: Request, parts: ApiParts, visitor: Visitor, article_key: str, text: str
+) -> dict[str, Any]:
     try:
         given = filter_of(text)
         question = ("coverage", visitor.tenant_id, article_key, *sorted(given.items()))
-        coverage = await parts.kept.get(
+        coverage = await result_cache_of(request).get(
             question, lambda: parts.article_previews.coverage(visitor.tenant_id, article_key, given)
         )
         return {"coverage": coverage, "errors": Errors()}

@@ -46,6 +46,7 @@ from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, pag
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.parts import ApiParts, Parts
 from mailwright.web.session import Editing, Viewing, Visitor
+from mailwright.web.state import result_cache_of
 
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
@@ -195,7 +196,7 @@ async def check(request: Request, parts: Parts, visitor: Viewing, campaign_id: s
             facts=PresendContext(postal_address=parts.postal_address),
         )
 
-    examined = await parts.kept.get(("preflight", campaign.key), ask)
+    examined = await result_cache_of(request).get(("preflight", campaign.key), ask)
     values: dict[str, Any] = {"examined": examined, "campaign": campaign, "advice": ADVICE.get}
     return fragment(request, visitor, "campaigns/checks.html", **values)
 

@@ -118,7 +118,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing, segment_key: st
 async def count(request: Request, parts: Parts, visitor: Viewing, segment_key: str) -> Response:
     """Asked for once the page is there: everyone is asked."""
     found = await segments.find(parts.database, visitor.tenant_id, segment_key)
-    number = await people_in(parts, visitor.tenant_id, found)
+    number = await people_in(request, visitor.tenant_id, found)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 

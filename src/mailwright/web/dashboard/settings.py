@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User
+from mailwright.checks.sender_dns import check_sender
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
@@ -261,7 +262,7 @@ async def show_domain(request: Request, visitor: Administering) -> Response:
 @router.get("/domain/findings")
 async def check_domain(request: Request, parts: Parts, visitor: Administering) -> Response:
     """Asked for after the page is there: DNS may take its time."""
-    found = [each async for each in parts.check_sender()] if parts.check_sender is not None else []
+    found = [each async for each in check_sender(parts.settings)]
     return fragment(request, visitor, "settings/domain_checks.html", findings=found)
 
 

@@ -10,8 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.access.roles import Role
 from mailwright.web.dashboard.labels import zone_of
 from mailwright.web.dashboard.shell import ZONE_COOKIE
-from mailwright.web.parts import parts_of
 from mailwright.web.session import Visitor, welcome
+from mailwright.web.state import live_updates_of
 
 # Proxies must not buffer events.
 _NO_BUFFERING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -34,5 +34,5 @@ def stream(
     async def parts() -> bytes:
         return orjson.dumps(dict(await render_parts()))
 
-    events = parts_of(request).live.stream(shared, parts, welcome(request, needed), event="parts")
+    events = live_updates_of(request).stream(shared, parts, welcome(request, needed), event="parts")
     return StreamingResponse(events, media_type="text/event-stream", headers=_NO_BUFFERING)

@@ -1,0 +1,32 @@
+"""What the application gives every request: the engine, the live updates and the result cache."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from mailwright.app.wiring import Engine
+from mailwright.web.cache import ResultCache
+from mailwright.web.live import LiveUpdates
+
+
+def engine_of(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def live_updates_of(request: Request) -> LiveUpdates:
+    live_updates: LiveUpdates = request.app.state.live_updates
+    return live_updates
+
+
+def result_cache_of(request: Request) -> ResultCache:
+    result_cache: ResultCache = request.app.state.result_cache
+    return result_cache
+
+
+async def _engine(request: Request) -> Engine:
+    return engine_of(request)
+
+
+# Asynchronous: FastAPI would run a plain function in a thread, for every request.
+EngineDep = Annotated[Engine, Depends(_engine)]
