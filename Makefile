@@ -1,4 +1,4 @@
-# Every target works on a machine with nothing but python3, make and git.
+# Every target works on a machine that has only python3, make and git.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test faults bench docs lock clean
 
-help: ## show what can be made
+help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (then: .venv/bin/mailwright)
@@ -16,30 +16,30 @@ $(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate
 	@$(PYTHON) tools/setup.py $(VENV)
 	@touch $@
 
-demo: setup ## send sample mails through the whole road and serve the result
+demo: setup ## send sample emails into a local mailbox and serve the dashboard
 	@$(BIN)/mailwright demo
 
-check: setup ## lint, format, types and import layers
+check: setup ## lint, format, types, import layers and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: setup ## the whole suite, on SQLite and on real PostgreSQL and Valkey, and in a browser
+test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py
 	$(BIN)/pytest -n auto --dist worksteal
 
-faults: setup ## the long fault runs: kills, stops, lost databases (about half an hour)
+faults: setup ## run the long fault tests: kills, stops, lost databases (about half an hour)
 	$(BIN)/python -m tests.faults
 
-bench: setup ## the benchmarks beside their peers, as ratios
+bench: setup ## run the benchmarks beside their peers
 	$(BIN)/python -m bench
 
-docs: setup ## write the pages of docs/ that are made from the code (OpenAPI, settings, commands)
+docs: setup ## generate the reference pages (settings, commands, OpenAPI) and the client
 	$(BIN)/python -m tools.docs
 
-lock: setup ## resolve requirements.lock anew
+lock: setup ## resolve requirements.lock again
 	$(BIN)/python tools/lock.py
 
-clean: ## remove what make has made
+clean: ## remove everything that make created
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache var
