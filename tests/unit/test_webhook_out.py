@@ -18,34 +18,34 @@ BODY = '{"id":"1","type":"bounce","to":"ада@example.com"}'.encode()
 
 
 @pytest.fixture
-def is_ours() -> Callable[..., bool]:
+def is_genuine() -> Callable[..., bool]:
     [snippet] = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(snippet, "docs/webhooks.md", "exec"), names)
-    found: Callable[..., bool] = names["is_ours"]
+    found: Callable[..., bool] = names["is_genuine"]
     return found
 
 
-def test_a_receiver_that_follows_the_page_believes_what_is_ours(is_ours: Callable[..., bool]) -> None:
+def test_a_receiver_that_follows_the_page_believes_what_is_genuine(is_genuine: Callable[..., bool]) -> None:
     secret, other = signature.make_secret(), signature.make_secret()
     header = signature.signature_header([other, secret], NOW, BODY)
-    assert is_ours(secret, header, BODY, NOW)
-    assert is_ours(other, header, BODY, NOW + 299)
+    assert is_genuine(secret, header, BODY, NOW)
+    assert is_genuine(other, header, BODY, NOW + 299)
 
 
-def test_a_receiver_that_follows_the_page_believes_nothing_else(is_ours: Callable[..., bool]) -> None:
+def test_a_receiver_that_follows_the_page_believes_nothing_else(is_genuine: Callable[..., bool]) -> None:
     secret = signature.make_secret()
     header = signature.signature_header([secret], NOW, BODY)
     refused = [
-        is_ours("another secret", header, BODY, NOW),
-        is_ours(secret, header, BODY + b" ", NOW),
-        is_ours(secret, header, BODY, NOW + 301),
-        is_ours(secret, header, BODY, NOW - 301),
-        is_ours(secret, header.replace(f"t={NOW}", f"t={NOW + 1}"), BODY, NOW),
-        is_ours(secret, f"t={NOW},{header}", BODY, NOW),
-        is_ours(secret, f"t={NOW}", BODY, NOW),
-        is_ours(secret, "", BODY, NOW),
-        is_ours(secret, "t=x,v1=y", BODY, NOW),
+        is_genuine("another secret", header, BODY, NOW),
+        is_genuine(secret, header, BODY + b" ", NOW),
+        is_genuine(secret, header, BODY, NOW + 301),
+        is_genuine(secret, header, BODY, NOW - 301),
+        is_genuine(secret, header.replace(f"t={NOW}", f"t={NOW + 1}"), BODY, NOW),
+        is_genuine(secret, f"t={NOW},{header}", BODY, NOW),
+        is_genuine(secret, f"t={NOW}", BODY, NOW),
+        is_genuine(secret, "", BODY, NOW),
+        is_genuine(secret, "t=x,v1=y", BODY, NOW),
     ]
     assert not any(refused)
 
