@@ -26,7 +26,7 @@ from mailwright.ops.settings import load
 from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
-from mailwright.sources.mailouts.queue import Addressee, Entering
+from mailwright.sources.mailouts.queue import MailoutCampaign, MailoutRecipient
 
 RATES = (5, 20, 50)
 SECONDS = 6
@@ -102,9 +102,11 @@ async def queue_up(engine: Engine, rate: int, mails: int) -> None:
     """As a mailout of this rate enters the queue once its page and its readers were read."""
     queue, now = CampaignQueue(), engine.clock.now()
     template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
-    entering = Entering(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, 1_000 // rate)
+    entering = MailoutCampaign(uuid7(now), 1, "Pacing", job.SUBJECT, "bench", template.key, mails, 1_000 // rate)
     people = [job.recipient(number) for number in range(mails)]
-    readers = [Addressee(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}}) for each in people]
+    readers = [
+        MailoutRecipient(each["email"], {"variables": {name: each[name] for name in job.VARIABLES}}) for each in people
+    ]
     async with engine.database.write() as tx:
         key = await queue.enter(tx, entering, now)
         await queue.hand_over(tx, key, readers, now)

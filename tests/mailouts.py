@@ -6,15 +6,15 @@ from typing import Any
 
 from sqlalchemy import select
 
-from mailwright.app.mailouts import MailoutDesk, drain_mailouts
+from mailwright.app.mailouts import MailoutService, drain_mailouts
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import Instant, SystemClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.ops.settings import Settings
 from mailwright.providers.protocol import Provider
-from mailwright.sources.mailouts.mailouts import Mailouts
-from mailwright.sources.mailouts.runs import Run
+from mailwright.sources.mailouts.runs import MailoutRun
+from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.storage.tables import messages
 from tests.builders import DEFAULT_TENANT, Bench, a_bench
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, Described, said
@@ -64,14 +64,14 @@ class MailoutBench:
         self.supabase = supabase
         self.mailouts_database, self.errors_database = databases
         self.provider = ScriptedProvider()
-        self.desk = self.another_desk()
+        self.service = self.another_service()
 
-    def another_desk(self, settings: Settings | None = None) -> MailoutDesk:
+    def another_service(self, settings: Settings | None = None) -> MailoutService:
         """As another process would have it."""
         engine = self.bench.engine
         chosen = settings or engine.settings
         sleep, steady = self.clock.sleep, self.clock
-        return MailoutDesk(chosen, engine.database, self.clock, engine.templates, sleep=sleep, steady=steady)
+        return MailoutService(chosen, engine.database, self.clock, engine.templates, sleep=sleep, steady=steady)
 
     def page(self, *, blocks: Sequence[Described] | None = None, **cells: Any) -> str:
         """A page of the table of mailouts; names of columns have underscores for spaces."""
@@ -83,20 +83,20 @@ class MailoutBench:
         for email in emails:
             self.supabase.add("subscribers", email=email, **fields)
 
-    async def mailouts(self) -> Mailouts:
-        return await self.desk.open()
+    async def mailouts(self) -> MailoutSender:
+        return await self.service.open()
 
-    async def send(self, page: str) -> Run:
+    async def send(self, page: str) -> MailoutRun:
         return await (await self.mailouts()).send(page, actor=ACTOR)
 
     async def work(self) -> None:
         """Everything that is due for runs, without sending a mail."""
-        await drain_mailouts(self.desk)
+        await drain_mailouts(self.service)
 
     async def deliver(self, provider: Provider | None = None) -> None:
         await self.bench.drain(provider or self.provider)
 
-    async def finish(self, run: Run, provider: Provider | None = None) -> Run:
+    async def finish(self, run: MailoutRun, provider: Provider | None = None) -> MailoutRun:
         """Prepared, sent and reported."""
         await self.work()
         await self.deliver(provider)
@@ -105,11 +105,11 @@ class MailoutBench:
         await self.work()
         return await self.find(run)
 
-    async def find(self, run: Run) -> Run:
-        return await self.desk.runs.find(run.mailout_id, tenant_id=None)
+    async def find(self, run: MailoutRun) -> MailoutRun:
+        return await self.service.runs.find(run.mailout_id, tenant_id=None)
 
-    async def find_by_id(self, run_id: str) -> Run:
-        return await self.desk.runs.find(run_id, tenant_id=None)
+    async def find_by_id(self, run_id: str) -> MailoutRun:
+        return await self.service.runs.find(run_id, tenant_id=None)
 
     async def report(self, what: str, *emails: str) -> None:
         """As the provider's webhook would tell it, of the latest mail to each."""
@@ -168,6 +168,6 @@ async def a_mailout_bench(url: str, *, with_supabase: bool = True, **settings: A
             try:
                 yield made
             finally:
-                await made.desk.close()
+                await made.service.close()
         assert not notion.violations
         assert not supabase.violations

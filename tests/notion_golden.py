@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mailwright.sources.mailouts.footer import footers
-from mailwright.sources.mailouts.rendering import Picture, Rendered, framed, render
-from mailwright.sources.mailouts.setup import Footer
+from mailwright.sources.mailouts.rendering import ImageCopy, RenderedPage, framed, render
+from mailwright.sources.mailouts.setup import FooterDetails
 from tests.notion_pages import Described, a_newsletter, as_blocks, every_colour, every_type, every_word
 
 FOLDER = Path(__file__).parent / "golden" / "mailouts"
 PICTURE = "crane.png"
 EXPIRING = "https://prod-files-secure.s3.us-west-2.amazonaws.com/a/crane.png?X-Amz-Expires=3600"
 EMOJI = "https://example.com/e.png"
-IMAGES = {EXPIRING: Picture(PICTURE, 1200), EMOJI: Picture(PICTURE)}
+IMAGES = {EXPIRING: ImageCopy(PICTURE, 1200), EMOJI: ImageCopy(PICTURE)}
 # As every mailout has it, with some reader's link.
-FOOTER = footers(Footer("Example Harbour", "1 Quay Street, Porto"))[0].replace(
+FOOTER = footers(FooterDetails("Example Harbour", "1 Quay Street, Porto"))[0].replace(
     "{{ unsubscribe_url }}", "https://example.com/unsubscribe"
 )
 
@@ -31,14 +31,14 @@ PAGES: dict[str, tuple[str, list[Described]]] = {
 }
 
 
-def rendered(name: str) -> Rendered:
+def rendered(name: str) -> RenderedPage:
     return render(as_blocks(PAGES[name][1]), IMAGES)
 
 
 def files(name: str) -> Iterator[tuple[str, str]]:
     """Name and content of each file of a page."""
     found = rendered(name)
-    left_out = "".join(f"{each.type} ({each.code}): {each.reason}\n" for each in found.unsupported)
+    left_out = "".join(f"{each.type} ({each.code}): {each.reason}\n" for each in found.issues)
     yield f"{name}.html", framed(PAGES[name][0], found.html, FOOTER)
     yield f"{name}.txt", found.text
     yield f"{name}.left-out.txt", left_out

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mailwright.sources.mailouts.notion import Block
+from mailwright.sources.mailouts.notion import NotionBlock
 
 Described = dict[str, Any]  # a block as Notion describes it, with what is inside it under `children`
 
@@ -66,13 +66,13 @@ def table(*rows: Sequence[str], head: bool = True, side: bool = False) -> Descri
     return block("table", *described, table_width=len(rows[0]), has_column_header=head, has_row_header=side)
 
 
-def as_block(described: Described, number: str = "1") -> Block:
+def as_block(described: Described, number: str = "1") -> NotionBlock:
     """As our reader hands it over, without asking anybody."""
     inside = [as_block(each, f"{number}.{place}") for place, each in enumerate(described.get("children", []), 1)]
-    return Block(number, described["type"], described[described["type"]], tuple(inside))
+    return NotionBlock(number, described["type"], described[described["type"]], tuple(inside))
 
 
-def as_blocks(described: Sequence[Described]) -> tuple[Block, ...]:
+def as_blocks(described: Sequence[Described]) -> tuple[NotionBlock, ...]:
     return tuple(as_block(each, str(place)) for place, each in enumerate(described, 1))
 
 

@@ -465,7 +465,7 @@ async def test_the_report_of_a_mailout_is_handed_out(engine: DatabaseAddress) ->
             ]
             # Another waits for Notion: why, and until when.
             waiting = await parts.mailout_runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
-            held = await parts.mailout_runs.take(waiting)
+            held = await parts.mailout_runs.claim(waiting)
             assert held is not None
             await held.postpone("NOTION_UNAVAILABLE", "Notion answered 503: come back later.")
             await ada.open(f"/mailouts/{waiting.mailout_id}")

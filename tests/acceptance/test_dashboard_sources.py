@@ -20,7 +20,7 @@ from mailwright.events.outbound.deliveries import DeliveryOutcome, ReceiverRespo
 from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput
 from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.mailouts.refusals import empty_body, no_subject, together
-from mailwright.sources.mailouts.runs import Run
+from mailwright.sources.mailouts.runs import MailoutRun
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
@@ -235,7 +235,7 @@ def test_a_mailout_whose_page_is_gone_says_so_and_whether_it_is_still_looked_for
         expect(ada.locator(".card").first).to_contain_text(f"the page is gone; {words}")
 
 
-async def change_mailout(dashboard: Dashboard, run: Run, values: dict[str, Any]) -> None:
+async def change_mailout(dashboard: Dashboard, run: MailoutRun, values: dict[str, Any]) -> None:
     async with dashboard.parts.database.write() as tx:
         await tx.execute(update(mailouts).where(mailouts.c.mailout_id == run.mailout_id).values(**values))
 
@@ -259,7 +259,7 @@ def test_a_page_of_notion_is_rehearsed_and_then_sent(browser: Browser, tmp_path:
             mail = ada.frame_locator(".screen.is-light iframe").locator("body")
             expect(mail).to_contain_text("Hello, readers.")
             expect(ada.locator("#preview-text")).to_contain_text("Unsubscribe: https://")
-            assert dashboard.do(lambda: dashboard.parts.mailout_runs.some(tenant_id=None, limit=1)) == []
+            assert dashboard.do(lambda: dashboard.parts.mailout_runs.list_runs(tenant_id=None, limit=1)) == []
             ada.get_by_role("button", name="Send to 2").click()
             confirm(ada)
             expect(ada.locator(".flash")).to_contain_text("a worker does the rest")
@@ -286,11 +286,11 @@ def a_notion() -> Iterator[NotionStandIn]:
         loop.close()
 
 
-def refused_mailout(dashboard: Dashboard) -> Run:
-    async def refuse() -> Run:
+def refused_mailout(dashboard: Dashboard) -> MailoutRun:
+    async def refuse() -> MailoutRun:
         runs = dashboard.parts.mailout_runs
         run = await runs.accept(DEFAULT_TENANT, "0123456789abcdef0123456789abcdef", actor="grace")
-        held = await runs.take(run)
+        held = await runs.claim(run)
         assert held is not None
         await held.refuse(together([no_subject(), empty_body()]))
         return run

@@ -27,18 +27,18 @@ from mailwright.providers.http import HttpClient, Resolve, addresses_of
 from mailwright.sources.campaigns import external, progress
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
-from mailwright.sources.mailouts.audience import OurReaders, SupabaseReaders
-from mailwright.sources.mailouts.mailouts import Mailouts
-from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames, Notion, SharedPace, notion_id
-from mailwright.sources.mailouts.prepare import Preparing
-from mailwright.sources.mailouts.queue import Addressee, Entering, Tally
+from mailwright.sources.mailouts.audience import ContactAudience, SupabaseAudience
+from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, SharedRateLimit, notion_id
+from mailwright.sources.mailouts.prepare import MailoutPreparation
+from mailwright.sources.mailouts.queue import MailoutCampaign, MailoutProgress, MailoutRecipient
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
-from mailwright.sources.mailouts.rendering import Pictures
-from mailwright.sources.mailouts.runs import Run, Runs
-from mailwright.sources.mailouts.setup import Footer, Setup, Statuses
-from mailwright.sources.mailouts.status_sync import Standings
-from mailwright.sources.mailouts.supabase import Supabase, SupabaseError, objection_to_key
-from mailwright.sources.mailouts.write_back import Reporting
+from mailwright.sources.mailouts.rendering import ImageCopier
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRuns
+from mailwright.sources.mailouts.sender import MailoutSender
+from mailwright.sources.mailouts.setup import FooterDetails, MailoutSetup, NotionStatuses
+from mailwright.sources.mailouts.status_sync import StatusSync
+from mailwright.sources.mailouts.supabase import Supabase, SupabaseError, find_key_problem
+from mailwright.sources.mailouts.write_back import WriteBack
 from mailwright.storage.database import Database, Transaction
 
 # How often is looked for something to do, and how long at most after a failure.
@@ -48,7 +48,7 @@ LONGEST_PAUSE_SECONDS: Final = 300.0
 # So many times as long as a look took is rested after it: looking never takes more than a twentieth of the time.
 REST: Final = 20
 
-Names = TypeVar("Names", MailoutNames, ErrorNames, Statuses)
+Names = TypeVar("Names", MailoutColumns, ErrorColumns, NotionStatuses)
 
 log = logger(__name__)
 
@@ -56,7 +56,7 @@ log = logger(__name__)
 class CampaignQueue:
     """The queue of campaigns, as mailouts see it."""
 
-    async def enter(self, tx: Transaction, entering: Entering, now: Instant) -> int:
+    async def enter(self, tx: Transaction, entering: MailoutCampaign, now: Instant) -> int:
         guest = external.ExternalCampaign(
             campaign_id=entering.campaign_id,
             tenant_id=entering.tenant_id,
@@ -69,18 +69,20 @@ class CampaignQueue:
         )
         return await external.enqueue_external(tx, guest, now)
 
-    async def hand_over(self, tx: Transaction, campaign_key: int, batch: Sequence[Addressee], now: Instant) -> bool:
+    async def hand_over(
+        self, tx: Transaction, campaign_key: int, batch: Sequence[MailoutRecipient], now: Instant
+    ) -> bool:
         people = [external.ExternalRecipient(each.email, each.payload) for each in batch]
         return await external.add_recipients(tx, Source.MAILOUT, campaign_key, people, now)
 
     async def all_handed_over(self, tx: Transaction, campaign_key: int, now: Instant) -> None:
         await external.close_recipients(tx, campaign_key, now)
 
-    async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally:
+    async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> MailoutProgress:
         return (await _tallies(tx, [campaign_key], now))[campaign_key]
 
 
-async def tallies_of(database: Database, clock: Clock, runs: Sequence[Run]) -> dict[int, Tally]:
+async def progress_of(database: Database, clock: Clock, runs: Sequence[MailoutRun]) -> dict[int, MailoutProgress]:
     """By the keys of the runs; none of what is not in line yet."""
     keys = {run.key: run.campaign_key for run in runs if run.campaign_key is not None}
     async with database.read() as tx:
@@ -88,17 +90,17 @@ async def tallies_of(database: Database, clock: Clock, runs: Sequence[Run]) -> d
     return {key: found[campaign_key] for key, campaign_key in keys.items()}
 
 
-async def _tallies(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, Tally]:
+async def _tallies(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> dict[int, MailoutProgress]:
     """Of many at once; one that has no place in line is over."""
-    found = dict.fromkeys(campaign_keys, Tally(0, 0, 0, 0, 0, 0, is_over=True))
+    found = dict.fromkeys(campaign_keys, MailoutProgress(0, 0, 0, 0, 0, 0, is_over=True))
     places = await progress.find_positions(tx, campaign_keys, now)
     for place, counts in zip(places, await progress.count_messages_of(tx, places), strict=True):
         found[place.campaign_key] = _tally(place, counts)
     return found
 
 
-def _tally(place: QueuePosition, counts: CampaignMessageCounts) -> Tally:
-    return Tally(
+def _tally(place: QueuePosition, counts: CampaignMessageCounts) -> MailoutProgress:
+    return MailoutProgress(
         sent=counts.sent,
         failed=counts.failed + counts.closed_unknown,
         in_doubt=counts.in_doubt,
@@ -109,7 +111,7 @@ def _tally(place: QueuePosition, counts: CampaignMessageCounts) -> Tally:
     )
 
 
-class MailoutDesk:
+class MailoutService:
     """One for each process. Nothing is opened before it is needed."""
 
     def __init__(
@@ -123,7 +125,7 @@ class MailoutDesk:
         steady: Clock | None = None,
     ) -> None:
         """`sleep` waits for Notion and Supabase, as the steady clock counts."""
-        self.runs = Runs(database, clock, settings.lock_ttl_seconds * SECOND)
+        self.runs = MailoutRuns(database, clock, settings.lock_ttl_seconds * SECOND)
         self.queue = CampaignQueue()
         self.settings = settings
         self._database = database
@@ -133,8 +135,8 @@ class MailoutDesk:
         self._steady = steady or SteadyClock()
         self._http: HttpClient | None = None
         self._careful: HttpClient | None = None
-        self._mailouts: Mailouts | None = None
-        self._standings: Standings | None = None
+        self._mailouts: MailoutSender | None = None
+        self._status_sync: StatusSync | None = None
 
     @property
     def is_configured(self) -> bool:
@@ -144,31 +146,31 @@ class MailoutDesk:
     def has_supabase(self) -> bool:
         return self.settings.supabase_url is not None and self.settings.supabase_service_role_key is not None
 
-    async def open(self) -> Mailouts:
+    async def open(self) -> MailoutSender:
         if self._mailouts is None:
             self._mailouts = await self._made()
         return self._mailouts
 
-    async def standings(self) -> Standings | None:
+    async def status_sync(self) -> StatusSync | None:
         """None where there is no Supabase to tell."""
         supabase = self._supabase()
         if supabase is None:
             return None
-        if self._standings is None:
+        if self._status_sync is None:
             tenant_id = await self._tenant_id()
-            self._standings = Standings(self._database, self._clock, tenant_id, supabase)
-        return self._standings
+            self._status_sync = StatusSync(self._database, self._clock, tenant_id, supabase)
+        return self._status_sync
 
     async def close(self) -> None:
         for http in (self._http, self._careful):
             if http is not None:
                 await http.close()
 
-    async def _made(self) -> Mailouts:
+    async def _made(self) -> MailoutSender:
         token = self.settings.notion_token
         if token is None:
             raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
-        setup = setup_of(self.settings, await self._tenant_id())
+        setup = mailout_setup(self.settings, await self._tenant_id())
         http, supabase = self._shared_http(), self._supabase()
         notion = Notion(
             http,
@@ -176,23 +178,23 @@ class MailoutDesk:
             self._steady,
             url=self.settings.notion_url,
             version=self.settings.notion_version,
-            shared=SharedPace(DatabaseLedger(self._database, self._clock), self._clock),
+            shared=SharedRateLimit(DatabaseLedger(self._database, self._clock), self._clock),
             sleep=self._sleep,
         )
         self._careful = self._careful or HttpClient(connections=4, resolve=_public_or(self.settings.notion_url))
         images = ImageStore(self._database, self._clock, self.settings.images)
-        preparing = Preparing(
+        preparing = MailoutPreparation(
             self._database,
             self._clock,
             setup,
             notion=notion,
-            pictures=Pictures(self._careful, images, readers_url(self.settings) or self.settings.public_url),
+            pictures=ImageCopier(self._careful, images, public_url_of(self.settings) or self.settings.public_url),
             templates=self._templates,
-            readers=OurReaders(self._database, self._clock) if supabase is None else SupabaseReaders(supabase),
+            readers=ContactAudience(self._database, self._clock) if supabase is None else SupabaseAudience(supabase),
             queue=self.queue,
         )
-        reporting = Reporting(self._database, self._clock, setup, notion=notion, queue=self.queue, supabase=supabase)
-        return Mailouts(setup, self.runs, notion=notion, preparing=preparing, reporting=reporting)
+        reporting = WriteBack(self._database, self._clock, setup, notion=notion, queue=self.queue, supabase=supabase)
+        return MailoutSender(setup, self.runs, notion=notion, preparing=preparing, reporting=reporting)
 
     async def _tenant_id(self) -> int:
         return (await tenants.find(self._database, self.settings.mailout_tenant)).id
@@ -208,7 +210,7 @@ class MailoutDesk:
         return self._http
 
 
-def setup_of(settings: Settings, tenant_id: int) -> Setup:
+def mailout_setup(settings: Settings, tenant_id: int) -> MailoutSetup:
     sender = parse_mailbox(settings.sender)
     org_address = settings.org_address or settings.postal_address
     needed: dict[str, object] = {
@@ -218,26 +220,26 @@ def setup_of(settings: Settings, tenant_id: int) -> Setup:
         "UNSUBSCRIBE_SECRET": settings.unsubscribe_secret,
     }
     missing = tuple(name for name, value in needed.items() if not value)
-    return Setup(
+    return MailoutSetup(
         tenant_id=tenant_id,
         from_email=settings.from_email or sender.address,
         from_name=settings.from_name or (sender.name if settings.from_email is None else None),
-        is_reached_by_readers=readers_url(settings) is not None,
+        has_public_url=public_url_of(settings) is not None,
         reply_to=settings.reply_to_email,
-        footer=Footer(settings.org_name or "", org_address or "", missing),
+        footer=FooterDetails(settings.org_name or "", org_address or "", missing),
         unsubscribe_url=settings.unsubscribe_url,
         test_emails=settings.test_emails,
         rate_per_second=settings.send_rate_per_sec,
         batch_size=settings.batch_size,
         mailouts_database=settings.notion_db_mailouts,
         errors_database=settings.notion_db_errors,
-        names=_named(MailoutNames, settings.notion_mailout_properties),
-        error_names=_named(ErrorNames, settings.notion_error_properties),
-        statuses=_named(Statuses, settings.notion_statuses),
+        columns=_named(MailoutColumns, settings.notion_mailout_properties),
+        error_columns=_named(ErrorColumns, settings.notion_error_properties),
+        statuses=_named(NotionStatuses, settings.notion_statuses),
     )
 
 
-def readers_url(settings: Settings) -> str | None:
+def public_url_of(settings: Settings) -> str | None:
     """Where readers reach us, as far as it is told: the page of their links to leave is one of our pages."""
     if settings.base_url is not None:
         return settings.public_url
@@ -257,29 +259,29 @@ def verify_mailouts(settings: Settings) -> None:
         raise ConfigurationInvalid(*problems)
 
 
-async def keep_mailouts(desk: MailoutDesk, database: Database, clock: Clock) -> None:
+async def run_mailouts(service: MailoutService, database: Database, clock: Clock) -> None:
     """Until it is cancelled; at once over where there is neither Notion nor Supabase."""
     duties: list[Awaitable[None]] = []
-    if desk.is_configured:
-        duties.append(_again_and_again(lambda: work_once(desk), "mailouts"))
-    if desk.has_supabase:
+    if service.is_configured:
+        duties.append(_again_and_again(lambda: work_once(service), "mailouts"))
+    if service.has_supabase:
         ledger = DatabaseLedger(database, clock)
-        duties.append(_again_and_again(lambda: _tell_in_turn(desk, ledger, clock), "standings"))
+        duties.append(_again_and_again(lambda: _tell_in_turn(service, ledger, clock), "standings"))
     await asyncio.gather(*duties)
 
 
-async def work_once(desk: MailoutDesk) -> bool:
+async def work_once(service: MailoutService) -> bool:
     """One step for one run; true where there may be more."""
-    return await (await desk.open()).tick()
+    return await (await service.open()).tick()
 
 
-async def drain_mailouts(desk: MailoutDesk) -> None:
+async def drain_mailouts(service: MailoutService) -> None:
     """All that can be done for runs and standings now; what waits for somebody is left to whoever looks next."""
-    if desk.is_configured:
-        await (await desk.open()).look_at_sending()
-        while await work_once(desk):
+    if service.is_configured:
+        await (await service.open()).check_sending()
+        while await work_once(service):
             pass
-    standings = await desk.standings()
+    standings = await service.status_sync()
     try:
         while standings is not None and await standings.tick():
             pass
@@ -287,12 +289,12 @@ async def drain_mailouts(desk: MailoutDesk) -> None:
         log.warning("standings_postponed", code=error.code, reason=str(error))
 
 
-async def _tell_in_turn(desk: MailoutDesk, ledger: DatabaseLedger, clock: Clock) -> bool:
+async def _tell_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> bool:
     """One process at a time: telling twice does no harm, and costs Supabase twice as much."""
     number = clock.now() // STANDINGS_EVERY
     ends = (number + 1) * STANDINGS_EVERY
     turn = LimitWindow(f"mailer:turn:standings:{number}", 1, ends, "standings_turn", ends)
-    standings = await desk.standings()
+    standings = await service.status_sync()
     if standings is None or (await ledger.reserve((turn,), 1)).count == 0:
         return False
     return bool(await standings.tick())
@@ -354,7 +356,7 @@ def _check_supabase(settings: Settings) -> None:
     key = settings.supabase_service_role_key
     if (settings.supabase_url is None) != (key is None):
         raise ConfigurationInvalid("set it together with SUPABASE_URL, or neither")
-    if key is not None and (objection := objection_to_key(key.get_secret_value())):
+    if key is not None and (objection := find_key_problem(key.get_secret_value())):
         raise ConfigurationInvalid(objection)
 
 
@@ -368,9 +370,9 @@ _CHECKS: dict[str, Callable[[Settings], Any]] = {
     "REPLY_TO_EMAIL": lambda settings: _check_address(settings.reply_to_email),
     "NOTION_DB_MAILOUTS": lambda settings: _check_id(settings.notion_db_mailouts, "NOTION_DB_MAILOUTS"),
     "NOTION_DB_ERRORS": lambda settings: _check_id(settings.notion_db_errors, "NOTION_DB_ERRORS"),
-    "NOTION_MAILOUT_PROPERTIES": lambda settings: _named(MailoutNames, settings.notion_mailout_properties),
-    "NOTION_ERROR_PROPERTIES": lambda settings: _named(ErrorNames, settings.notion_error_properties),
-    "NOTION_STATUSES": lambda settings: _named(Statuses, settings.notion_statuses),
+    "NOTION_MAILOUT_PROPERTIES": lambda settings: _named(MailoutColumns, settings.notion_mailout_properties),
+    "NOTION_ERROR_PROPERTIES": lambda settings: _named(ErrorColumns, settings.notion_error_properties),
+    "NOTION_STATUSES": lambda settings: _named(NotionStatuses, settings.notion_statuses),
     "SUPABASE_URL": _check_supabase_url,
     "SUPABASE_SERVICE_ROLE_KEY": _check_supabase,
 }

@@ -16,7 +16,7 @@ from uvicorn.importer import import_from_string
 
 from mailwright.app.addresses import wait_until_moved
 from mailwright.app.inbound import poll_inbound_sources
-from mailwright.app.mailouts import drain_mailouts, keep_mailouts
+from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.wiring import Engine, make_worker
@@ -141,7 +141,7 @@ async def _beside_the_mail(engine: Engine) -> None:
         poll_inbound_sources(engine.settings, engine.reports, engine.clock),
         run_quota_sync(engine.settings, engine.database, engine.clock),
         run_webhook_dispatcher(engine.settings, engine.database, engine.clock),
-        keep_mailouts(engine.mailouts, engine.database, engine.clock),
+        run_mailouts(engine.mailouts, engine.database, engine.clock),
     )
 
 

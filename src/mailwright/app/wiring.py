@@ -19,7 +19,7 @@ from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
 from mailwright.app.addresses import located
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
-from mailwright.app.mailouts import MailoutDesk, verify_mailouts
+from mailwright.app.mailouts import MailoutService, verify_mailouts
 from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.schema import prepare
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
@@ -62,7 +62,7 @@ from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
-from mailwright.sources.mailouts.runs import Runs as MailoutRuns
+from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.storage.database import Database, parse_url
@@ -129,7 +129,7 @@ class Engine:
     slices: SliceStore
     article_previews: ArticlePreviews
     article_runs: ArticleRuns
-    mailouts: MailoutDesk
+    mailouts: MailoutService
     mailout_runs: MailoutRuns
     # Opens the notification queue. None: no queue is configured.
     open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None
@@ -236,7 +236,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         slices=SliceStore(database, clock, templates),
         article_previews=ArticlePreviews(database, clock, templates),
         article_runs=ArticleRuns(database, clock, templates),
-        mailouts=MailoutDesk(settings, database, clock, templates),
+        mailouts=MailoutService(settings, database, clock, templates),
         mailout_runs=MailoutRuns(database, clock),
         open_notifications=notification_service_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,

@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
-from mailwright.app.mailouts import readers_url, setup_of
+from mailwright.app.mailouts import mailout_setup, public_url_of
 from mailwright.checks.findings import Finding, ok, problem, warning
 from mailwright.domain.clock import SteadyClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings
 from mailwright.providers.http import HttpClient
-from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, written
-from mailwright.sources.mailouts.setup import Setup
+from mailwright.sources.mailouts.notion import Cell, Notion, NotionError, build_properties
+from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import Supabase, SupabaseError
 
 _NOTHING_SENT: Final = "no page can be sent until this is put right"
@@ -22,7 +22,7 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
     """Nothing where no mailout was ever meant to be sent."""
     if settings.notion_token is None:
         return
-    setup = setup_of(settings, 0)
+    setup = mailout_setup(settings, 0)
     for finding in _footer(settings, setup):
         yield finding
     http = HttpClient(connections=2)
@@ -43,10 +43,10 @@ async def check_mailouts(settings: Settings) -> AsyncIterator[Finding]:
         await http.close()
 
 
-def _footer(settings: Settings, setup: Setup) -> Iterator[Finding]:
+def _footer(settings: Settings, setup: MailoutSetup) -> Iterator[Finding]:
     if setup.footer.missing:
         yield problem("mailouts", "no page can be sent without a footer", f"set {', '.join(setup.footer.missing)}")
-    if readers_url(settings) is None:
+    if public_url_of(settings) is None:
         yield warning(
             "mailouts",
             "readers will not see pictures of Notion, which we keep for them",
@@ -63,7 +63,7 @@ async def _table(
         source = await notion.data_source(database, setting=setting)
     except (NotionError, InvalidInput) as error:
         return problem("notion", str(error), advice)
-    skipped = {sentence for some in cells for sentence in written(source, some).skipped.values()}
+    skipped = {sentence for some in cells for sentence in build_properties(source, some).skipped.values()}
     if skipped:
         return warning("notion", " ".join(sorted(skipped)), "until then, what it would hold is not told")
     return ok("notion", f"{setting}: the table {source.name!r} has every column")
@@ -78,16 +78,16 @@ async def _subscribers(supabase: Supabase) -> Finding:
     return ok("supabase", "subscribers can be read")
 
 
-def _mailout_cells(setup: Setup) -> list[Mapping[str, Cell]]:
+def _mailout_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
     """All that is ever written to a mailout, and the box that is read there."""
-    names = setup.names
+    names = setup.columns
     counts = (names.sent_count, names.failed_count, names.delivered_count, names.bounce_rate, names.unsub_rate)
     told: dict[str, Cell] = {**dict.fromkeys(counts, 0), names.sent_at: _SOME_TIME, names.test: False}
     return [{**told, names.status: status} for status in (setup.statuses.send, setup.statuses.failed)]
 
 
-def _error_cells(setup: Setup) -> list[Mapping[str, Cell]]:
-    names = setup.error_names
+def _error_cells(setup: MailoutSetup) -> list[Mapping[str, Cell]]:
+    names = setup.error_columns
     words = (names.name, names.mailout_id, names.provider, names.stage, names.email, names.error_code)
     told: dict[str, Cell] = {**dict.fromkeys(words, "x"), names.error_message: "x"}
     return [{**told, names.timestamp: _SOME_TIME, names.is_test: False, names.retry_count: 0}]

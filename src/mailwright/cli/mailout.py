@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 from rich.text import Text
 
-from mailwright.app.mailouts import MailoutDesk, tallies_of, verify_mailouts
+from mailwright.app.mailouts import MailoutService, progress_of, verify_mailouts
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE, sentence
 from mailwright.cli.opening import Installation, run
@@ -21,25 +21,25 @@ from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.campaigns import report_csv
 from mailwright.sources.campaigns import report
-from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionUnavailable
-from mailwright.sources.mailouts.prepare import Rehearsal
-from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.prepare import DryRun
+from mailwright.sources.mailouts.queue import MailoutProgress
 from mailwright.sources.mailouts.refusals import MailoutRefused
-from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
+from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
-from mailwright.sources.mailouts.wait_reasons import Wait, waits_of
+from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
 from mailwright.web.api.mailouts import answer
 
 app = group("Mailouts: Notion pages sent to subscribers.")
 
 SHAPES: Final = {
-    RunStatus.ACCEPTED: ("○", "cyan"),
-    RunStatus.GATHERING: ("○", "cyan"),
-    RunStatus.QUEUEING: ("○", "cyan"),
-    RunStatus.SENDING: ("→", "cyan"),
-    RunStatus.SENT: ("✓", "green"),
-    RunStatus.REFUSED: ("✗", "red"),
+    MailoutRunStatus.ACCEPTED: ("○", "cyan"),
+    MailoutRunStatus.GATHERING: ("○", "cyan"),
+    MailoutRunStatus.QUEUEING: ("○", "cyan"),
+    MailoutRunStatus.SENDING: ("→", "cyan"),
+    MailoutRunStatus.SENT: ("✓", "green"),
+    MailoutRunStatus.REFUSED: ("✗", "red"),
 }
 
 Page = Annotated[str, typer.Argument(metavar="PAGE", help="The page's address or id.", show_default=False)]
@@ -66,13 +66,13 @@ def send(
     """
     if dry_run:
         try:
-            found, mail = _run(lambda mailouts: _rehearse(mailouts, page))
+            found, mail = _run(lambda mailouts: _dry_run(mailouts, page))
         except MailoutRefused as refused:
             raise _refused([(each.code, str(each)) for each in refused.each]) from refused
-        _show_rehearsal(found, mail, html, as_json=as_json)
+        _show_dry_run(found, mail, html, as_json=as_json)
         return
     begun, wait, errors = _run_at(lambda at, mailouts: _send(at, mailouts, page))
-    if begun.status is RunStatus.REFUSED:
+    if begun.status is MailoutRunStatus.REFUSED:
         raise _refused([(each.code, each.message) for each in errors])
     if as_json:
         print_json(answer(begun, None, wait))
@@ -84,10 +84,10 @@ def send(
 def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
     """List runs, newest first."""
 
-    async def work(at: Installation) -> list[tuple[Run, Tally | None, Wait | None]]:
-        runs = await _desk(at).runs.some(tenant_id=None, limit=limit)
-        tallies = await tallies_of(at.database, at.clock, runs)
-        waits = await waits_of(at.database, at.clock, runs)
+    async def work(at: Installation) -> list[tuple[MailoutRun, MailoutProgress | None, RunWait | None]]:
+        runs = await _service(at).runs.list_runs(tenant_id=None, limit=limit)
+        tallies = await progress_of(at.database, at.clock, runs)
+        waits = await find_waits(at.database, at.clock, runs)
         return [(each, tallies.get(each.key), waits.get(each.key)) for each in runs]
 
     found = run(work)
@@ -103,12 +103,12 @@ def list_runs(limit: Limit = 20, as_json: Json = False) -> None:
 def show(run_id: RunId, as_json: Json = False) -> None:
     """Show the progress and errors of a run, and what was written back to Notion."""
 
-    async def work(at: Installation) -> tuple[Run, Tally | None, list[RunError], Wait | None]:
-        runs = _desk(at).runs
+    async def work(at: Installation) -> tuple[MailoutRun, MailoutProgress | None, list[RunError], RunWait | None]:
+        runs = _service(at).runs
         found = await runs.find(run_id, tenant_id=None)
-        tallies = await tallies_of(at.database, at.clock, [found])
-        waits = await waits_of(at.database, at.clock, [found])
-        return found, tallies.get(found.key), await runs.errors_of(found), waits.get(found.key)
+        tallies = await progress_of(at.database, at.clock, [found])
+        waits = await find_waits(at.database, at.clock, [found])
+        return found, tallies.get(found.key), await runs.list_errors(found), waits.get(found.key)
 
     found, tally, errors, wait = _known(lambda: run(work))
     if as_json:
@@ -146,7 +146,7 @@ def report_command(
     """Write the result for every recipient as CSV: email, status, error_message, message_id, sent_at."""
 
     async def work(at: Installation) -> None:
-        found = await _desk(at).runs.find(run_id, tenant_id=None)
+        found = await _service(at).runs.find(run_id, tenant_id=None)
         parts = report_csv(report.report_rows(at.database, found.campaign_key or 0))
         if file is None or str(file) == "-":
             async for part in parts:
@@ -169,10 +169,10 @@ def watch(
     A refused page is tried again when it changes, a tested page when its row changes.
     """
 
-    async def work(mailouts: Mailouts) -> None:
+    async def work(mailouts: MailoutSender) -> None:
         while True:
             try:
-                for begun in await mailouts.look_for_ready(actor=f"{CONSOLE}: watch"):
+                for begun in await mailouts.send_ready_pages(actor=f"{CONSOLE}: watch"):
                     prepared = await _prepare(mailouts, begun)
                     out.print(Text.assemble(prepared.mailout_id, "  ", _about(prepared, None)), soft_wrap=True)
             except NotionUnavailable as error:
@@ -186,11 +186,11 @@ def watch(
     _run(work)
 
 
-def _run(work: Callable[[Mailouts], Awaitable[Found]]) -> Found:
+def _run(work: Callable[[MailoutSender], Awaitable[Found]]) -> Found:
     return _run_at(lambda _, mailouts: work(mailouts))
 
 
-def _run_at(work: Callable[[Installation, Mailouts], Awaitable[Found]]) -> Found:
+def _run_at(work: Callable[[Installation, MailoutSender], Awaitable[Found]]) -> Found:
     async def opened(at: Installation) -> Found:
         async with _opened(at) as mailouts:
             return await work(at, mailouts)
@@ -199,29 +199,31 @@ def _run_at(work: Callable[[Installation, Mailouts], Awaitable[Found]]) -> Found
 
 
 @asynccontextmanager
-async def _opened(at: Installation) -> AsyncIterator[Mailouts]:
+async def _opened(at: Installation) -> AsyncIterator[MailoutSender]:
     verify_mailouts(at.settings)
-    desk = _desk(at)
+    service = _service(at)
     try:
-        yield await desk.open()
+        yield await service.open()
     finally:
-        await desk.close()
+        await service.close()
 
 
-def _desk(at: Installation) -> MailoutDesk:
-    return MailoutDesk(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
+def _service(at: Installation) -> MailoutService:
+    return MailoutService(at.settings, at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
-async def _rehearse(mailouts: Mailouts, page: str) -> tuple[Rehearsal, RenderedEmail]:
-    found = await mailouts.rehearse(page)
-    return found, mailouts.preview(found.written)
+async def _dry_run(mailouts: MailoutSender, page: str) -> tuple[DryRun, RenderedEmail]:
+    found = await mailouts.dry_run(page)
+    return found, mailouts.preview(found.content)
 
 
-async def _send(at: Installation, mailouts: Mailouts, page: str) -> tuple[Run, Wait | None, list[RunError]]:
+async def _send(
+    at: Installation, mailouts: MailoutSender, page: str
+) -> tuple[MailoutRun, RunWait | None, list[RunError]]:
     """Send the page and return its run, what it waits for, and its errors."""
     begun = await _prepare(mailouts, await mailouts.send(page, actor=CONSOLE))
-    waits = await waits_of(at.database, at.clock, [begun])
-    return begun, waits.get(begun.key), await mailouts.errors_of(begun)
+    waits = await find_waits(at.database, at.clock, [begun])
+    return begun, waits.get(begun.key), await mailouts.list_errors(begun)
 
 
 def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
@@ -231,9 +233,9 @@ def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
     return typer.Exit(NEGATIVE)
 
 
-async def _prepare(mailouts: Mailouts, begun: Run) -> Run:
+async def _prepare(mailouts: MailoutSender, begun: MailoutRun) -> MailoutRun:
     """Prepare the run now, so that errors are shown; leave temporary failures to a worker."""
-    if begun.status is RunStatus.REFUSED:
+    if begun.status is MailoutRunStatus.REFUSED:
         return begun
     if (waits := begun.delay) is not None:
         _leave_to_worker(waits.reason)
@@ -250,7 +252,7 @@ def _leave_to_worker(reason: str) -> None:
     aside.print(Text(f"! {sentence(reason)} A worker will retry.", style="yellow"), soft_wrap=True)
 
 
-def _show_wait(wait: Wait | None) -> None:
+def _show_wait(wait: RunWait | None) -> None:
     if wait is not None:
         out.print(Text(f"! {wait.sentence} {wait.what_would_change}", style="yellow"), soft_wrap=True)
 
@@ -262,7 +264,7 @@ def _known(work: Callable[[], Found]) -> Found:
         raise NotFound("There is no run with this id.") from error
 
 
-def _about(found: Run, tally: Tally | None) -> Text:
+def _about(found: MailoutRun, tally: MailoutProgress | None) -> Text:
     shape, colour = SHAPES[found.status]
     kind = "  (test)" if found.is_test else ""
     about = Text.assemble((f"{shape} {found.status}", colour), f"  {found.subject or found.page_id}{kind}")
@@ -273,14 +275,14 @@ def _about(found: Run, tally: Tally | None) -> Text:
     return about
 
 
-def _counted(found: Run, tally: Tally) -> str:
+def _counted(found: MailoutRun, tally: MailoutProgress) -> str:
     parts = [f"{tally.sent:,} of {found.planned or 0:,} sent", f"{tally.failed:,} failed"]
     others = (("waiting", tally.waiting), ("in doubt", tally.in_doubt), ("withdrawn", tally.withdrawn))
     parts += [f"{count:,} {words}" for words, count in (*others, ("cancelled", tally.cancelled)) if count]
     return ", ".join(parts)
 
 
-def _show_rehearsal(found: Rehearsal, mail: RenderedEmail, html: Path | None, *, as_json: bool) -> None:
+def _show_dry_run(found: DryRun, mail: RenderedEmail, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         html.write_text(mail.html or "", encoding="utf-8")
     if as_json:
@@ -291,13 +293,13 @@ def _show_rehearsal(found: Rehearsal, mail: RenderedEmail, html: Path | None, *,
                 "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
                 "html": mail.html,
                 "text": mail.text,
-                "unsupported": [_unsupported(each) for each in found.written.unsupported],
+                "unsupported": [_unsupported(each) for each in found.content.issues],
             }
         )
         return
     out.print(Text(mail.subject, style="bold"), soft_wrap=True)
     out.print(Text(mail.text or ""), soft_wrap=True)
-    for each in found.written.unsupported:
+    for each in found.content.issues:
         aside.print(Text(f"! {each.type}: {each.reason} [{each.code}]", style="yellow"), soft_wrap=True)
     print_rows(("Recipient", "From name"), found.recipients.items(), nothing="No recipients.")
     count = len(found.recipients)

@@ -25,11 +25,18 @@ from mailwright.outbox.claim import Claims
 from mailwright.schemas.campaigns import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Actor, Campaigns
-from mailwright.sources.mailouts.prepare import unsupported_error
+from mailwright.sources.mailouts.prepare import error_of_issue
 from mailwright.sources.mailouts.refusals import MailoutRefused
-from mailwright.sources.mailouts.rendering import Unsupported
-from mailwright.sources.mailouts.runs import HELD_FOR, LONGEST_PAUSE, Held, RunError, RunStatus, note_errors
-from mailwright.sources.mailouts.write_back import LINES_AT_ONCE
+from mailwright.sources.mailouts.rendering import ContentIssue
+from mailwright.sources.mailouts.runs import (
+    LEASE_DURATION,
+    MAX_RETRY_DELAY,
+    MailoutRunStatus,
+    RunError,
+    RunLease,
+    note_errors,
+)
+from mailwright.sources.mailouts.write_back import LOG_BATCH_SIZE
 from mailwright.storage.tables import (
     accepted_counts,
     deliveries,
@@ -146,7 +153,7 @@ async def test_a_page_can_be_tested_again_and_then_sent(bench: MailoutBench) -> 
         await bench.finish(await bench.send(page))
     bench.notion.set_cell(page, "Test", False)
     run = await bench.finish(await bench.send(page))
-    assert run.status is RunStatus.SENT
+    assert run.status is MailoutRunStatus.SENT
     assert bench.reached == ["second@example.com", "tester@example.com"] * 2 + ["ada@example.com"]
 
 
@@ -259,11 +266,11 @@ async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(o
         between = ["empty_body", "test_emails_empty"] if is_test else ["mailout_already_sent", "empty_body"]
         expected = ["subject_required", *between, "footer_env_missing"]
         with pytest.raises(MailoutRefused) as refused:
-            await (await bench.mailouts()).rehearse(page)
+            await (await bench.mailouts()).dry_run(page)
         assert [each.code for each in refused.value.each] == expected
         run = await bench.finish(await bench.send(page))
         assert (run.status, run.error_code) == ("refused", expected[0])
-        assert [each.code for each in await bench.desk.runs.errors_of(run)] == expected
+        assert [each.code for each in await bench.service.runs.list_errors(run)] == expected
         assert [error["Error Code"] for error in bench.errors()] == expected
         assert run.error_message == " ".join(error["Error Message"] for error in bench.errors())
 
@@ -279,7 +286,7 @@ async def test_all_that_speaks_against_a_page_is_told_at_once_and_in_one_order(o
 )
 async def test_a_page_is_not_called_empty_where_one_look_cannot_tell(bench: MailoutBench, blocks: Any) -> None:
     run = await bench.send(bench.page(Subject="", blocks=blocks))
-    assert [each.code for each in await bench.desk.runs.errors_of(run)] == ["subject_required"]
+    assert [each.code for each in await bench.service.runs.list_errors(run)] == ["subject_required"]
 
 
 async def test_what_is_known_is_told_although_the_content_is_out_of_reach(bench: MailoutBench) -> None:
@@ -298,9 +305,9 @@ async def test_a_mailout_for_nobody_is_refused(bench: MailoutBench) -> None:
 async def test_a_refused_page_can_be_sent_once_it_is_put_right(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(blocks=[])
-    assert (await bench.finish(await bench.send(page))).status is RunStatus.REFUSED
+    assert (await bench.finish(await bench.send(page))).status is MailoutRunStatus.REFUSED
     bench.notion.add_blocks(page, [said("paragraph", "Now there is something.")])
-    assert (await bench.finish(await bench.send(page))).status is RunStatus.SENT
+    assert (await bench.finish(await bench.send(page))).status is MailoutRunStatus.SENT
 
 
 async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench: MailoutBench) -> None:
@@ -315,12 +322,12 @@ async def test_a_page_that_is_not_shared_is_told_with_what_to_do_in_notion(bench
 async def test_a_database_with_two_data_sources_is_told_before_anything_is_sent(bench: MailoutBench) -> None:
     two = bench.notion.add_database("Two", {"Name": "title"}, sources=("One", "Other"))
     settings = bench.bench.engine.settings.model_copy(update={"notion_db_mailouts": two})
-    desk = bench.another_desk(settings)
+    service = bench.another_service(settings)
     bench.subscribe("ada@example.com")
-    run = await (await desk.open()).send(bench.page(), actor="tester")
+    run = await (await service.open()).send(bench.page(), actor="tester")
     assert (run.status, bench.reached) == ("refused", [])
     assert "NOTION_DB_MAILOUTS" in (run.error_message or "")
-    await desk.close()
+    await service.close()
 
 
 async def test_a_key_that_sees_no_subscriber_ends_the_run(bench: MailoutBench) -> None:
@@ -346,8 +353,8 @@ async def test_a_block_that_cannot_be_shown_is_told_and_the_rest_is_sent(bench: 
 
 
 def test_two_things_that_one_block_lacks_are_two_errors() -> None:
-    lacks = [Unsupported("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
-    assert len({unsupported_error(each, 0).key for each in lacks}) == 2
+    lacks = [ContentIssue("b1", "synced_block", reason) for reason in ("not shared", "too deep", "too deep")]
+    assert len({error_of_issue(each, 0).key for each in lacks}) == 2
 
 
 # Once, whoever asks how often.
@@ -485,7 +492,7 @@ async def test_one_address_that_fails_is_recorded_and_the_rest_goes_on(bench: Ma
         (email, "REFUSED", "send", "scripted") for email in (emails[1], emails[3])
     ]
     assert {row["status"]: row["email"] for row in bench.supabase.rows("send_logs") if row["status"] == "failed"}
-    assert run.status is RunStatus.SENT
+    assert run.status is MailoutRunStatus.SENT
 
 
 async def test_supabase_is_told_of_each_mail_once(bench: MailoutBench) -> None:
@@ -517,7 +524,7 @@ async def test_lines_that_may_be_there_are_looked_for_before_they_are_written_ag
 
 async def test_a_thousand_lines_of_the_log_cost_two_requests(bench: MailoutBench) -> None:
     """One asks whether there is such a table, for all of them; the other one writes."""
-    emails = [f"reader{number:04}@example.com" for number in range(LINES_AT_ONCE + 200)]
+    emails = [f"reader{number:04}@example.com" for number in range(LOG_BATCH_SIZE + 200)]
     bench.subscribe(*emails)
     await bench.send(bench.page())
     await bench.work()
@@ -557,7 +564,7 @@ async def test_notion_that_is_down_at_the_report_is_told_later_and_no_mail_is_se
     assert delay is not None
     assert (delay.code, delay.failures >= 3) == ("NOTION_UNAVAILABLE", True)
     assert "503" in delay.reason
-    assert bench.clock.now() < delay.next_try_at <= bench.clock.now() + LONGEST_PAUSE
+    assert bench.clock.now() < delay.next_try_at <= bench.clock.now() + MAX_RETRY_DELAY
     bench.notion.forget_rules()
     bench.clock.advance(6 * 60_000)
     await bench.work()
@@ -657,7 +664,7 @@ async def test_a_run_waits_for_whoever_is_out_of_reach(bench: MailoutBench, who:
     down.answer(Answer(503))
     run = await bench.send(bench.page())
     await bench.work()
-    assert (await bench.find(run)).status in (RunStatus.ACCEPTED, RunStatus.GATHERING)
+    assert (await bench.find(run)).status in (MailoutRunStatus.ACCEPTED, MailoutRunStatus.GATHERING)
     assert bench.reached == []
     down.forget_rules()
     bench.clock.advance(HOUR)
@@ -676,9 +683,9 @@ async def test_notion_is_asked_again_when_it_says_and_no_sooner(bench: MailoutBe
 async def test_processes_together_ask_notion_no_faster_than_one_may(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page()
-    for desk in [bench.another_desk() for _ in range(3)]:
-        await (await desk.open()).rehearse(page)
-        await desk.close()
+    for service in [bench.another_service() for _ in range(3)]:
+        await (await service.open()).dry_run(page)
+        await service.close()
     assert len(bench.notion.requests) >= 12
     assert bench.notion.too_fast == 0
 
@@ -688,7 +695,7 @@ async def test_a_mailout_is_sent_and_told_in_either_version_of_notions_api(opene
     async with opened(notion_version=version) as bench:
         bench.subscribe("ada@example.com", "bob@example.com")
         page = bench.page(Status="Ready")
-        [run] = await (await bench.mailouts()).look_for_ready("tests")
+        [run] = await (await bench.mailouts()).send_ready_pages("tests")
         await bench.finish(run, refusing("bob@example.com"))
         assert (bench.cells(page)["Status"], bench.cells(page)["Sent Count"]) == ("Failed", 1)
         assert [row["Email"] for row in bench.errors()] == ["bob@example.com"]
@@ -705,14 +712,14 @@ async def test_a_run_that_is_cancelled_while_readers_are_handed_over_is_taken_up
     bench.subscribe(*emails)
     run = await bench.send(bench.page())
     mailouts_ = await bench.mailouts()
-    while (await bench.find(run)).status is not RunStatus.QUEUEING:
+    while (await bench.find(run)).status is not MailoutRunStatus.QUEUEING:
         await mailouts_.tick()
     working = asyncio.create_task(mailouts_.tick())
     for _ in range(turns):
         await asyncio.sleep(0)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
-    bench.clock.advance(HELD_FOR + 1)
+    bench.clock.advance(LEASE_DURATION + 1)
     await bench.finish(run)
     assert bench.reached == emails
 
@@ -723,11 +730,11 @@ async def test_a_run_that_was_cut_off_is_taken_up_by_another(
     bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever dies says nothing: the run is free again when its hold ends."""
-    monkeypatch.setattr(Held, "give_back", _say_nothing)
+    monkeypatch.setattr(RunLease, "give_back", _say_nothing)
     emails = [f"reader{number:03}@example.com" for number in range(130)]
     bench.subscribe(*emails)
     run = await bench.send(bench.page())
-    dying = bench.another_desk()
+    dying = bench.another_service()
     if step == "content":
         hold = bench.notion.hold(Step.ANSWER, path=f"/v1/blocks/{run.page_id}/children")
     else:
@@ -739,7 +746,7 @@ async def test_a_run_that_was_cut_off_is_taken_up_by_another(
     hold.release()
     await dying.close()
     await bench.work()
-    bench.clock.advance(HELD_FOR + 1)
+    bench.clock.advance(LEASE_DURATION + 1)
     await bench.finish(run)
     assert bench.reached == emails
     async with bench.database.read() as tx:
@@ -751,7 +758,7 @@ async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutB
     """Whoever is started after it need not wait until the hold ends."""
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
-    stopping = bench.another_desk()
+    stopping = bench.another_service()
     hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers")
     working = asyncio.create_task(drain_mailouts(stopping))
     await hold.reached.wait()
@@ -760,16 +767,16 @@ async def test_a_process_that_is_told_to_stop_gives_its_run_back(bench: MailoutB
     hold.release()
     await stopping.close()
     await bench.work()
-    assert (await bench.find(run)).status is RunStatus.SENDING
+    assert (await bench.find(run)).status is MailoutRunStatus.SENDING
 
 
 @pytest.mark.promise("mailout-resumes")
 async def test_whoever_lost_a_run_can_no_longer_change_it(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
-    slow = await bench.desk.runs.take(run)
+    slow = await bench.service.runs.claim(run)
     assert slow is not None
-    bench.clock.advance(HELD_FOR + 1)
+    bench.clock.advance(LEASE_DURATION + 1)
     await bench.work()
     await slow.let_go(None)
     assert (await bench.find(run)).due_at is not None
@@ -780,11 +787,11 @@ async def test_whoever_lost_a_run_adds_nobody_to_its_readers(bench: MailoutBench
     """A process that stood still while it read readers, and wakes up after another one has sent to them."""
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
-    slow = bench.another_desk()
+    slow = bench.another_service()
     hold = bench.supabase.hold(Step.ANSWER, path="/rest/v1/subscribers", nth=2)
     working = asyncio.create_task(drain_mailouts(slow))
     await hold.reached.wait()
-    bench.clock.advance(HELD_FOR + 1)
+    bench.clock.advance(LEASE_DURATION + 1)
     await bench.finish(run)
     hold.release()
     await working
@@ -951,34 +958,34 @@ async def test_a_page_that_says_it_is_ready_is_sent_once(bench: MailoutBench) ->
     page = bench.page(Status="Ready")
     bench.page(Status="Draft")
     mailouts_ = await bench.mailouts()
-    [run] = await mailouts_.look_for_ready("watch")
-    assert await mailouts_.look_for_ready("watch") == []
+    [run] = await mailouts_.send_ready_pages("watch")
+    assert await mailouts_.send_ready_pages("watch") == []
     await bench.finish(run)
     assert (bench.reached, bench.cells(page)["Status"]) == (["ada@example.com"], "Send")
-    assert await mailouts_.look_for_ready("watch") == []
+    assert await mailouts_.send_ready_pages("watch") == []
 
 
 async def test_a_refused_page_is_not_met_again_before_it_changes(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", Subject="")
     mailouts_ = await bench.mailouts()
-    [run] = await mailouts_.look_for_ready("watch")
-    assert (run.error_code, await mailouts_.look_for_ready("watch")) == ("subject_required", [])
+    [run] = await mailouts_.send_ready_pages("watch")
+    assert (run.error_code, await mailouts_.send_ready_pages("watch")) == ("subject_required", [])
     bench.notion.set_cell(page, "Subject", "There it is")
-    [again] = await mailouts_.look_for_ready("watch")
-    assert again.status is RunStatus.ACCEPTED
+    [again] = await mailouts_.send_ready_pages("watch")
+    assert again.status is MailoutRunStatus.ACCEPTED
 
 
 async def test_a_refused_page_is_met_again_when_only_its_content_changed(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Status="Ready", blocks=[])
     mailouts_ = await bench.mailouts()
-    [run] = await mailouts_.look_for_ready("watch")
+    [run] = await mailouts_.send_ready_pages("watch")
     assert (await bench.finish(run)).error_code == "empty_body"
-    assert await mailouts_.look_for_ready("watch") == []
+    assert await mailouts_.send_ready_pages("watch") == []
     bench.notion.add_blocks(page, [said("paragraph", "Now there is something.")])
-    [again] = await mailouts_.look_for_ready("watch")
-    assert (await bench.finish(again)).status is RunStatus.SENT
+    [again] = await mailouts_.send_ready_pages("watch")
+    assert (await bench.finish(again)).status is MailoutRunStatus.SENT
 
 
 async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_change_the_page(
@@ -986,10 +993,10 @@ async def test_a_test_that_says_it_is_ready_is_sent_once_although_its_figures_ch
 ) -> None:
     page = bench.page(Status="Ready", Test=True)
     mailouts_ = await bench.mailouts()
-    [run] = await mailouts_.look_for_ready("watch")
+    [run] = await mailouts_.send_ready_pages("watch")
     await bench.finish(run)
     assert bench.cells(page)["Sent Count"] == 2
-    assert await mailouts_.look_for_ready("watch") == []
+    assert await mailouts_.send_ready_pages("watch") == []
 
 
 # Erasing.
@@ -1014,9 +1021,9 @@ async def test_whoever_is_erased_is_in_no_list_and_no_error_of_a_mailout(bench: 
 
 async def test_a_rehearsal_renders_and_lists_and_stores_nothing(bench: MailoutBench) -> None:
     bench.subscribe("Ada@example.com", "bob@example.com", from_name="Grace")
-    found = await (await bench.mailouts()).rehearse(bench.page())
+    found = await (await bench.mailouts()).dry_run(bench.page())
     assert found.recipients == {"ada@example.com": "Grace", "bob@example.com": "Grace"}
-    assert "Hello, readers." in found.written.html
+    assert "Hello, readers." in found.content.html
     async with bench.database.read() as tx:
         for table in (mailouts, messages, queue_entries):
             assert await tx.execute(select(table)) == []
@@ -1028,8 +1035,8 @@ async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere
     bench.subscribe("ada@example.com")
     elsewhere = f"{bench.supabase.url}/picture.png?X-Amz-Signature=x"
     page = bench.page(blocks=[picture(bench.notion.add_file(), "Kept"), picture(elsewhere, "Not ours")])
-    written = (await (await bench.mailouts()).rehearse(page)).written
-    assert [each.code for each in written.unsupported] == ["content_image_not_copied"]
+    written = (await (await bench.mailouts()).dry_run(page)).content
+    assert [each.code for each in written.issues] == ["content_image_not_copied"]
     assert 'alt="Kept"' in written.html
     assert "[Image: Not ours]" in written.html
     assert not [each for each in bench.supabase.requests if "picture" in each.path]
@@ -1037,21 +1044,25 @@ async def test_pictures_are_copied_from_the_notion_that_was_set_and_from_nowhere
 
 async def test_pictures_are_shown_from_where_readers_reach_us_and_else_that_is_told(opened: Open) -> None:
     async with opened() as bench:
-        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
+        written = await (await bench.mailouts()).read_content(
+            bench.page(blocks=[picture(bench.notion.add_file(), "Kept")])
+        )
         assert 'src="https://news.example.com/images/' in written.html
-        assert written.unsupported == ()
+        assert written.issues == ()
     async with opened(unsubscribe_base_url="https://news.example.com/leave") as bench:
-        written = await (await bench.mailouts()).read(bench.page(blocks=[picture(bench.notion.add_file(), "Kept")]))
-        assert [each.code for each in written.unsupported] == ["content_image_unreachable"]
+        written = await (await bench.mailouts()).read_content(
+            bench.page(blocks=[picture(bench.notion.add_file(), "Kept")])
+        )
+        assert [each.code for each in written.issues] == ["content_image_unreachable"]
 
 
 async def test_a_rehearsal_is_refused_for_the_same_reasons(bench: MailoutBench) -> None:
     with pytest.raises(Exception, match="no subject"):
-        await (await bench.mailouts()).rehearse(bench.page(Subject=""))
+        await (await bench.mailouts()).dry_run(bench.page(Subject=""))
     assert bench.errors() == []
 
 
-async def _say_nothing(_held: Held) -> None: ...
+async def _say_nothing(_held: RunLease) -> None: ...
 
 
 def _campaigns(bench: MailoutBench) -> Campaigns:

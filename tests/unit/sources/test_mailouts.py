@@ -3,16 +3,16 @@
 import pytest
 import structlog
 
-from mailwright.app.mailouts import rest_after, setup_of, verify_mailouts
+from mailwright.app.mailouts import mailout_setup, rest_after, verify_mailouts
 from mailwright.content.template import Template
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens, unsubscribe_link
 from mailwright.ops.settings import load
 from mailwright.sources.mailouts.addresses import once_each, parse_test_emails
 from mailwright.sources.mailouts.footer import footers
-from mailwright.sources.mailouts.literal import literal_html, literal_text
+from mailwright.sources.mailouts.literals import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import MailoutRefused
-from mailwright.sources.mailouts.setup import Footer
+from mailwright.sources.mailouts.setup import FooterDetails
 from tests.mailouts import SETTINGS
 
 
@@ -39,7 +39,7 @@ def test_of_several_spellings_the_first_that_has_a_name_gives_it() -> None:
 
 
 def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
-    html, text = footers(Footer("Ash & Oak", "1 Example Street"))
+    html, text = footers(FooterDetails("Ash & Oak", "1 Example Street"))
     tokens = UnsubscribeTokens("s" * 32)
     link = unsubscribe_link("https://news.example.com/unsubscribe", tokens.make("ada@example.com"))
     mail = Template(subject="s", html=html, text=text).render({"unsubscribe_url": link})
@@ -53,7 +53,7 @@ def test_the_footer_says_who_sends_and_how_to_leave_in_both_forms() -> None:
 
 
 def test_a_footer_whose_settings_are_missing_is_refused_by_their_names() -> None:
-    setup = setup_of(load(**{**SETTINGS, "org_name": None, "unsubscribe_secret": None}), 1)
+    setup = mailout_setup(load(**{**SETTINGS, "org_name": None, "unsubscribe_secret": None}), 1)
     with pytest.raises(MailoutRefused, match="ORG_NAME, UNSUBSCRIBE_SECRET") as refused:
         footers(setup.footer)
     assert refused.value.code == "footer_env_missing"
@@ -72,9 +72,9 @@ def test_words_with_braces_come_out_as_they_went_in(words: str) -> None:
 
 
 def test_the_rate_and_the_batch_have_the_usual_values_and_the_interval_follows() -> None:
-    setup = setup_of(load(), 1)
+    setup = mailout_setup(load(), 1)
     assert (setup.rate_per_second, setup.interval_ms, setup.batch_size) == (5, 200, 50)
-    assert setup_of(load(send_rate_per_sec=3), 1).interval_ms == 334
+    assert mailout_setup(load(send_rate_per_sec=3), 1).interval_ms == 334
 
 
 def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_settings_have_their_usual_names(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv(name, value)
     settings = load()
     verify_mailouts(settings)
-    setup = setup_of(settings, 1)
-    assert setup.footer == Footer("Example Org", "1 Example Street")
+    setup = mailout_setup(settings, 1)
+    assert setup.footer == FooterDetails("Example Org", "1 Example Street")
     assert (setup.from_email, setup.from_name, setup.test_emails) == (
         "news@example.com",
         "Example News",
@@ -126,7 +126,7 @@ def test_names_that_others_have_in_their_environment_are_taken(monkeypatch: pyte
         monkeypatch.setenv(name, value)
     settings = load()
     assert settings.notion_token is not None
-    setup = setup_of(settings, 1)
+    setup = mailout_setup(settings, 1)
     found = (setup.mailouts_database, setup.errors_database, setup.from_email, setup.rate_per_second, setup.reply_to)
     assert found == ("1" * 32, "2" * 32, "news@example.com", 7, "answers@example.com")
 

@@ -10,16 +10,16 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import (
-    Block,
     Notion,
+    NotionBlock,
     NotionInDoubt,
     NotionRefused,
     NotionUnavailable,
-    content_of,
     notion_id,
+    read_content,
 )
 from mailwright.sources.mailouts.notion.client import VERSIONS
-from mailwright.sources.mailouts.notion.content import MOST_DEPTH
+from mailwright.sources.mailouts.notion.content import MAX_DEPTH
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, Described, block, said
 from tests.standins.http import BROKEN_JSON, EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, Step, json_answer
 from tests.standins.notion import TOKEN, NotionStandIn, busy, error
@@ -135,7 +135,7 @@ async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage:
     long = [said("paragraph", f"{number}") for number in range(205)]
     nested = said("toggle", "outer", said("bulleted_list_item", "inner", said("paragraph", "innermost")))
     page = stage.api.add_page(blocks=[nested, *long])
-    blocks = await content_of(stage.notion, page)
+    blocks = await read_content(stage.notion, page)
     assert _words(blocks) == ["outer", "inner", "innermost", *(str(number) for number in range(205))]
     assert blocks[0].children[0].children[0].type == "paragraph"
 
@@ -143,7 +143,7 @@ async def test_content_is_read_depth_first_past_the_hundred_of_one_answer(stage:
 async def test_other_pages_and_private_notes_are_not_looked_into(stage: Stage) -> None:
     kinds = ("child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported")
     page = stage.api.add_page(blocks=[block(kind, said("paragraph", "private"), title="x") for kind in kinds])
-    blocks = await content_of(stage.notion, page)
+    blocks = await read_content(stage.notion, page)
     assert [each.type for each in blocks] == list(kinds)
     assert not any(each.children for each in blocks)
 
@@ -153,9 +153,9 @@ async def test_a_copy_of_a_synced_block_shows_its_original_and_no_circle_is_walk
     (original,) = stage.api._blocks[home].inside
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
     page = stage.api.add_page(blocks=[copy])
-    assert _words(await content_of(stage.notion, page)) == ["shared words"]
+    assert _words(await read_content(stage.notion, page)) == ["shared words"]
     stage.api.add_blocks(original, [copy])
-    (shown,) = await content_of(stage.notion, page)
+    (shown,) = await read_content(stage.notion, page)
     assert shown.children[0].content["rich_text"][0]["plain_text"] == "shared words"
     assert (shown.children[1].children, shown.children[1].missing) == ((), "it stands inside itself")
 
@@ -166,30 +166,30 @@ async def test_an_original_that_is_not_shared_is_told_and_the_rest_is_read(stage
     stage.api.hide(original)
     copy = block("synced_block", synced_from={"type": "block_id", "block_id": original})
     page = stage.api.add_page(blocks=[copy, said("paragraph", "after")])
-    missing, after = await content_of(stage.notion, page)
+    missing, after = await read_content(stage.notion, page)
     assert missing.missing == "its original is on a page that is not shared with us"
     assert _words([after]) == ["after"]
 
 
 async def test_what_is_nested_too_deeply_is_told(stage: Stage) -> None:
     deep: Described = said("paragraph", "bottom")
-    for _ in range(MOST_DEPTH + 2):
+    for _ in range(MAX_DEPTH + 2):
         deep = said("toggle", "more", deep)
     page = stage.api.add_page(blocks=[deep])
-    (found,) = await content_of(stage.notion, page)
+    (found,) = await read_content(stage.notion, page)
     levels = 1
     while found.children:
         (found,) = found.children
         levels += 1
-    assert levels == MOST_DEPTH
-    assert found.missing == f"it is nested more than {MOST_DEPTH} levels deep"
+    assert levels == MAX_DEPTH
+    assert found.missing == f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 async def test_a_page_of_too_many_blocks_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mailwright.sources.mailouts.notion.content.MOST_BLOCKS", 10)
+    monkeypatch.setattr("mailwright.sources.mailouts.notion.content.MAX_BLOCKS", 10)
     page = stage.api.add_page(blocks=[said("paragraph", "x")] * 11)
     with pytest.raises(NotionRefused) as refused:
-        await content_of(stage.notion, page)
+        await read_content(stage.notion, page)
     assert refused.value.code == "NOTION_PAGE_TOO_LARGE"
 
 
@@ -198,7 +198,7 @@ async def test_a_link_to_a_page_knows_its_title_and_where_it_is_published(stage:
     hidden = stage.api.add_page(cells={"title": "Secret"})
     stage.api.hide(hidden)
     page = stage.api.add_page(blocks=[block("link_to_page", type="page_id", page_id=each) for each in (public, hidden)])
-    shown, missing = await content_of(stage.notion, page)
+    shown, missing = await read_content(stage.notion, page)
     assert (shown.content["title"], shown.content["public_url"]) == ("Visitors", "https://example.notion.site/Visitors")
     assert missing.missing == "it leads to a page that is not shared with us"
 
@@ -440,7 +440,7 @@ async def test_figures_are_written_again_after_a_cut_as_that_changes_nothing(sta
     assert len(stage.api.updates) == 2
 
 
-def _words(blocks: tuple[Block, ...] | list[Block]) -> list[str]:
+def _words(blocks: tuple[NotionBlock, ...] | list[NotionBlock]) -> list[str]:
     found = []
     for each in blocks:
         found += [piece["plain_text"] for piece in each.content.get("rich_text", [])]

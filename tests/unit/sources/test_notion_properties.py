@@ -4,16 +4,23 @@ from typing import Any
 
 import pytest
 
-from mailwright.sources.mailouts.notion import DataSource, MailoutNames, NotionRefused, Page, read_mailout, written
+from mailwright.sources.mailouts.notion import (
+    DataSource,
+    MailoutColumns,
+    NotionPage,
+    NotionRefused,
+    build_properties,
+    read_mailout,
+)
 from tests.notion_pages import text
 
-NAMES = MailoutNames()
+NAMES = MailoutColumns()
 
 
-def a_page(**properties: Any) -> Page:
+def a_page(**properties: Any) -> NotionPage:
     """Underscores are spaces; each property is its type and its value."""
     named = {name.replace("_", " "): {"type": kind, kind: value} for name, (kind, value) in properties.items()}
-    return Page("p", named)
+    return NotionPage("p", named)
 
 
 def a_table(**types: str) -> DataSource:
@@ -43,7 +50,7 @@ def test_without_a_subject_column_the_title_is_the_subject_and_an_empty_subject_
 
 def test_columns_have_the_names_that_were_set_and_those_that_are_missing_are_told() -> None:
     page = a_page(Betreff=("title", [text("März")]), Stand=("select", None))
-    found = read_mailout(page, MailoutNames(subject="Betreff", status="Stand", test="Probe"))
+    found = read_mailout(page, MailoutColumns(subject="Betreff", status="Stand", test="Probe"))
     assert (found.subject, found.status, found.is_test, found.sent_at) == ("März", None, False, None)
     assert found.lacking == ("Probe", "Sent At")
 
@@ -94,17 +101,19 @@ def test_a_column_of_another_type_is_refused_with_what_to_make_of_it(name: str, 
     ],
 )
 def test_a_value_is_written_in_the_form_of_its_column(kind: str, cell: Any, value: Any) -> None:
-    assert written(a_table(X=kind), {"X": cell}).properties == {"X": {kind: value}}
+    assert build_properties(a_table(X=kind), {"X": cell}).properties == {"X": {kind: value}}
 
 
 def test_an_option_is_written_as_the_table_spells_it() -> None:
     for kind in ("status", "select"):
-        assert written(a_table(Status=kind), {"Status": "Failed"}).properties == {"Status": {kind: {"name": "failed"}}}
+        assert build_properties(a_table(Status=kind), {"Status": "Failed"}).properties == {
+            "Status": {kind: {"name": "failed"}}
+        }
 
 
 @pytest.mark.parametrize("words", ["x" * 2_000, "x" * 2_001, "🚧" * 2_500, "ab" * 150_000])
 def test_long_words_are_split_as_notion_counts_them(words: str) -> None:
-    pieces = written(a_table(X="rich_text"), {"X": words}).properties["X"]["rich_text"]
+    pieces = build_properties(a_table(X="rich_text"), {"X": words}).properties["X"]["rich_text"]
     contents = [piece["text"]["content"] for piece in pieces]
     assert words.startswith("".join(contents))
     assert len(contents) <= 100
@@ -128,7 +137,7 @@ def test_what_cannot_be_written_is_skipped_with_what_to_do_and_the_rest_is_writt
     kind: str | None, cell: Any, reason: str
 ) -> None:
     table = a_table(Sent="number", **({} if kind is None else {"Status": kind}))
-    found = written(table, {"Status": cell, "Sent": 3})
+    found = build_properties(table, {"Status": cell, "Sent": 3})
     assert found.properties == {"Sent": {"number": 3}}
     assert list(found.skipped) == ["Status"]
     assert reason in found.skipped["Status"]

@@ -12,10 +12,10 @@ from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import (
     VERSIONS,
-    MailoutNames,
+    MailoutColumns,
     Notion,
     NotionRefused,
-    content_of,
+    read_content,
     read_mailout,
 )
 from mailwright.sources.mailouts.notion.pages import every
@@ -69,7 +69,7 @@ async def test_a_recorded_page_is_read_and_rendered_without_losing_a_word(file: 
                 await _read(notion, page_id)
         for block_id in api.asked("/v1/blocks/", "/children"):
             try:
-                blocks = await content_of(notion, block_id)
+                blocks = await read_content(notion, block_id)
             except NotionRefused:
                 continue  # something on it was not read at the time
             found = render(blocks, {})
@@ -86,7 +86,7 @@ async def _read(notion: Notion, page_id: str) -> None:
     except NotionRefused as refused:
         assert refused.code in ("NOTION_NOT_SHARED", "NOTION_IN_TRASH")  # noqa: PT017 - either was recorded
         return
-    assert read_mailout(page, MailoutNames()).status is None
+    assert read_mailout(page, MailoutColumns()).status is None
 
 
 async def test_recorded_tables_are_understood() -> None:

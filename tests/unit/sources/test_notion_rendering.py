@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
-from mailwright.sources.mailouts.notion import Block
+from mailwright.sources.mailouts.notion import NotionBlock
 from mailwright.sources.mailouts.notion.pages import every
-from mailwright.sources.mailouts.rendering import Picture, framed, render
+from mailwright.sources.mailouts.rendering import ImageCopy, framed, render
+from mailwright.sources.mailouts.rendering.image_width import width_of
 from mailwright.sources.mailouts.rendering.numbering import numeral
 from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
-from mailwright.sources.mailouts.rendering.sizes import width_of
 from mailwright.sources.mailouts.rendering.styles import (
     COLOURS,
     INK,
@@ -66,7 +66,7 @@ def test_the_same_page_gives_the_same_bytes_and_shows_no_id(page: str) -> None:
     first, second = notion_golden.rendered(page), notion_golden.rendered(page)
     assert first == second
     blocks = [
-        Block(f"secret-id-{each.id}", each.type, each.content, each.children)
+        NotionBlock(f"secret-id-{each.id}", each.type, each.content, each.children)
         for each in as_blocks(notion_golden.PAGES[page][1])
     ]
     assert "secret-id" not in render(blocks, notion_golden.IMAGES).html
@@ -87,15 +87,15 @@ def test_a_rendered_page_passes_the_rules_for_mails(page: str) -> None:
 def test_nothing_of_the_recorded_blocks_is_dropped_without_a_word() -> None:
     seen: set[str] = set()
     for described in _recorded_blocks():
-        each = Block(described.get("id", "x"), described["type"], described[described["type"]])
+        each = NotionBlock(described.get("id", "x"), described["type"], described[described["type"]])
         found = render([each], {})
         seen.add(each.type)
         words = "".join(piece.get("plain_text", "") for piece in each.content.get("rich_text", []))
         is_empty_box = each.type in {"column", "column_list", "synced_block", "tab", "table", "divider"}
         if not words.strip() and (each.type in UNSEEN or is_empty_box or "rich_text" in each.content):
-            assert each.type in UNSEEN - {"breadcrumb", "table_of_contents"} or not found.unsupported
+            assert each.type in UNSEEN - {"breadcrumb", "table_of_contents"} or not found.issues
             continue
-        assert found.text or found.unsupported, described
+        assert found.text or found.issues, described
         is_coded = each.type == "code"
         for piece in each.content.get("rich_text", []):
             if piece.get("type") == "text":
@@ -176,7 +176,7 @@ def test_a_link_is_kept_and_said_in_the_text(link: str, plain: str) -> None:
     (anchor,) = LexborHTMLParser(found.html).css("a")
     assert anchor.attributes["href"] == link
     assert found.text == plain
-    assert found.unsupported == ()
+    assert found.issues == ()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_link_that_readers_cannot_or_must_not_follow_loses_its_address_and_is_
     found = render(as_blocks([said("paragraph", [text("here", link=link)])]), {})
     assert "<a" not in found.html
     assert found.text == "here\n"
-    assert [each.code for each in found.unsupported] == ["content_link_dropped"]
+    assert [each.code for each in found.issues] == ["content_link_dropped"]
 
 
 def test_a_link_in_pieces_is_one_link() -> None:
@@ -236,13 +236,13 @@ def test_numbers_are_counted_as_browsers_do(number: int, form: str, shown: str) 
 
 def test_a_picture_that_expires_is_shown_from_its_copy_or_by_its_words() -> None:
     page = as_blocks([picture(notion_golden.EXPIRING, "A crane")])
-    copied = render(page, {notion_golden.EXPIRING: Picture("https://mail.example.com/images/1.png", 2400)})
+    copied = render(page, {notion_golden.EXPIRING: ImageCopy("https://mail.example.com/images/1.png", 2400)})
     assert 'src="https://mail.example.com/images/1.png" alt="A crane" width="640"' in copied.html
-    assert copied.unsupported == ()
+    assert copied.issues == ()
     lost = render(page, {})
     assert "<img" not in lost.html
     assert lost.text == "[Image: A crane]\n"
-    assert [each.code for each in lost.unsupported] == ["content_image_not_copied"]
+    assert [each.code for each in lost.issues] == ["content_image_not_copied"]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_file_that_notion_keeps_is_named_and_not_linked(kind: str) -> None:
     kept = block(kind, type="file", file={"url": notion_golden.EXPIRING}, caption=[], name="plans.pdf")
     found = render(as_blocks([kept]), {})
     assert "amazonaws" not in found.html + found.text
-    assert [each.code for each in found.unsupported] == ["content_file_expires"]
+    assert [each.code for each in found.issues] == ["content_file_expires"]
 
 
 def test_no_signed_address_is_in_any_sample() -> None:
@@ -282,7 +282,7 @@ def test_no_signed_address_is_in_any_sample() -> None:
 def test_a_signed_address_from_elsewhere_expires_as_well() -> None:
     signed = "https://bucket.example.com/a.png?x-amz-signature=1"
     found = render(as_blocks([picture(signed, expires=False)]), {})
-    assert [each.code for each in found.unsupported] == ["content_image_not_copied"]
+    assert [each.code for each in found.issues] == ["content_image_not_copied"]
 
 
 # What is missing, unknown or empty.
@@ -292,7 +292,7 @@ def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
     page = (as_block(said("hologram", "words", said("paragraph", "inside")), "h"), as_block(block("smell"), "s"))
     found = render(page, {})
     assert found.text == "words\n\n  inside\n"
-    assert [(each.block_id, each.type, each.code) for each in found.unsupported] == [
+    assert [(each.block_id, each.type, each.code) for each in found.issues] == [
         ("h", "hologram", "content_block_unsupported"),
         ("s", "smell", "content_block_unsupported"),
     ]
@@ -300,8 +300,8 @@ def test_an_unknown_type_shows_its_words_and_is_told_with_its_id() -> None:
 
 @pytest.mark.parametrize("kind", ["synced_block", "toggle", "bulleted_list_item", "numbered_list_item", "to_do"])
 def test_children_that_are_missing_are_told(kind: str) -> None:
-    found = render([Block("x", kind, {"rich_text": [text("words")]}, missing="it stands inside itself")], {})
-    assert [(each.reason, each.code) for each in found.unsupported] == [
+    found = render([NotionBlock("x", kind, {"rich_text": [text("words")]}, missing="it stands inside itself")], {})
+    assert [(each.reason, each.code) for each in found.issues] == [
         ("it stands inside itself", "content_block_incomplete")
     ]
 
@@ -362,13 +362,13 @@ _PIECES = st.fixed_dictionaries(
 )
 _BLOCKS = st.recursive(
     st.builds(
-        Block,
+        NotionBlock,
         st.just("x"),
         st.sampled_from([*sorted(KNOWN_TYPES), "other"]),
         st.dictionaries(_FIELDS, _ANYTHING | st.lists(_PIECES, max_size=3), max_size=5),
     ),
     lambda inner: st.builds(
-        Block,
+        NotionBlock,
         st.just("x"),
         st.sampled_from([*sorted(KNOWN_TYPES), "other"]),
         st.dictionaries(_FIELDS, st.lists(_PIECES, max_size=2), max_size=3),
@@ -380,7 +380,7 @@ _BLOCKS = st.recursive(
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(_BLOCKS, max_size=4))
-def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[Block]) -> None:
+def test_whatever_a_page_holds_it_renders_and_nothing_in_it_runs(blocks: list[NotionBlock]) -> None:
     found = render(blocks, {})
     tags = {node.tag for node in LexborHTMLParser(found.html).css("*")}
     assert tags <= _TAGS
@@ -395,10 +395,10 @@ _TAGS = set(_TAG_NAMES.split())
 
 
 def test_what_is_nested_without_end_ends() -> None:
-    deep = Block("x", "toggle", {"rich_text": [text("x")]})
+    deep = NotionBlock("x", "toggle", {"rich_text": [text("x")]})
     for _ in range(500):
-        deep = Block("x", "toggle", {"rich_text": [text("x")]}, (deep,))
-    assert "it is nested too deeply" in {each.reason for each in render([deep], {}).unsupported}
+        deep = NotionBlock("x", "toggle", {"rich_text": [text("x")]}, (deep,))
+    assert "it is nested too deeply" in {each.reason for each in render([deep], {}).issues}
 
 
 # Colours.

@@ -12,12 +12,12 @@ from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import (
     LogLine,
-    Standing,
+    SubscriberStatus,
     Supabase,
     SupabaseInDoubt,
     SupabaseRefused,
     SupabaseUnavailable,
-    objection_to_key,
+    find_key_problem,
 )
 from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, Answer, Step
 from tests.standins.supabase import BASE, PUBLISHABLE_KEY, SECRET_KEY, SupabaseStandIn
@@ -115,7 +115,7 @@ async def test_older_keys_go_into_both_headers_and_new_ones_into_one(server: Sup
     await asking(server, http, token).probe()
     await asking(server, http).probe()
     assert [request.headers.get("Authorization") for request in server.requests] == [f"Bearer {token}", None]
-    assert objection_to_key(token) is objection_to_key(SECRET_KEY) is None
+    assert find_key_problem(token) is find_key_problem(SECRET_KEY) is None
 
 
 PRIORITY = [
@@ -135,7 +135,7 @@ async def test_what_weighs_less_never_replaces_what_weighs_more(
 ) -> None:
     server.add("subscribers", email="Ada@Example.com", status=current)
     server.add("subscribers", email="adaXb@example.com")
-    await asking(server, http).tell(Standing("ada@example.com", told, NOW, "Permanent", "General"))
+    await asking(server, http).update_status(SubscriberStatus("ada@example.com", told, NOW, "Permanent", "General"))
     assert server.subscriber("Ada@Example.com")["status"] == then
     assert server.subscriber("adaXb@example.com")["status"] == "active"
 
@@ -145,7 +145,9 @@ async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
 ) -> None:
     for email in ("a_b@example.com", "A_B@example.com", "aXb@example.com"):
         server.add("subscribers", email=email)
-    await asking(server, http).tell(Standing("a_b@example.com", "bounced", NOW, "Permanent", "General"))
+    await asking(server, http).update_status(
+        SubscriberStatus("a_b@example.com", "bounced", NOW, "Permanent", "General")
+    )
     bounced = [row for row in server.rows("subscribers") if row["status"] == "bounced"]
     assert [row["email"] for row in bounced] == ["a_b@example.com", "A_B@example.com"]
     assert {(row["bounce_type"], row["bounce_subtype"]) for row in bounced} == {("Permanent", "General")}
@@ -156,7 +158,7 @@ async def test_a_bounce_is_told_with_its_type_to_every_spelling_of_the_address(
 async def test_no_sign_in_an_address_changes_anybody_else(server: SupabaseStandIn, http: HttpClient, odd: str) -> None:
     for email in (odd, "starfish@example.com", "per-a-cent@example.com", "backslash@example.com"):
         server.add("subscribers", email=email)
-    await asking(server, http).tell(Standing(odd, "unsubscribed", NOW))
+    await asking(server, http).update_status(SubscriberStatus(odd, "unsubscribed", NOW))
     assert [row["email"] for row in server.rows("subscribers") if row["status"] != "active"] == [odd]
 
 

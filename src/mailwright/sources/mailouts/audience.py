@@ -14,7 +14,7 @@ from mailwright.storage.tables import contacts
 PAGE = 5_000
 
 
-class Readers(Protocol):
+class MailoutAudience(Protocol):
     """`place` says where somebody would look for them."""
 
     @property
@@ -25,7 +25,7 @@ class Readers(Protocol):
         ...
 
 
-class SupabaseReaders:
+class SupabaseAudience:
     place = "no subscriber in Supabase is active"
 
     def __init__(self, supabase: Supabase) -> None:
@@ -37,7 +37,7 @@ class SupabaseReaders:
             yield [(each.email, each.from_name) for each in page]
 
 
-class OurReaders:
+class ContactAudience:
     place = "no contact of ours is active; set SUPABASE_URL if subscribers are in Supabase"
 
     def __init__(self, database: Database, clock: Clock) -> None:

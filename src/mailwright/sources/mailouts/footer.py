@@ -3,15 +3,15 @@
 from html import escape
 
 from mailwright.content.unsubscribe_footer import UNSUBSCRIBE
-from mailwright.sources.mailouts.literal import literal_html, literal_text
+from mailwright.sources.mailouts.literals import literal_html, literal_text
 from mailwright.sources.mailouts.refusals import no_footer
 from mailwright.sources.mailouts.rendering.styles import MUTED
-from mailwright.sources.mailouts.setup import Footer
+from mailwright.sources.mailouts.setup import FooterDetails
 
 _LINK = f"{{{{ {UNSUBSCRIBE} }}}}"
 
 
-def footers(footer: Footer) -> tuple[str, str]:
+def footers(footer: FooterDetails) -> tuple[str, str]:
     """The link is each reader's own, so it is filled in as their mail is built. Raises where a setting is missing."""
     if footer.missing:
         raise no_footer(footer.missing)

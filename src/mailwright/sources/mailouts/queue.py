@@ -9,7 +9,7 @@ from mailwright.storage.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Entering:
+class MailoutCampaign:
     """What takes the place: content that is stored already, and how evenly it is sent."""
 
     campaign_id: str
@@ -23,7 +23,7 @@ class Entering:
 
 
 @dataclass(frozen=True, slots=True)
-class Addressee:
+class MailoutRecipient:
     """One recipient, in normal form, with what is this reader's own in the mail."""
 
     email: str
@@ -31,7 +31,7 @@ class Addressee:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MailoutProgress:
     """Where the mails of a mailout stand. `is_over`: none of them waits or is under way."""
 
     sent: int
@@ -43,17 +43,19 @@ class Tally:
     is_over: bool
 
 
-class Queue(Protocol):
+class MailoutQueue(Protocol):
     """Each call is part of the caller's transaction: what a mailout notes and what the queue takes are one."""
 
-    async def enter(self, tx: Transaction, entering: Entering, now: Instant) -> int:
+    async def enter(self, tx: Transaction, entering: MailoutCampaign, now: Instant) -> int:
         """Answers with the campaign's key."""
         ...
 
-    async def hand_over(self, tx: Transaction, campaign_key: int, batch: Sequence[Addressee], now: Instant) -> bool:
+    async def hand_over(
+        self, tx: Transaction, campaign_key: int, batch: Sequence[MailoutRecipient], now: Instant
+    ) -> bool:
         """False where somebody cancelled the campaign meanwhile."""
         ...
 
     async def all_handed_over(self, tx: Transaction, campaign_key: int, now: Instant) -> None: ...
 
-    async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> Tally: ...
+    async def tally(self, tx: Transaction, campaign_key: int, now: Instant) -> MailoutProgress: ...

@@ -23,15 +23,15 @@ from mailwright.sources.mailouts.refusals import MailoutRefused, already_sent
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import mailout_errors, mailouts
 
-HELD_FOR: Final = 2 * MINUTE
+LEASE_DURATION: Final = 2 * MINUTE
 # What needs somebody else is tried again soon at first, and every few minutes in the end, for as long as it takes.
-SHORTEST_PAUSE: Final = 2 * SECOND
-LONGEST_PAUSE: Final = 5 * MINUTE
-LONGEST_REASON: Final = 500
+MIN_RETRY_DELAY: Final = 2 * SECOND
+MAX_RETRY_DELAY: Final = 5 * MINUTE
+MAX_REASON_LENGTH: Final = 500
 _FREE: Final = {"held_by": None, "held_until": 0}
 
 
-class RunStatus(StrEnum):
+class MailoutRunStatus(StrEnum):
     ACCEPTED = "accepted"
     GATHERING = "gathering"  # its content is fixed; its recipients are being read
     QUEUEING = "queueing"  # it has its place in line; its recipients become messages
@@ -41,12 +41,12 @@ class RunStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MailoutRun:
     key: int
     mailout_id: str
     tenant_id: int
     page_id: str
-    status: RunStatus
+    status: MailoutRunStatus
     actor: str
     is_test: bool | None
     subject: str | None
@@ -69,14 +69,14 @@ class Run:
         return f"mailout:{self.mailout_id}"
 
     @property
-    def delay(self) -> "Delay | None":
+    def delay(self) -> "RunDelay | None":
         if self.delay_code is None or self.due_at is None:
             return None
-        return Delay(self.delay_code, self.delay_reason or "", self.failures, self.due_at)
+        return RunDelay(self.delay_code, self.delay_reason or "", self.failures, self.due_at)
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
+class RunDelay:
     """What keeps a run waiting for somebody else, how often it was tried in vain, and when it is tried next."""
 
     code: str
@@ -99,18 +99,18 @@ class RunError:
     retry_count: int = 0
 
 
-class LostHold(Exception):
+class LeaseLost(Exception):
     """Somebody else works on this run now."""
 
 
-class Runs:
-    def __init__(self, database: Database, clock: Clock, held_for: Instant = HELD_FOR) -> None:
+class MailoutRuns:
+    def __init__(self, database: Database, clock: Clock, held_for: Instant = LEASE_DURATION) -> None:
         """`held_for`: how long a silent worker keeps a run."""
         self._database = database
         self._clock = clock
         self._held_for = held_for
 
-    async def accept(self, tenant_id: int, page: str, *, actor: str, fingerprint: str | None = None) -> Run:
+    async def accept(self, tenant_id: int, page: str, *, actor: str, fingerprint: str | None = None) -> MailoutRun:
         """On disk when this returns; whatever happens to us, it is worked on."""
         now = self._clock.now()
         values = {
@@ -119,7 +119,7 @@ class Runs:
             "page_id": notion_id(page),
             "actor": actor,
             "fingerprint": fingerprint,
-            "status": RunStatus.ACCEPTED,
+            "status": MailoutRunStatus.ACCEPTED,
             "created_at": now,
             "due_at": now,
             "failures": 0,
@@ -134,7 +134,7 @@ class Runs:
             )
         return run
 
-    async def find(self, mailout_id: str, *, tenant_id: int | None) -> Run:
+    async def find(self, mailout_id: str, *, tenant_id: int | None) -> MailoutRun:
         if not is_uuid(mailout_id):
             raise NotFound
         mine = mailouts.c.mailout_id == mailout_id
@@ -145,37 +145,39 @@ class Runs:
             raise NotFound
         return found[0]
 
-    async def some(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Run]:
+    async def list_runs(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[MailoutRun]:
         """The latest first."""
         which = mailouts.c.id < before
         return await self._those(which if tenant_id is None else which & (mailouts.c.tenant_id == tenant_id), limit)
 
-    async def sending(self) -> list[Run]:
-        return await self._those(mailouts.c.due_at.is_not(None) & (mailouts.c.status == RunStatus.SENDING), limit=1_000)
+    async def list_sending(self) -> list[MailoutRun]:
+        return await self._those(
+            mailouts.c.due_at.is_not(None) & (mailouts.c.status == MailoutRunStatus.SENDING), limit=1_000
+        )
 
-    async def has_met(self, page_id: str, said: str, fingerprint: str) -> bool:
+    async def was_handled(self, page_id: str, said: str, fingerprint: str) -> bool:
         """Whether the page was refused exactly as it is now, or sent while it said the same of itself.
 
         A page that was sent is edited by ourselves when we report: only what it says of itself counts then.
         """
-        is_sent = mailouts.c.fingerprint.startswith(said) & (mailouts.c.status != RunStatus.REFUSED)
+        is_sent = mailouts.c.fingerprint.startswith(said) & (mailouts.c.status != MailoutRunStatus.REFUSED)
         same = (mailouts.c.page_id == page_id) & (is_sent | (mailouts.c.fingerprint == fingerprint))
         return bool(await self._those(same, 1))
 
-    async def errors_of(self, run: Run, limit: int = 100) -> list[RunError]:
+    async def list_errors(self, run: MailoutRun, limit: int = 100) -> list[RunError]:
         query = select(mailout_errors).where(mailout_errors.c.mailout_key == run.key).order_by(mailout_errors.c.id)
         async with self._database.read() as tx:
             rows = await tx.execute(query.limit(limit))
         return [RunError(**{name: getattr(row, name) for name in RunError.__slots__}) for row in rows]
 
-    async def _those(self, which: ColumnElement[bool], limit: int) -> list[Run]:
+    async def _those(self, which: ColumnElement[bool], limit: int) -> list[MailoutRun]:
         async with self._database.read() as tx:
             rows = await tx.execute(select(mailouts).where(which).order_by(mailouts.c.id.desc()).limit(limit))
         return [_run(row) for row in rows]
 
     # Working on them.
 
-    async def take(self, run: Run | None = None) -> "Held | None":
+    async def claim(self, run: MailoutRun | None = None) -> "RunLease | None":
         """This one, or the one that has waited longest; None where there is none, or somebody else has it."""
         now, name = self._clock.now(), token()
         due = [mailouts.c.due_at.is_not(None), mailouts.c.held_until <= now]
@@ -190,13 +192,13 @@ class Runs:
         taken = update(mailouts).where(mailouts.c.id.in_(first)).values(held_by=name, held_until=now + self._held_for)
         async with self._database.write() as tx:
             rows = await tx.execute(taken.returning(mailouts))
-        return Held(self._database, self._clock, _run(rows[0]), name, self._held_for) if rows else None
+        return RunLease(self._database, self._clock, _run(rows[0]), name, self._held_for) if rows else None
 
 
-class Held:
+class RunLease:
     """A run that nobody else works on. Every change says whose it is; whoever lost the run can no longer write."""
 
-    def __init__(self, database: Database, clock: Clock, run: Run, name: int, held_for: Instant) -> None:
+    def __init__(self, database: Database, clock: Clock, run: MailoutRun, name: int, held_for: Instant) -> None:
         self._database = database
         self._clock = clock
         self._name = name
@@ -214,18 +216,18 @@ class Held:
             # Gathered, so that what ends it is not taken for an end of ours, nor an end of ours for its own.
             await asyncio.gather(renewing, return_exceptions=True)
 
-    async def change(self, tx: Transaction, **values: Any) -> Run:
+    async def change(self, tx: Transaction, **values: Any) -> MailoutRun:
         mine = (mailouts.c.id == self.run.key) & (mailouts.c.held_by == self._name)
         rows = await tx.execute(update(mailouts).where(mine).values(**values).returning(mailouts))
         if not rows:
-            raise LostHold
+            raise LeaseLost
         self.run = _run(rows[0])
         return self.run
 
     async def renew(self, tx: Transaction) -> None:
         await self.change(tx, held_until=self._clock.now() + self._held_for)
 
-    async def claim_page(self) -> Run:
+    async def claim_page(self) -> MailoutRun:
         """A page goes to everybody once: of two runs, the one that says so first. Raises where it was the other."""
         try:
             async with self._database.write() as tx:
@@ -236,7 +238,7 @@ class Held:
             other = f"the run {rows[0].mailout_id} sends it" if rows else "another run sends it"
             raise already_sent(other) from error
 
-    async def refuse(self, refused: MailoutRefused) -> Run:
+    async def refuse(self, refused: MailoutRefused) -> MailoutRun:
         """With each of its errors on the way to Notion, in the same transaction."""
         now = self._clock.now()
         errors = [RunError(f"refused:{each.code}", "prepare", each.code, str(each), now) for each in refused.each]
@@ -244,7 +246,7 @@ class Held:
             await note_errors(tx, self.run.key, errors)
             return await self.change(
                 tx,
-                status=RunStatus.REFUSED,
+                status=MailoutRunStatus.REFUSED,
                 error_code=refused.code,
                 error_message=str(refused),
                 sent_page=None,
@@ -254,30 +256,34 @@ class Held:
             )
 
     async def let_go(self, due_at: Instant | None) -> None:
-        with suppress(LostHold):
+        with suppress(LeaseLost):
             async with self._database.write() as tx:
                 await self.change(tx, due_at=due_at, failures=0, delay_code=None, delay_reason=None, **_FREE)
 
     async def give_back(self) -> None:
         """As it is now: what was begun is done again."""
-        with suppress(LostHold, NotDurable):
+        with suppress(LeaseLost, NotDurable):
             async with self._database.write() as tx:
                 await self.change(tx, **_FREE)
 
     async def postpone(self, code: str, reason: str, *, at_least: Instant | None = None) -> Instant:
         """After a failure, mostly of somebody else; answers until when."""
-        pause = min(SHORTEST_PAUSE << min(self.run.failures, 16), LONGEST_PAUSE)
+        pause = min(MIN_RETRY_DELAY << min(self.run.failures, 16), MAX_RETRY_DELAY)
         until = self._clock.now() + max(pause, at_least or 0)
-        with suppress(LostHold):
+        with suppress(LeaseLost):
             async with self._database.write() as tx:
-                told = {"failures": self.run.failures + 1, "delay_code": code, "delay_reason": reason[:LONGEST_REASON]}
+                told = {
+                    "failures": self.run.failures + 1,
+                    "delay_code": code,
+                    "delay_reason": reason[:MAX_REASON_LENGTH],
+                }
                 await self.change(tx, due_at=until, **_FREE, **told)
         return until
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._held_for / 4 / SECOND)
-            with suppress(NotDurable, LostHold):  # it is tried again, and every change looks whose the run is
+            with suppress(NotDurable, LeaseLost):  # it is tried again, and every change looks whose the run is
                 async with self._database.write() as tx:
                     await self.renew(tx)
 
@@ -297,6 +303,6 @@ async def note_errors(tx: Transaction, mailout_key: int, errors: list[RunError])
         await tx.execute(insert(mailout_errors), rows)
 
 
-def _run(row: Any) -> Run:
-    fields = {name: getattr(row, name) for name in Run.__slots__ if name not in ("key", "status", "figures")}
-    return Run(key=row.id, status=RunStatus(row.status), figures=orjson.loads(row.figures), **fields)
+def _run(row: Any) -> MailoutRun:
+    fields = {name: getattr(row, name) for name in MailoutRun.__slots__ if name not in ("key", "status", "figures")}
+    return MailoutRun(key=row.id, status=MailoutRunStatus(row.status), figures=orjson.loads(row.figures), **fields)

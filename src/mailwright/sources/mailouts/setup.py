@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass, field
 
-from mailwright.sources.mailouts.notion import ErrorNames, MailoutNames
+from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns
 
 
 @dataclass(frozen=True, slots=True)
-class Statuses:
+class NotionStatuses:
     """What the states of a mailout are called in Notion."""
 
     ready: str = "Ready"
@@ -16,7 +16,7 @@ class Statuses:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class FooterDetails:
     """What stands below every mailout. `missing` names the settings without which there is none."""
 
     org_name: str
@@ -25,22 +25,22 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class MailoutSetup:
     tenant_id: int
     from_email: str
     from_name: str | None
     reply_to: str | None
-    footer: Footer
+    footer: FooterDetails
     unsubscribe_url: str  # the page that readers' links to leave lead to
-    is_reached_by_readers: bool = True  # so that they see pictures that we keep
+    has_public_url: bool = True  # so that they see pictures that we keep
     test_emails: str = ""
     rate_per_second: float = 5.0
     batch_size: int = 50
     mailouts_database: str | None = None
     errors_database: str | None = None
-    names: MailoutNames = field(default_factory=MailoutNames)
-    error_names: ErrorNames = field(default_factory=ErrorNames)
-    statuses: Statuses = field(default_factory=Statuses)
+    columns: MailoutColumns = field(default_factory=MailoutColumns)
+    error_columns: ErrorColumns = field(default_factory=ErrorColumns)
+    statuses: NotionStatuses = field(default_factory=NotionStatuses)
 
     @property
     def interval_ms(self) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select
 
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.ops.logs import logger
-from mailwright.sources.mailouts.supabase import Standing, Supabase, SupabaseRefused
+from mailwright.sources.mailouts.supabase import SubscriberStatus, Supabase, SupabaseRefused
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, supabase_status_updates
 
@@ -29,7 +29,7 @@ OF_ALL: Final = (
 log = logger(__name__)
 
 
-class Standings:
+class StatusSync:
     def __init__(self, database: Database, clock: Clock, tenant_id: int, supabase: Supabase) -> None:
         self._database = database
         self._clock = clock
@@ -44,7 +44,7 @@ class Standings:
         told = 0
         for person in await self._untold():
             try:
-                await self._supabase.tell(_standing(person, now))
+                await self._supabase.update_status(_standing(person, now))
             except SupabaseRefused as refused:
                 if refused.code in OF_ALL:
                     raise
@@ -96,6 +96,6 @@ def _columns() -> list[ColumnElement[Any]]:
     return [contacts.c[name] for name in names]
 
 
-def _standing(person: Any, now: Instant) -> Standing:
+def _standing(person: Any, now: Instant) -> SubscriberStatus:
     at = person.status_updated_at or now
-    return Standing(person.email, person.status, at, person.bounce_type, person.bounce_subtype)
+    return SubscriberStatus(person.email, person.status, at, person.bounce_type, person.bounce_subtype)

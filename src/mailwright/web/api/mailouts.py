@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import tallies_of
+from mailwright.app.mailouts import progress_of
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.schemas.answers import ResponseModel, Time
@@ -17,10 +17,10 @@ from mailwright.schemas.campaigns import report_csv
 from mailwright.schemas.paging import PageQuery, decode_cursor, encode_cursor
 from mailwright.sources.api.requests import FieldError, RequestModel
 from mailwright.sources.campaigns import report
-from mailwright.sources.mailouts.queue import Tally
+from mailwright.sources.mailouts.queue import MailoutProgress
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
-from mailwright.sources.mailouts.runs import Run, RunError, RunStatus
-from mailwright.sources.mailouts.wait_reasons import Wait, waits_of
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
+from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
 from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_body, describe_files, describe_responses
@@ -84,7 +84,7 @@ class MailoutResponse(ResponseModel):
 
     run_id: str
     notion_page_id: str
-    status: RunStatus
+    status: MailoutRunStatus
     subject: str | None
     is_test: bool | None
     error_code: str | None
@@ -116,9 +116,9 @@ async def send(request: Request, parts: Parts, administrator: AdministratorDep) 
         raise NotConfigured
     mailouts = await parts.mailouts.open()
     run = await mailouts.send(wanted.notion_page_id, actor=administrator.actor)
-    if run.status is RunStatus.REFUSED:
-        return _refusal(run, await mailouts.errors_of(run))
-    waits = await waits_of(parts.database, parts.clock, [run])
+    if run.status is MailoutRunStatus.REFUSED:
+        return _refusal(run, await mailouts.list_errors(run))
+    waits = await find_waits(parts.database, parts.clock, [run])
     return json_response(answer(run, None, waits.get(run.key)), HTTPStatus.ACCEPTED)
 
 
@@ -126,10 +126,10 @@ async def send(request: Request, parts: Parts, administrator: AdministratorDep) 
 async def list_mailouts(parts: Parts, caller: CallerDep, page: PageQuery) -> Response:
     """The latest first."""
     before = decode_cursor("mailout", page.cursor)[0] if page.cursor is not None else _NEWEST
-    found = await parts.mailout_runs.some(tenant_id=caller.tenant_id, limit=page.limit, before=before)
+    found = await parts.mailout_runs.list_runs(tenant_id=caller.tenant_id, limit=page.limit, before=before)
     following = encode_cursor("mailout", found[-1].key) if len(found) == page.limit else None
-    tallies = await tallies_of(parts.database, parts.clock, found)
-    waits = await waits_of(parts.database, parts.clock, found)
+    tallies = await progress_of(parts.database, parts.clock, found)
+    waits = await find_waits(parts.database, parts.clock, found)
     runs = [answer(run, tallies.get(run.key), waits.get(run.key)) for run in found]
     return json_response({"mailouts": runs, "nextCursor": following})
 
@@ -140,8 +140,8 @@ async def list_mailouts(parts: Parts, caller: CallerDep, page: PageQuery) -> Res
 async def show(mailoutId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803 - the name in the address
     """How far it has come, or why it did not begin."""
     run = await parts.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    tallies = await tallies_of(parts.database, parts.clock, [run])
-    waits = await waits_of(parts.database, parts.clock, [run])
+    tallies = await progress_of(parts.database, parts.clock, [run])
+    waits = await find_waits(parts.database, parts.clock, [run])
     return json_response(answer(run, tallies.get(run.key), waits.get(run.key)))
 
 
@@ -153,7 +153,7 @@ async def report_of(mailoutId: str, parts: Parts, caller: CallerDep) -> Response
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")
 
 
-def answer(run: Run, tally: Tally | None, wait: Wait | None) -> dict[str, Any]:
+def answer(run: MailoutRun, tally: MailoutProgress | None, wait: RunWait | None) -> dict[str, Any]:
     """As the API and `--json` show a run."""
     counts = None
     if tally is not None:
@@ -199,7 +199,7 @@ def answer(run: Run, tally: Tally | None, wait: Wait | None) -> dict[str, Any]:
     }
 
 
-def _refusal(run: Run, errors: Sequence[RunError]) -> Response:
+def _refusal(run: MailoutRun, errors: Sequence[RunError]) -> Response:
     """Each fault by itself as well: a page may have several."""
     status = HTTPStatus.CONFLICT if run.error_code == ALREADY_SENT else HTTPStatus.UNPROCESSABLE_ENTITY
     each = [FieldError("notionPageId", error.code, error.message) for error in errors]

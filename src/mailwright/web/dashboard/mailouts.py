@@ -6,18 +6,18 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.app.mailouts import MailoutDesk, setup_of, tallies_of
+from mailwright.app.mailouts import MailoutService, mailout_setup, progress_of
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.outbox import tenants
 from mailwright.schemas.campaigns import report_csv
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns import report
-from mailwright.sources.mailouts.mailouts import Mailouts
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.refusals import MailoutRefused
-from mailwright.sources.mailouts.runs import RunStatus
+from mailwright.sources.mailouts.runs import MailoutRunStatus
+from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseError
-from mailwright.sources.mailouts.wait_reasons import waits_of
+from mailwright.sources.mailouts.wait_reasons import find_waits
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
@@ -63,15 +63,15 @@ async def preview(request: Request, parts: Parts, visitor: Editing) -> Response:
     form = await read_fields(request)
     try:
         mailouts = await _open_mailouts(parts, visitor)
-        seen = await mailouts.rehearse(form["page"])
+        seen = await mailouts.dry_run(form["page"])
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
     values: dict[str, Any] = {
         "seen": seen,
         "asked": form["page"],
         "some": list(seen.recipients)[:_SOME_RECIPIENTS],
-        "rendered": mailouts.preview(seen.written),
-        "has_dark": previews.has_dark_style(seen.written.html),
+        "rendered": mailouts.preview(seen.content),
+        "has_dark": previews.has_dark_style(seen.content.html),
     }
     return await page(request, visitor, "mailouts/preview.html", **values)
 
@@ -86,7 +86,7 @@ async def show_mail(
     """For the frame: the page is read again, so that nothing of a rehearsal needs to be kept."""
     try:
         mailouts = await _open_mailouts(parts, visitor)
-        written = await mailouts.read(asked)
+        written = await mailouts.read_content(asked)
     except _NOT_SENT as error:
         return email_frame(previews.notice(str(error)))
     return email_frame(previews.shown(mailouts.preview(written), is_dark=scheme == "dark"))
@@ -100,7 +100,7 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
     except _NOT_SENT as error:
         return await _list_page(request, parts, visitor, error=error, asked=form["page"])
     to = f"/mailouts/{run.mailout_id}"
-    if run.status is RunStatus.REFUSED:
+    if run.status is MailoutRunStatus.REFUSED:
         return redirect(request, to, "Nothing was sent: what speaks against it stands below.", tone="bad")
     return redirect(request, to, "It is on disk: a worker does the rest.")
 
@@ -108,9 +108,9 @@ async def send(request: Request, parts: Parts, visitor: Editing) -> Response:
 @router.get("/{mailout_id}")
 async def show(request: Request, parts: Parts, visitor: Viewing, mailout_id: str) -> Response:
     run = await parts.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
-    errors = await parts.mailout_runs.errors_of(run)
-    tally = (await tallies_of(parts.database, parts.clock, [run])).get(run.key)
-    wait = (await waits_of(parts.database, parts.clock, [run])).get(run.key)
+    errors = await parts.mailout_runs.list_errors(run)
+    tally = (await progress_of(parts.database, parts.clock, [run])).get(run.key)
+    wait = (await find_waits(parts.database, parts.clock, [run])).get(run.key)
     return await page(request, visitor, "mailouts/show.html", run=run, tally=tally, wait=wait, errors=errors)
 
 
@@ -132,9 +132,9 @@ async def _list_page(
     asked: str = "",
 ) -> Response:
     before = decode_cursor("mailout", cursor)[0] if cursor else _NEWEST
-    found = await parts.mailout_runs.some(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
-    is_ours, tallies = await _is_mailout_tenant(parts, visitor), await tallies_of(parts.database, parts.clock, found)
-    waits = await waits_of(parts.database, parts.clock, found)
+    found = await parts.mailout_runs.list_runs(tenant_id=visitor.tenant_id, limit=_PAGE, before=before)
+    is_ours, tallies = await _is_mailout_tenant(parts, visitor), await progress_of(parts.database, parts.clock, found)
+    waits = await find_waits(parts.database, parts.clock, found)
     values: dict[str, Any] = {
         "runs": [(run, tallies.get(run.key), waits.get(run.key)) for run in found],
         "following": encode_cursor("mailout", found[-1].key) if len(found) == _PAGE else None,
@@ -148,7 +148,7 @@ async def _list_page(
     return await page(request, visitor, "mailouts/list.html", status=status, **values)
 
 
-async def _open_mailouts(parts: ApiParts, visitor: Visitor) -> Mailouts:
+async def _open_mailouts(parts: ApiParts, visitor: Visitor) -> MailoutSender:
     if parts.mailouts is None or not await _is_mailout_tenant(parts, visitor):
         raise NotFound("There are no mailouts here: another tenant sends them.")
     return await parts.mailouts.open()
@@ -162,12 +162,12 @@ async def _is_mailout_tenant(parts: ApiParts, visitor: Visitor) -> bool:
     return (await tenants.find(parts.database, name)).id == visitor.tenant_id
 
 
-def _settings_status(desk: MailoutDesk | None) -> list[tuple[str, str, bool, bool]]:
+def _settings_status(service: MailoutService | None) -> list[tuple[str, str, bool, bool]]:
     """Each setting with what it is for, whether it must be there, and whether it is. No value leaves this place."""
-    if desk is None:
+    if service is None:
         return [(name, words, must, False) for name, words, must in _NEEDED]
-    settings = desk.settings
-    missing = {*setup_of(settings, 0).footer.missing}
+    settings = service.settings
+    missing = {*mailout_setup(settings, 0).footer.missing}
     known: dict[str, object] = {
         "NOTION_TOKEN": settings.notion_token,
         "NOTION_DB_MAILOUTS": settings.notion_db_mailouts,

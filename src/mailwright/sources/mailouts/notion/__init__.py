@@ -1,7 +1,7 @@
 """Notion: pages are read as they are, figures are written back, and whatever is wrong is said in one sentence."""
 
 from mailwright.sources.mailouts.notion.client import NOTION_URL, VERSIONS, Notion
-from mailwright.sources.mailouts.notion.content import content_of, surface_of
+from mailwright.sources.mailouts.notion.content import read_content, read_top_level
 from mailwright.sources.mailouts.notion.errors import (
     NotionError,
     NotionInDoubt,
@@ -9,40 +9,40 @@ from mailwright.sources.mailouts.notion.errors import (
     NotionUnavailable,
 )
 from mailwright.sources.mailouts.notion.ids import notion_id
-from mailwright.sources.mailouts.notion.pace import SharedPace
-from mailwright.sources.mailouts.notion.pages import Block, DataSource, Page
+from mailwright.sources.mailouts.notion.pages import DataSource, NotionBlock, NotionPage
 from mailwright.sources.mailouts.notion.properties import (
     Cell,
-    ErrorNames,
-    Mailout,
-    MailoutNames,
-    Written,
+    ErrorColumns,
+    MailoutColumns,
+    MailoutPage,
+    PropertyUpdate,
+    build_properties,
     plain,
     read_mailout,
-    written,
 )
+from mailwright.sources.mailouts.notion.rate_limit import SharedRateLimit
 
 __all__ = [
     "NOTION_URL",
     "VERSIONS",
-    "Block",
     "Cell",
     "DataSource",
-    "ErrorNames",
-    "Mailout",
-    "MailoutNames",
+    "ErrorColumns",
+    "MailoutColumns",
+    "MailoutPage",
     "Notion",
+    "NotionBlock",
     "NotionError",
     "NotionInDoubt",
+    "NotionPage",
     "NotionRefused",
     "NotionUnavailable",
-    "Page",
-    "SharedPace",
-    "Written",
-    "content_of",
+    "PropertyUpdate",
+    "SharedRateLimit",
+    "build_properties",
     "notion_id",
     "plain",
+    "read_content",
     "read_mailout",
-    "surface_of",
-    "written",
+    "read_top_level",
 ]

@@ -12,12 +12,12 @@ import orjson
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.sources.mailouts.notion.error_messages import sentence_for
 from mailwright.sources.mailouts.notion.errors import NotionError, NotionInDoubt, NotionRefused, NotionUnavailable
 from mailwright.sources.mailouts.notion.ids import is_id, notion_id
-from mailwright.sources.mailouts.notion.pace import SharedPace
-from mailwright.sources.mailouts.notion.pages import DataSource, Page
-from mailwright.sources.mailouts.notion.properties import Cell, plain, written
-from mailwright.sources.mailouts.notion.refusals import sentence_for
+from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
+from mailwright.sources.mailouts.notion.properties import Cell, build_properties, plain
+from mailwright.sources.mailouts.notion.rate_limit import SharedRateLimit
 
 NOTION_URL = "https://api.notion.com"
 # The newest first. An older one cannot read a database to which somebody added a second data source.
@@ -28,9 +28,9 @@ PER_SECOND = 3
 INTERVAL: Instant = 334
 ATTEMPTS = 5
 # A person waits for a run to start. What would take longer is told, with the time that Notion named.
-LONGEST_WAIT: Instant = 60 * SECOND
+MAX_WAIT: Instant = 60 * SECOND
 TIMEOUT_SECONDS = 65.0  # Notion gives up after 60
-MOST_ANSWER_BYTES = 32 * 1024 * 1024
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 PAGE_SIZE = 100
 
@@ -71,7 +71,7 @@ class Notion:
         *,
         url: str = NOTION_URL,
         version: str = VERSIONS[0],
-        shared: SharedPace | None = None,
+        shared: SharedRateLimit | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._http = http
@@ -86,7 +86,7 @@ class Notion:
 
     # Reading.
 
-    async def page(self, page_id: str) -> Page:
+    async def page(self, page_id: str) -> NotionPage:
         """Raises a `NotionRefused` also where the page is in the trash: nobody means to send it."""
         page_id = notion_id(page_id)
         page = _page(await self._ask(_Call("GET", f"/pages/{page_id}", f"the page {page_id}")))
@@ -118,7 +118,7 @@ class Notion:
         """The table that a row names as its own."""
         return await self._described(notion_id(source_id), "the table of the page")
 
-    async def query(self, source: DataSource, *, where: Mapping[str, Any]) -> AsyncIterator[Page]:
+    async def query(self, source: DataSource, *, where: Mapping[str, Any]) -> AsyncIterator[NotionPage]:
         """Every row that fits, page by page; `where` is a filter in Notion's own form."""
         body = {"page_size": PAGE_SIZE, "filter": where}
         about = f"the table {source.name!r}"
@@ -141,7 +141,7 @@ class Notion:
 
     # Writing.
 
-    async def create_page(self, source: DataSource, cells: Mapping[str, Cell]) -> Page:
+    async def create_page(self, source: DataSource, cells: Mapping[str, Cell]) -> NotionPage:
         """A new row. Raises `NotionInDoubt` where it may be there already: Notion has no key to tell two apart."""
         body = {
             "parent": {"type": "data_source_id", "data_source_id": source.id},
@@ -150,7 +150,7 @@ class Notion:
         about = f"a new row of the table {source.name!r}"
         return _page(await self._ask(_Call("POST", "/pages", about, body, is_repeatable=False)))
 
-    async def update_page(self, page_id: str, source: DataSource, cells: Mapping[str, Cell]) -> Page | None:
+    async def update_page(self, page_id: str, source: DataSource, cells: Mapping[str, Cell]) -> NotionPage | None:
         """Writes the same however often it is asked. None where the table has none of these columns."""
         page_id = notion_id(page_id)
         properties = self._properties(source, cells)
@@ -160,7 +160,7 @@ class Notion:
         return _page(await self._ask(call))
 
     def _properties(self, source: DataSource, cells: Mapping[str, Cell]) -> Mapping[str, Any]:
-        found = written(source, cells)
+        found = build_properties(source, cells)
         for name, sentence in found.skipped.items():
             if (source.id, name) not in self._warned:
                 self._warned.add((source.id, name))
@@ -212,7 +212,7 @@ class Notion:
             if not isinstance(failure, NotionUnavailable) or isinstance(failure, NotionInDoubt):
                 break
             wait = failure.retry_after if failure.retry_after is not None else SECOND << attempt
-            is_last = wait > LONGEST_WAIT or attempt == ATTEMPTS - 1
+            is_last = wait > MAX_WAIT or attempt == ATTEMPTS - 1
             if failure.retry_after is not None or not is_last:
                 # Whatever is asked next waits as well: Notion told the whole process.
                 self._rests_until = max(self._rests_until, self._clock.now() + wait)
@@ -230,7 +230,7 @@ class Notion:
                 headers=self._headers if call.body is None else {**self._headers, "Content-Type": "application/json"},
                 body=b"" if call.body is None else orjson.dumps(call.body),
                 timeout_seconds=TIMEOUT_SECONDS,
-                most_answer_bytes=MOST_ANSWER_BYTES,
+                most_answer_bytes=MAX_RESPONSE_BYTES,
             )
         finally:
             asked.ended_at = self._clock.now()
@@ -250,7 +250,7 @@ class Notion:
     async def _wait_until(self, moment: Callable[[], Instant]) -> None:
         """Raises where Notion asked us to rest for longer than anybody waits for an answer."""
         while (wait := moment() - self._clock.now()) > 0:
-            if wait > LONGEST_WAIT:
+            if wait > MAX_WAIT:
                 raise NotionUnavailable("Notion asks us to wait.", code="NOTION_RATE_LIMITED", retry_after=wait)
             await self._sleep(wait / 1000)
 
@@ -301,9 +301,9 @@ def _retry_after(reply: HttpResponse) -> Instant | None:
     return int(told) * SECOND if told.isascii() and told.isdigit() and len(told) < 8 else None
 
 
-def _page(answer: Mapping[str, Any]) -> Page:
+def _page(answer: Mapping[str, Any]) -> NotionPage:
     source_id, edited_at = _mapping(answer, "parent").get("data_source_id"), answer.get("last_edited_time")
-    return Page(
+    return NotionPage(
         id=notion_id(str(answer.get("id"))),
         properties={
             str(name): each for name, each in _mapping(answer, "properties").items() if isinstance(each, Mapping)
@@ -314,7 +314,7 @@ def _page(answer: Mapping[str, Any]) -> Page:
     )
 
 
-def _title(page: Page) -> str:
+def _title(page: NotionPage) -> str:
     return next((plain(each.get("title")) for each in page.properties.values() if each.get("type") == "title"), "")
 
 

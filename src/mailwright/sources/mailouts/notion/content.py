@@ -6,22 +6,22 @@ from typing import Any
 from mailwright.sources.mailouts.notion.client import Notion
 from mailwright.sources.mailouts.notion.errors import NotionRefused
 from mailwright.sources.mailouts.notion.ids import notion_id
-from mailwright.sources.mailouts.notion.pages import Block
+from mailwright.sources.mailouts.notion.pages import NotionBlock
 
-MOST_DEPTH = 10
+MAX_DEPTH = 10
 # At a hundred blocks a request and three requests a second, what is larger would keep somebody waiting for minutes.
-MOST_BLOCKS = 5_000
+MAX_BLOCKS = 5_000
 
 # Not looked into: other pages, private notes, and what the API does not show.
 CLOSED = frozenset({"child_page", "child_database", "template", "meeting_notes", "transcription", "unsupported"})
 
 
-async def content_of(notion: Notion, page_id: str) -> tuple[Block, ...]:
+async def read_content(notion: Notion, page_id: str) -> tuple[NotionBlock, ...]:
     """All that is written on a page. A block that was not looked into says why in its `missing`."""
-    return await _Walk(notion, MOST_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
+    return await _Walk(notion, MAX_DEPTH).inside(notion_id(page_id), depth=1, seen=frozenset())
 
 
-async def surface_of(notion: Notion, page_id: str) -> tuple[Block, ...]:
+async def read_top_level(notion: Notion, page_id: str) -> tuple[NotionBlock, ...]:
     """The first level only, which is mostly one question. A block that holds others has something in its `missing`."""
     return await _Walk(notion, 1).inside(notion_id(page_id), depth=1, seen=frozenset())
 
@@ -34,17 +34,17 @@ class _Walk:
         self._most_depth = most_depth
         self._met = 0
 
-    async def inside(self, block_id: str, *, depth: int, seen: frozenset[str]) -> tuple[Block, ...]:
+    async def inside(self, block_id: str, *, depth: int, seen: frozenset[str]) -> tuple[NotionBlock, ...]:
         found = await self._notion.children(block_id)
         self._met += len(found)
-        if self._met > MOST_BLOCKS:
+        if self._met > MAX_BLOCKS:
             raise NotionRefused(
-                f"The page has more than {MOST_BLOCKS} blocks: a mail needs a shorter one.",
+                f"The page has more than {MAX_BLOCKS} blocks: a mail needs a shorter one.",
                 code="NOTION_PAGE_TOO_LARGE",
             )
         return tuple([await self._block(each, depth, seen) for each in found])
 
-    async def _block(self, found: Mapping[str, Any], depth: int, seen: frozenset[str]) -> Block:
+    async def _block(self, found: Mapping[str, Any], depth: int, seen: frozenset[str]) -> NotionBlock:
         kind, block_id = str(found.get("type")), str(found.get("id"))
         inner = found.get(kind)
         content: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
@@ -52,30 +52,34 @@ class _Walk:
             return await self._linked(block_id, content)
         original = _original(content) if kind == "synced_block" else None
         if kind in CLOSED or not (found.get("has_children") or original):
-            return Block(block_id, kind, content)
+            return NotionBlock(block_id, kind, content)
         source = original or block_id
         if source in seen:
-            return Block(block_id, kind, content, missing="it stands inside itself")
+            return NotionBlock(block_id, kind, content, missing="it stands inside itself")
         if depth >= self._most_depth:
-            return Block(block_id, kind, content, missing=f"it is nested more than {self._most_depth} levels deep")
+            return NotionBlock(
+                block_id, kind, content, missing=f"it is nested more than {self._most_depth} levels deep"
+            )
         try:
             children = await self.inside(source, depth=depth + 1, seen=seen | {source})
         except NotionRefused as refused:
             if original is None or refused.code != "NOTION_NOT_SHARED":
                 raise
-            return Block(block_id, kind, content, missing="its original is on a page that is not shared with us")
-        return Block(block_id, kind, content, children)
+            return NotionBlock(block_id, kind, content, missing="its original is on a page that is not shared with us")
+        return NotionBlock(block_id, kind, content, children)
 
-    async def _linked(self, block_id: str, content: Mapping[str, Any]) -> Block:
+    async def _linked(self, block_id: str, content: Mapping[str, Any]) -> NotionBlock:
         """With the title and the public address of the page that it leads to, as far as there are any."""
         target = content.get("page_id")
         if not isinstance(target, str):
-            return Block(block_id, "link_to_page", content)
+            return NotionBlock(block_id, "link_to_page", content)
         try:
             title, public_url = await self._notion.named_page(target)
         except NotionRefused:
-            return Block(block_id, "link_to_page", content, missing="it leads to a page that is not shared with us")
-        return Block(block_id, "link_to_page", {**content, "title": title, "public_url": public_url})
+            return NotionBlock(
+                block_id, "link_to_page", content, missing="it leads to a page that is not shared with us"
+            )
+        return NotionBlock(block_id, "link_to_page", {**content, "title": title, "public_url": public_url})
 
 
 def _original(content: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class NotionPage:
     """`properties` by name, each in Notion's own form; what is written on the page is read apart."""
 
     id: str
@@ -27,17 +27,17 @@ class DataSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class NotionBlock:
     """One block with everything inside it; `content` is what Notion keeps under the name of its type."""
 
     id: str
     type: str
     content: Mapping[str, Any] = field(default_factory=dict)
-    children: "tuple[Block, ...]" = ()
+    children: "tuple[NotionBlock, ...]" = ()
     missing: str | None = None  # why children that it has are not here
 
 
-def every(blocks: Sequence[Block]) -> Iterator[Block]:
+def every(blocks: Sequence[NotionBlock]) -> Iterator[NotionBlock]:
     """Each block before those inside it, in the order of the page."""
     for block in blocks:
         yield block

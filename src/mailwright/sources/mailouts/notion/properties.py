@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from mailwright.sources.mailouts.notion.errors import NotionRefused
-from mailwright.sources.mailouts.notion.pages import DataSource, Page
+from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
 
 # Times are written as text, as `isoformat` makes it; nothing empties the cell.
 Cell = str | int | float | bool | None
 
 # Notion takes 2,000 characters a piece and 100 pieces; what is longer would be refused as a whole.
-LONGEST_PIECE = 2_000
-MOST_PIECES = 100
-LONGEST_ADDRESS = 200
-LONGEST_URL = 2_000
+MAX_PIECE_LENGTH = 2_000
+MAX_PIECES = 100
+MAX_ADDRESS_LENGTH = 200
+MAX_URL_LENGTH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class MailoutNames:
+class MailoutColumns:
     """What the columns of the mailouts table are called."""
 
     subject: str = "Subject"
@@ -33,7 +33,7 @@ class MailoutNames:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorNames:
+class ErrorColumns:
     """What the columns of the errors table are called."""
 
     name: str = "Name"
@@ -49,7 +49,7 @@ class ErrorNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Mailout:
+class MailoutPage:
     """What a page says of itself before its content is looked at. `lacking` are columns that it does not have."""
 
     page_id: str
@@ -61,19 +61,19 @@ class Mailout:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PropertyUpdate:
     """What goes to Notion, and for each cell that does not, by column, a sentence that says why."""
 
     properties: Mapping[str, Mapping[str, Any]]
     skipped: Mapping[str, str]
 
 
-def read_mailout(page: Page, names: MailoutNames) -> Mailout:
+def read_mailout(page: NotionPage, names: MailoutColumns) -> MailoutPage:
     """A page without a subject column has its title for a subject; an empty subject is empty, whatever the title."""
     here = page.properties
     title = next((name for name, each in here.items() if each.get("type") == "title"), names.subject)
     asked = (names.status, names.test, names.sent_at)
-    return Mailout(
+    return MailoutPage(
         page.id,
         subject=" ".join(_text(here, names.subject if names.subject in here else title).split()),
         status=_option(here, names.status),
@@ -83,7 +83,7 @@ def read_mailout(page: Page, names: MailoutNames) -> Mailout:
     )
 
 
-def written(source: DataSource, cells: Mapping[str, Cell]) -> Written:
+def build_properties(source: DataSource, cells: Mapping[str, Cell]) -> PropertyUpdate:
     """A column that the table lacks, or whose type cannot hold the value, is skipped; the others are written."""
     properties: dict[str, Mapping[str, Any]] = {}
     skipped: dict[str, str] = {}
@@ -99,7 +99,7 @@ def written(source: DataSource, cells: Mapping[str, Cell]) -> Written:
             skipped[name] = f"The property {name!r} in Notion is of the type {kind}, which does not fit: change it."
         else:
             properties[name] = {kind: value}
-    return Written(properties, skipped)
+    return PropertyUpdate(properties, skipped)
 
 
 def plain(rich_text: object) -> str:
@@ -200,9 +200,9 @@ def _offered(source: DataSource, name: str, cell: Cell) -> Cell:
 def _pieces(cell: Cell) -> list[dict[str, Any]]:
     text = "" if cell is None else str(cell)
     # In UTF-16 units, as Notion counts: half of an emoji is no text.
-    longest = LONGEST_PIECE // 2 if any(ord(character) > 0xFFFF for character in text) else LONGEST_PIECE
+    longest = MAX_PIECE_LENGTH // 2 if any(ord(character) > 0xFFFF for character in text) else MAX_PIECE_LENGTH
     cut = [text[at : at + longest] for at in range(0, len(text), longest)]
-    return [{"type": "text", "text": {"content": piece}} for piece in cut[:MOST_PIECES]]
+    return [{"type": "text", "text": {"content": piece}} for piece in cut[:MAX_PIECES]]
 
 
 def _number(cell: Cell) -> object:
@@ -227,7 +227,7 @@ _WRITERS: Mapping[str, Callable[[Cell], object]] = {
     "status": _named,
     "multi_select": lambda cell: [] if (option := _named(cell)) is None else [option],
     "date": lambda cell: None if cell is None else ({"start": cell} if isinstance(cell, str) else _UNFIT),
-    "email": _short(LONGEST_ADDRESS),
-    "phone_number": _short(LONGEST_ADDRESS),
-    "url": _short(LONGEST_URL),
+    "email": _short(MAX_ADDRESS_LENGTH),
+    "phone_number": _short(MAX_ADDRESS_LENGTH),
+    "url": _short(MAX_URL_LENGTH),
 }

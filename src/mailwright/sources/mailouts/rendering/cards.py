@@ -3,7 +3,7 @@
 from html import escape
 from urllib.parse import urlsplit
 
-from mailwright.sources.mailouts.rendering.rich_text import Words, linked, shown
+from mailwright.sources.mailouts.rendering.rich_text import RichText, linked, shown
 from mailwright.sources.mailouts.rendering.styles import LINE, MUTED
 
 
@@ -21,7 +21,7 @@ def card(sign: str, title: str, url: str | None, beside: str) -> str:
     )
 
 
-def captioned(caption: Words) -> str:
+def captioned(caption: RichText) -> str:
     if not caption.html:
         return ""
     return (

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.block_walk import MOST_DEPTH, NOTHING, Piece, Walk, indented
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering.block_renderer import MAX_DEPTH, NOTHING, BlockRenderer, Piece, indented
 from mailwright.sources.mailouts.rendering.numbering import numeral
 from mailwright.sources.mailouts.rendering.styles import MUTED, attributes
 
 
-def listed(page: Walk, kind: str, run: Sequence[Block], depth: int) -> Piece:
+def listed(page: BlockRenderer, kind: str, run: Sequence[NotionBlock], depth: int) -> Piece:
     for block in run:
         if block.missing is not None:
             page.report(block, block.missing, "content_block_incomplete")
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         page.report(run[0], "it is nested too deeply")
         return NOTHING
     match kind:
@@ -24,7 +24,7 @@ def listed(page: Walk, kind: str, run: Sequence[Block], depth: int) -> Piece:
             return _bulleted(page, run, depth)
 
 
-def _bulleted(page: Walk, run: Sequence[Block], depth: int) -> Piece:
+def _bulleted(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Piece:
     items = [_item(page, block, depth) for block in run]
     html = "\n".join(item.html for item in items)
     return Piece(
@@ -33,7 +33,7 @@ def _bulleted(page: Walk, run: Sequence[Block], depth: int) -> Piece:
     )
 
 
-def _numbered(page: Walk, run: Sequence[Block], depth: int) -> Piece:
+def _numbered(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Piece:
     """Numbers by themselves, letters inside them, Roman numerals inside those, unless the list says otherwise."""
     first = run[0].content.get("list_start_index")
     start = first if isinstance(first, int) and not isinstance(first, bool) and 0 <= first < 10**6 else 1
@@ -52,7 +52,7 @@ def _numbered(page: Walk, run: Sequence[Block], depth: int) -> Piece:
     )
 
 
-def _item(page: Walk, block: Block, depth: int) -> Piece:
+def _item(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     page.lists += 1
     said, inner = page.words(block), page.inside(block.children, depth)
     page.lists -= 1
@@ -64,7 +64,7 @@ def _item(page: Walk, block: Block, depth: int) -> Piece:
     )
 
 
-def _to_dos(page: Walk, run: Sequence[Block], depth: int) -> Piece:
+def _to_dos(page: BlockRenderer, run: Sequence[NotionBlock], depth: int) -> Piece:
     """No input boxes: few mail programs show them, and none would keep what is ticked."""
     rows, lines = [], []
     for block in run:

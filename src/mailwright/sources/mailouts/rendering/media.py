@@ -5,18 +5,18 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.block_walk import NOTHING, Piece, Walk, mapping
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering.block_renderer import NOTHING, BlockRenderer, Piece, mapping
 from mailwright.sources.mailouts.rendering.cards import captioned, card
-from mailwright.sources.mailouts.rendering.frame import WIDTH
-from mailwright.sources.mailouts.rendering.pictures import dying_url
-from mailwright.sources.mailouts.rendering.rich_text import Picture, clean, is_private, safe_url, shown
+from mailwright.sources.mailouts.rendering.document import WIDTH
+from mailwright.sources.mailouts.rendering.images import dying_url
+from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, clean, is_private, safe_url, shown
 from mailwright.sources.mailouts.rendering.styles import MUTED
 
 _FILES = {"video": ("🎬", "Video"), "audio": ("🎧", "Audio"), "pdf": ("📕", "PDF"), "file": ("📎", "File")}
 
 
-def image(page: Walk, block: Block, _depth: int) -> Piece:
+def image(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     caption = page.words(block, "caption")
     said = " ".join(caption.text.split())
     dying = dying_url(block.content)
@@ -35,7 +35,7 @@ def image(page: Walk, block: Block, _depth: int) -> Piece:
     return Piece(html, f"[Image: {said}] {picture.url}" if said else f"[Image] {picture.url}")
 
 
-def file(page: Walk, block: Block, _depth: int) -> Piece:
+def file(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     """A link, where it will still be one tomorrow; else the name, and a word to the author."""
     sign, spoken = _FILES[block.type]
     caption = page.words(block, "caption")
@@ -52,7 +52,7 @@ def file(page: Walk, block: Block, _depth: int) -> Piece:
     return Piece(card(sign, title, url, beside), f"{text} {url}" if url else text)
 
 
-def link(page: Walk, block: Block, _depth: int) -> Piece:
+def link(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     caption = page.words(block, "caption")
     url = safe_url(block.content.get("url"))
     title = " ".join(caption.text.split())
@@ -63,7 +63,7 @@ def link(page: Walk, block: Block, _depth: int) -> Piece:
     return Piece(card("🔗", title or _spoken(url), url, ""), f"{title} {url}".strip())
 
 
-def linked_page(page: Walk, block: Block, _depth: int) -> Piece:
+def linked_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     """A link only where the page is published: others would meet a sign-in."""
     title = clean(block.content.get("title"))
     url = safe_url(block.content.get("public_url"))
@@ -74,7 +74,7 @@ def linked_page(page: Walk, block: Block, _depth: int) -> Piece:
     return Piece(card("📄", title or _spoken(url), url, ""), f"{title} {url}".strip())
 
 
-def other_page(page: Walk, block: Block, _depth: int) -> Piece:
+def other_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     """Its title: what is written there is another page, which nobody asked to send."""
     title = clean(block.content.get("title"))
     page.report(block, "only its title is shown: what is on it is not part of this page", "content_not_included")
@@ -85,9 +85,9 @@ def _url(content: Mapping[str, Any]) -> object:
     return mapping(content, str(content.get("type"))).get("url")
 
 
-def _picture_elsewhere(content: Mapping[str, Any]) -> Picture | None:
+def _picture_elsewhere(content: Mapping[str, Any]) -> ImageCopy | None:
     found = safe_url(_url(content))
-    return Picture(found) if found is not None and found.startswith(("http://", "https://")) else None
+    return ImageCopy(found) if found is not None and found.startswith(("http://", "https://")) else None
 
 
 def _spoken(url: str) -> str:

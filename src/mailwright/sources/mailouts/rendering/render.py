@@ -3,38 +3,37 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering import boxes, media, texts
-from mailwright.sources.mailouts.rendering import unsupported as unshown
-from mailwright.sources.mailouts.rendering.block_walk import LISTS, UNKNOWN, Form, Unsupported, Walk
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering import containers, media, text_blocks, unsupported_blocks
+from mailwright.sources.mailouts.rendering.block_renderer import LISTS, UNKNOWN, BlockRenderer, ContentIssue, Form
 from mailwright.sources.mailouts.rendering.lists import listed
-from mailwright.sources.mailouts.rendering.rich_text import Picture, Surroundings, words
+from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichTextContext, words
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedPage:
     """`html` is what stands in the frame of a mail. Both are empty if the page has nothing to read or to see."""
 
     html: str
     text: str
-    unsupported: tuple[Unsupported, ...] = ()
+    issues: tuple[ContentIssue, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         return not self.html and not self.text
 
 
-def render(blocks: Sequence[Block], images: Mapping[str, Picture]) -> Rendered:
+def render(blocks: Sequence[NotionBlock], images: Mapping[str, ImageCopy]) -> RenderedPage:
     """`images` leads from addresses that expire to copies that do not. The same arguments give the same bytes."""
-    page = Walk(images, _FORMS, listed)
+    page = BlockRenderer(images, _FORMS, listed)
     pieces = list(page.pieces(_without_spacers(blocks), 0))
     html = "\n".join(piece.html for piece in pieces if piece.html)
     text = "\n\n".join(piece.text for piece in pieces if piece.text.strip())
     is_blank = not text.replace("-", "").strip() and "<img" not in html
-    return Rendered("" if is_blank else html, "" if is_blank else f"{text}\n", tuple(page.unsupported))
+    return RenderedPage("" if is_blank else html, "" if is_blank else f"{text}\n", tuple(page.issues))
 
 
-def _without_spacers(blocks: Sequence[Block]) -> Sequence[Block]:
+def _without_spacers(blocks: Sequence[NotionBlock]) -> Sequence[NotionBlock]:
     """Notion ends pages with an empty paragraph, and people begin them with some."""
     first, last = 0, len(blocks)
     while first < last and _is_spacer(blocks[first]):
@@ -44,25 +43,25 @@ def _without_spacers(blocks: Sequence[Block]) -> Sequence[Block]:
     return blocks[first:last]
 
 
-def _is_spacer(block: Block) -> bool:
+def _is_spacer(block: NotionBlock) -> bool:
     is_bare = block.type == "paragraph" and not block.children and block.missing is None
-    return is_bare and words(block.content.get("rich_text"), Surroundings()).are_blank
+    return is_bare and words(block.content.get("rich_text"), RichTextContext()).are_blank
 
 
 _FORMS: Mapping[str, Form] = {
-    "paragraph": texts.paragraph,
-    "heading_1": texts.heading,
-    "heading_2": texts.heading,
-    "heading_3": texts.heading,
-    "heading_4": texts.heading,
-    "toggle": texts.toggle,
-    "quote": texts.quote,
-    "callout": texts.callout,
-    "code": texts.code,
-    "equation": texts.equation,
-    "divider": texts.divider,
-    "breadcrumb": texts.nothing,
-    "table_of_contents": texts.nothing,
+    "paragraph": text_blocks.paragraph,
+    "heading_1": text_blocks.heading,
+    "heading_2": text_blocks.heading,
+    "heading_3": text_blocks.heading,
+    "heading_4": text_blocks.heading,
+    "toggle": text_blocks.toggle,
+    "quote": text_blocks.quote,
+    "callout": text_blocks.callout,
+    "code": text_blocks.code,
+    "equation": text_blocks.equation,
+    "divider": text_blocks.divider,
+    "breadcrumb": text_blocks.nothing,
+    "table_of_contents": text_blocks.nothing,
     "image": media.image,
     "video": media.file,
     "audio": media.file,
@@ -74,16 +73,16 @@ _FORMS: Mapping[str, Form] = {
     "link_to_page": media.linked_page,
     "child_page": media.other_page,
     "child_database": media.other_page,
-    "column_list": boxes.columns,
-    "column": boxes.held,
-    "synced_block": boxes.held,
-    "tab": boxes.tabs,
-    "table": boxes.table,
-    "table_row": boxes.lone_row,
-    "template": unshown.left_out,
-    "meeting_notes": unshown.left_out,
-    "transcription": unshown.left_out,
-    "unsupported": unshown.unsupported_block,
-    UNKNOWN: unshown.unknown,
+    "column_list": containers.columns,
+    "column": containers.held,
+    "synced_block": containers.held,
+    "tab": containers.tabs,
+    "table": containers.table,
+    "table_row": containers.lone_row,
+    "template": unsupported_blocks.left_out,
+    "meeting_notes": unsupported_blocks.left_out,
+    "transcription": unsupported_blocks.left_out,
+    "unsupported": unsupported_blocks.unsupported_block,
+    UNKNOWN: unsupported_blocks.unknown,
 }
 KNOWN_TYPES = frozenset({*_FORMS, *LISTS} - {UNKNOWN})

@@ -20,7 +20,7 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z|[
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RichText:
     html: str = ""
     text: str = ""
 
@@ -30,7 +30,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ImageCopy:
     """A copy that stays where it is, and how wide it is, if that is known."""
 
     url: str
@@ -38,20 +38,20 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RichTextContext:
     """What words need to know of the page: copies of its images, and whom to tell of what was left out."""
 
-    images: Mapping[str, Picture] = field(default_factory=dict)
+    images: Mapping[str, ImageCopy] = field(default_factory=dict)
     report: Callable[[str, str], None] = lambda _code, _reason: None
 
 
-def words(rich_text: object, around: Surroundings) -> Words:
+def words(rich_text: object, around: RichTextContext) -> RichText:
     """Never fails: a piece in a form that is not known shows its plain text."""
     pieces = [piece for piece in rich_text if isinstance(piece, Mapping)] if isinstance(rich_text, Sequence) else []
     found = [_piece(piece, around) for piece in pieces]
     # A link whose words look different in the middle comes in pieces; it is one link all the same.
     runs = [_run(list(run), url) for url, run in groupby(found, key=lambda each: each.url)]
-    return Words("".join(each.html for each in runs), "".join(each.text for each in runs))
+    return RichText("".join(each.html for each in runs), "".join(each.text for each in runs))
 
 
 def shown(text: object) -> str:
@@ -94,31 +94,31 @@ class _Spoken:
     url: str | None = None
 
 
-def _run(run: Sequence[_Spoken], url: str | None) -> Words:
+def _run(run: Sequence[_Spoken], url: str | None) -> RichText:
     html, text = "".join(each.html for each in run), "".join(each.text for each in run)
     if url is None or not html:
-        return Words(html, text)
+        return RichText(html, text)
     bare = url.removeprefix("mailto:").removeprefix("tel:")
     # The address is said only where the words do not say it already.
     is_said = text.strip() in ("", url, bare, url.rstrip("/"))
-    return Words(linked(html, url), text if is_said else f"{text.rstrip()} ({bare}){text[len(text.rstrip()) :]}")
+    return RichText(linked(html, url), text if is_said else f"{text.rstrip()} ({bare}){text[len(text.rstrip()) :]}")
 
 
-def _piece(piece: Mapping[str, Any], around: Surroundings) -> _Spoken:
+def _piece(piece: Mapping[str, Any], around: RichTextContext) -> _Spoken:
     match piece.get("type"):
         case "equation":
             expression = clean(_mapping(piece, "equation").get("expression") or piece.get("plain_text"))
-            return _dressed(Words(_code(escape(expression)), expression), piece, None)
+            return _dressed(RichText(_code(escape(expression)), expression), piece, None)
         case "mention":
             return _mention(piece, around)
         case _:
             content = _mapping(piece, "text").get("content")
             plain = clean(piece.get("plain_text") if piece.get("plain_text") is not None else content)
             link = _mapping(_mapping(piece, "text"), "link").get("url") or piece.get("href")
-            return _dressed(Words(shown(plain), plain), piece, _allowed(link, plain, around))
+            return _dressed(RichText(shown(plain), plain), piece, _allowed(link, plain, around))
 
 
-def _mention(piece: Mapping[str, Any], around: Surroundings) -> _Spoken:
+def _mention(piece: Mapping[str, Any], around: RichTextContext) -> _Spoken:
     mention = _mapping(piece, "mention")
     kind = str(mention.get("type"))
     about = _mapping(mention, kind)
@@ -126,29 +126,29 @@ def _mention(piece: Mapping[str, Any], around: Surroundings) -> _Spoken:
     match kind:
         case "date":
             when = _moment(about) or plain
-            return _dressed(Words(f'<span style="white-space:nowrap">{shown(when)}</span>', when), piece, None)
+            return _dressed(RichText(f'<span style="white-space:nowrap">{shown(when)}</span>', when), piece, None)
         case "link_preview" | "link_mention":
             url = about.get("url") or about.get("href") or piece.get("href")
             title = clean(about.get("title") or plain or url)
-            return _dressed(Words(shown(title), title), piece, _allowed(url, title, around))
+            return _dressed(RichText(shown(title), title), piece, _allowed(url, title, around))
         case "custom_emoji":
             return _dressed(_emoji(about, plain, around), piece, None)
         case "page" | "database" | "data_source":
             # Where the mentioned page is published its address is public; else readers would meet a sign-in.
             url = safe_url(piece.get("href"))
-            return _dressed(Words(shown(plain), plain), piece, None if url is None or is_private(url) else url)
+            return _dressed(RichText(shown(plain), plain), piece, None if url is None or is_private(url) else url)
         case _:  # a person, a template's `@Today`, and whatever comes next
-            return _dressed(Words(shown(plain), plain), piece, None)
+            return _dressed(RichText(shown(plain), plain), piece, None)
 
 
-def _emoji(about: Mapping[str, Any], plain: str, around: Surroundings) -> Words:
+def _emoji(about: Mapping[str, Any], plain: str, around: RichTextContext) -> RichText:
     name = clean(about.get("name")).strip(":")
     spoken = f":{name}:" if name else plain
     picture = around.images.get(str(about.get("url")))
     if picture is None:
-        return Words(shown(spoken), spoken)
+        return RichText(shown(spoken), spoken)
     style = "height:1.2em;width:1.2em;vertical-align:-0.2em;border:0"
-    return Words(
+    return RichText(
         f'<img src="{escape(picture.url)}" alt="{escape(spoken)}" width="20" height="20" style="{style}">', spoken
     )
 
@@ -170,7 +170,7 @@ def _when(moment: object, zone: object) -> str | None:
     return f"{day} {time}" + (f" ({named})" if named else "")
 
 
-def _allowed(link: object, plain: str, around: Surroundings) -> str | None:
+def _allowed(link: object, plain: str, around: RichTextContext) -> str | None:
     if link is None or link == "":
         return None
     url = safe_url(link)
@@ -179,7 +179,7 @@ def _allowed(link: object, plain: str, around: Surroundings) -> str | None:
     return url
 
 
-def _dressed(words: Words, piece: Mapping[str, Any], url: str | None) -> _Spoken:
+def _dressed(words: RichText, piece: Mapping[str, Any], url: str | None) -> _Spoken:
     """From the inside out: code, bold, italic, struck, underlined, coloured. The link comes around it all."""
     looks = _mapping(piece, "annotations")
     html = words.html

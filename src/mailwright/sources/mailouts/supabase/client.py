@@ -17,7 +17,7 @@ from mailwright.sources.mailouts.supabase.errors import (
     SupabaseRefused,
     SupabaseUnavailable,
 )
-from mailwright.sources.mailouts.supabase.keys import is_token, objection_to_key
+from mailwright.sources.mailouts.supabase.keys import find_key_problem, is_token
 
 SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
@@ -27,12 +27,12 @@ COLUMNS: Final = ("email", "status", "from_name", "bounce_type", "bounce_subtype
 PAGE_ROWS: Final = 1_000
 ATTEMPTS: Final = 4
 TIMEOUT_SECONDS: Final = 30.0
-MOST_ANSWER_BYTES: Final = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 # One address in several spellings is a few rows. A filter that meets more than this was misread by somebody.
-MOST_ROWS_OF_ONE: Final = 20
+MAX_ROWS_PER_ADDRESS: Final = 20
 
 # What stands before PostgREST takes addresses of some 8 KB, and refuses longer ones.
-LONGEST_LIST: Final = 4_000
+MAX_LIST_LENGTH: Final = 4_000
 
 # Codes of PostgREST for what is not there.
 NO_TABLE: Final = ("PGRST205", "42P01")
@@ -51,7 +51,7 @@ class Subscriber:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SubscriberStatus:
     """What is told of a person. Going back to `active` undoes nothing but a leaving that we told of before."""
 
     email: str
@@ -95,7 +95,7 @@ class Supabase:
 
         A key for browsers is answered with no rows and no error, so a table that looks empty is not believed.
         """
-        if objection := objection_to_key(self._key):
+        if objection := find_key_problem(self._key):
             raise SupabaseRefused(f"SUPABASE_SERVICE_ROLE_KEY: {objection}.", code="SUPABASE_KEY_SEES_NOTHING")
         if not await self._ask(_Call("GET", f"/{SUBSCRIBERS}?select=email&limit=1", SUBSCRIBERS)):
             raise SupabaseRefused(
@@ -125,7 +125,7 @@ class Supabase:
             last = page[-1].email
             yield page
 
-    async def tell(self, standing: Standing) -> None:
+    async def update_status(self, standing: SubscriberStatus) -> None:
         """The condition is part of the change: what weighs less never replaces what weighs more, whoever is first."""
         changes: dict[str, Any] = {"status": standing.status, "status_updated_at": isoformat(standing.at)}
         match standing.status:
@@ -141,7 +141,7 @@ class Supabase:
                 "PATCH",
                 f"/{SUBSCRIBERS}?{_same_address(standing.email)}{condition}",
                 SUBSCRIBERS,
-                prefer=f"return=minimal, handling=strict, max-affected={MOST_ROWS_OF_ONE}",
+                prefer=f"return=minimal, handling=strict, max-affected={MAX_ROWS_PER_ADDRESS}",
                 body=changes,
             )
         )
@@ -207,7 +207,7 @@ class Supabase:
             headers=headers,
             body=b"" if call.body is None else orjson.dumps(call.body),
             timeout_seconds=TIMEOUT_SECONDS,
-            most_answer_bytes=MOST_ANSWER_BYTES,
+            most_answer_bytes=MAX_RESPONSE_BYTES,
         )
 
 
@@ -229,7 +229,7 @@ def _lists(texts: Sequence[str]) -> Iterator[str]:
     """As many values at a time as an address of a request has room for."""
     chosen = ""
     for quoted in map(_quoted, texts):
-        if chosen and len(chosen) + len(quoted) >= LONGEST_LIST:
+        if chosen and len(chosen) + len(quoted) >= MAX_LIST_LENGTH:
             yield chosen
             chosen = ""
         chosen = f"{chosen},{quoted}" if chosen else quoted

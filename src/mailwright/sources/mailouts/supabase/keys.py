@@ -9,7 +9,7 @@ import orjson
 _INSTEAD: Final = "take the service_role or a secret key, from Project Settings and API Keys"
 
 
-def objection_to_key(key: str) -> str | None:
+def find_key_problem(key: str) -> str | None:
     """Why mailouts cannot work with this key, as far as the key itself tells."""
     if key.startswith("sb_publishable_"):
         return f"this is a publishable key, which sees no subscriber: {_INSTEAD}"

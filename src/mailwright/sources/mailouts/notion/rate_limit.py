@@ -9,7 +9,7 @@ from mailwright.outbox.ledger import Ledger
 PACE = SendRate("mailer:pace:notion", 350_000, "notion_rate")
 
 
-class SharedPace:
+class SharedRateLimit:
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         """`clock` is the ledger's own."""
         self._ledger = ledger

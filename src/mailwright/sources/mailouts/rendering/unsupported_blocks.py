@@ -1,7 +1,7 @@
 """Blocks that cannot or must not be shown as they are: each is told, and its words are kept where it has some."""
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.block_walk import NOTHING, Piece, Walk
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering.block_renderer import NOTHING, BlockRenderer, Piece
 from mailwright.sources.mailouts.rendering.rich_text import clean
 
 _LEFT_OUT = {
@@ -11,18 +11,18 @@ _LEFT_OUT = {
 }
 
 
-def left_out(page: Walk, block: Block, _depth: int) -> Piece:
+def left_out(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     page.report(block, _LEFT_OUT[block.type])
     return NOTHING
 
 
-def unsupported_block(page: Walk, block: Block, _depth: int) -> Piece:
+def unsupported_block(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     kind = clean(block.content.get("block_type")) or "unknown"
     page.report(block, f"Notion does not show blocks of the type {kind!r} to us")
     return NOTHING
 
 
-def unknown(page: Walk, block: Block, depth: int) -> Piece:
+def unknown(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     """What Notion may have tomorrow: its words as they are."""
     said = page.words(block)
     page.report(

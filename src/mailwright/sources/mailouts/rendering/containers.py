@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.block_walk import LONGEST_UNDERLINE, NOTHING, Piece, Walk
-from mailwright.sources.mailouts.rendering.rich_text import Words, words
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering.block_renderer import MAX_UNDERLINE, NOTHING, BlockRenderer, Piece
+from mailwright.sources.mailouts.rendering.rich_text import RichText, words
 from mailwright.sources.mailouts.rendering.styles import INK, LINE, SHADE
 
 
-def columns(page: Walk, block: Block, depth: int) -> Piece:
+def columns(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     found = [each for each in block.children if each.type == "column"]
     if not found:
         return page.inside(block.children, depth)
@@ -30,12 +30,12 @@ def columns(page: Walk, block: Block, depth: int) -> Piece:
     return Piece(f"{table}<tr>{html}</tr></table>", "\n\n".join(text for text in texts if text.strip()))
 
 
-def held(page: Walk, block: Block, depth: int) -> Piece:
+def held(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     """A box without a look of its own."""
     return page.inside(block.children, depth)
 
 
-def tabs(page: Walk, block: Block, depth: int) -> Piece:
+def tabs(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     """One under the other, each under its label."""
     found = []
     for tab in block.children:
@@ -47,7 +47,7 @@ def tabs(page: Walk, block: Block, depth: int) -> Piece:
     return Piece("\n".join(each.html for each in found), "\n\n".join(each.text for each in found if each.text))
 
 
-def table(page: Walk, block: Block, depth: int) -> Piece:
+def table(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     rows = [_cells(page, row) for row in block.children if row.type == "table_row"]
     others = page.inside([row for row in block.children if row.type != "table_row"], depth)
     if not rows:
@@ -56,14 +56,14 @@ def table(page: Walk, block: Block, depth: int) -> Piece:
     width = max(len(row) for row in rows)
     lines = []
     for at, row in enumerate(rows):
-        cells = [*row, *[Words()] * (width - len(row))]
+        cells = [*row, *[RichText()] * (width - len(row))]
         tags = [
             _cell(cell, is_head=(has_head and at == 0) or (has_side and place == 0)) for place, cell in enumerate(cells)
         ]
         lines.append(f"<tr>{''.join(tags)}</tr>")
     texts = [" | ".join(" ".join(cell.text.split()) for cell in row).rstrip() for row in rows]
     if has_head:
-        texts.insert(1, "-" * min(len(texts[0]), LONGEST_UNDERLINE))
+        texts.insert(1, "-" * min(len(texts[0]), MAX_UNDERLINE))
     html = "\n".join(lines)
     return Piece(
         '<div style="margin:0 0 16px;overflow-x:auto"><table cellpadding="0" cellspacing="0" '
@@ -72,18 +72,18 @@ def table(page: Walk, block: Block, depth: int) -> Piece:
     )
 
 
-def lone_row(page: Walk, block: Block, _depth: int) -> Piece:
+def lone_row(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     cells = _cells(page, block)
     html = f'<p style="margin:0 0 16px">{" | ".join(cell.html for cell in cells)}</p>'
     return Piece(html, " | ".join(cell.text for cell in cells)) if cells else NOTHING
 
 
-def _cells(page: Walk, row: Block) -> Sequence[Words]:
+def _cells(page: BlockRenderer, row: NotionBlock) -> Sequence[RichText]:
     found = row.content.get("cells")
     return [words(cell, page.around(row)) for cell in found] if isinstance(found, list) else []
 
 
-def _cell(cell: Words, *, is_head: bool) -> str:
+def _cell(cell: RichText, *, is_head: bool) -> str:
     style = f"border:1px solid {LINE};padding:8px 12px;text-align:left;vertical-align:top"
     if is_head:
         head = f"{style};background-color:{SHADE};color:{INK};font-weight:600"
@@ -91,7 +91,7 @@ def _cell(cell: Words, *, is_head: bool) -> str:
     return f'<td class="mw-line" style="{style}">{cell.html}</td>'
 
 
-def _ratio(column: Block) -> float | None:
+def _ratio(column: NotionBlock) -> float | None:
     ratio = column.content.get("width_ratio")
     if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not isfinite(ratio):
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-LONGEST_QUOTE = 300
+MAX_QUOTE_LENGTH = 300
 
 # By Notion's own code. The sentence begins with what was asked for.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
@@ -27,7 +27,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 
 def sentence_for(status: int, answer: Mapping[str, Any], about: str) -> tuple[str, str]:
     """Our code, and a sentence for the person who wrote the page."""
-    code, message = str(answer.get("code")), " ".join(str(answer.get("message") or "").split())[:LONGEST_QUOTE]
+    code, message = str(answer.get("code")), " ".join(str(answer.get("message") or "").split())[:MAX_QUOTE_LENGTH]
     if code in _SENTENCES:
         ours, sentence = _SENTENCES[code]
         return ours, sentence.format(about=about)

@@ -4,21 +4,28 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from mailwright.sources.mailouts.notion.pages import Block
-from mailwright.sources.mailouts.rendering.block_walk import LONGEST_UNDERLINE, NOTHING, Piece, Walk, indented, mapping
+from mailwright.sources.mailouts.notion.pages import NotionBlock
+from mailwright.sources.mailouts.rendering.block_renderer import (
+    MAX_UNDERLINE,
+    NOTHING,
+    BlockRenderer,
+    Piece,
+    indented,
+    mapping,
+)
 from mailwright.sources.mailouts.rendering.cards import captioned
-from mailwright.sources.mailouts.rendering.pictures import icon_url
+from mailwright.sources.mailouts.rendering.images import icon_url
 from mailwright.sources.mailouts.rendering.rich_text import clean, shown
 from mailwright.sources.mailouts.rendering.styles import INK, LINE, MONOSPACE, SHADE, attributes
 
 
-def paragraph(page: Walk, block: Block, depth: int) -> Piece:
+def paragraph(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said = page.words(block)
     html = f"<p{attributes('margin:0 0 16px', block.content.get('color'))}>{said.html or '&nbsp;'}</p>"
     return page.with_children(block, Piece(html, said.text), depth)
 
 
-def heading(page: Walk, block: Block, depth: int) -> Piece:
+def heading(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     """A toggle's children are shown: there is nothing to open it with in a mail."""
     said = page.words(block)
     level = int(block.type[-1])
@@ -26,20 +33,20 @@ def heading(page: Walk, block: Block, depth: int) -> Piece:
     style = f"margin:{above}px 0 8px;font-size:{size}px;line-height:1.3;font-weight:700"
     html = f"<h{level}{attributes(style, block.content.get('color'))}>{said.html}</h{level}>"
     longest = max((len(line) for line in said.text.splitlines()), default=0)
-    line = ("=" if level == 1 else "-") * min(longest, LONGEST_UNDERLINE)
+    line = ("=" if level == 1 else "-") * min(longest, MAX_UNDERLINE)
     if said.are_blank:
         return page.with_children(block, NOTHING, depth)
     return page.with_children(block, Piece(html, f"{said.text}\n{line}"), depth, indent="")
 
 
-def toggle(page: Walk, block: Block, depth: int) -> Piece:
+def toggle(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said = page.words(block)
     style = "margin:0 0 8px;font-weight:600"
     html = f"<p{attributes(style, block.content.get('color'))}>▾ {said.html}</p>"
     return page.with_children(block, Piece(html, said.text), depth)
 
 
-def quote(page: Walk, block: Block, depth: int) -> Piece:
+def quote(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said, inner = page.words(block), page.inside(block.children, depth)
     # What stands inside ends with a space of its own.
     style = f"margin:0 0 16px;padding:4px 0 {0 if inner.html else 4}px 16px;border-left:3px solid {LINE}"
@@ -49,7 +56,7 @@ def quote(page: Walk, block: Block, depth: int) -> Piece:
     return Piece(f"<blockquote{shade}>{spoken}{inner.html}</blockquote>", indented(text, "> "))
 
 
-def callout(page: Walk, block: Block, depth: int) -> Piece:
+def callout(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said, inner = page.words(block), page.inside(block.children, depth)
     colour = str(block.content.get("color") or "default")
     icon = _icon(page, block)
@@ -68,7 +75,7 @@ def callout(page: Walk, block: Block, depth: int) -> Piece:
     )
 
 
-def _icon(page: Walk, block: Block) -> Piece:
+def _icon(page: BlockRenderer, block: NotionBlock) -> Piece:
     icon = mapping(block.content, "icon")
     if isinstance(icon.get("emoji"), str):
         return Piece(f'<span style="font-size:20px;line-height:1.3">{shown(icon["emoji"])}</span>', icon["emoji"])
@@ -78,7 +85,7 @@ def _icon(page: Walk, block: Block) -> Piece:
     return Piece(f'<img src="{escape(copy.url)}" alt="" width="24" height="24" style="display:block;border:0">')
 
 
-def code(page: Walk, block: Block, _depth: int) -> Piece:
+def code(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     # As it was typed: links and looks have no place in a listing, its words have.
     said = clean("".join(str(piece.get("plain_text") or "") for piece in _pieces(block.content.get("rich_text"))))
     caption = page.words(block, "caption")
@@ -92,17 +99,17 @@ def code(page: Walk, block: Block, _depth: int) -> Piece:
     return Piece(f"{html}{captioned(caption)}", text)
 
 
-def equation(page: Walk, block: Block, _depth: int) -> Piece:
+def equation(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     formula = clean(block.content.get("expression"))
     style = f"margin:0 0 16px;text-align:center;font-family:{MONOSPACE};font-size:15px"
     return Piece(f'<p style="{style}"><code>{shown(formula)}</code></p>', formula) if formula else NOTHING
 
 
-def divider(page: Walk, _block: Block, _depth: int) -> Piece:
+def divider(page: BlockRenderer, _block: NotionBlock, _depth: int) -> Piece:
     return Piece(f'<hr class="mw-line" style="border:0;border-top:1px solid {LINE};height:0;margin:24px 0">', "-" * 24)
 
 
-def nothing(page: Walk, _block: Block, _depth: int) -> Piece:
+def nothing(page: BlockRenderer, _block: NotionBlock, _depth: int) -> Piece:
     """Notion's own signposts, for moving about in Notion."""
     return NOTHING
 

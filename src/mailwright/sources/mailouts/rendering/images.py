@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 from mailwright.content.images import MAX_BYTES, ImageStore, UnsupportedImage, extension_of
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
-from mailwright.sources.mailouts.notion.pages import Block, every
-from mailwright.sources.mailouts.rendering.rich_text import Picture
-from mailwright.sources.mailouts.rendering.sizes import width_of
+from mailwright.sources.mailouts.notion.pages import NotionBlock, every
+from mailwright.sources.mailouts.rendering.image_width import width_of
+from mailwright.sources.mailouts.rendering.rich_text import ImageCopy
 
 TIMEOUT_SECONDS = 30.0
 AT_ONCE = 4
-MOST_PICTURES = 200
-MOST_REDIRECTS = 3
+MAX_IMAGES = 200
+MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 
 # Signs of an address that was signed for a while, wherever it was pasted from.
@@ -28,7 +28,7 @@ _NOTIONS_OWN = re.compile(r"(?:[\w-]+\.)*notion-static\.com|(?:file|img)\.notion
 log = logger(__name__)
 
 
-class Pictures:
+class ImageCopier:
     """Copies pictures into the store of images, from where they are served under their content's name."""
 
     def __init__(self, http: HttpClient, images: ImageStore, public_url: str) -> None:
@@ -37,7 +37,7 @@ class Pictures:
         self._images = images
         self._public_url = public_url
 
-    async def copied(self, tenant_id: int, blocks: Sequence[Block]) -> Mapping[str, Picture]:
+    async def copied(self, tenant_id: int, blocks: Sequence[NotionBlock]) -> Mapping[str, ImageCopy]:
         """From each address that will die to its copy. What cannot be had is not in it; its words are shown."""
         turns = asyncio.Semaphore(AT_ONCE)
 
@@ -45,22 +45,22 @@ class Pictures:
             async with turns:
                 return await self._fetched(url)
 
-        wanted = list(dict.fromkeys(expiring(blocks)))[:MOST_PICTURES]
+        wanted = list(dict.fromkeys(expiring(blocks)))[:MAX_IMAGES]
         contents = await asyncio.gather(*(fetch(url) for url in wanted))
-        copies: dict[str, Picture] = {}
+        copies: dict[str, ImageCopy] = {}
         for url, content in zip(wanted, contents, strict=True):  # one by one: two may be the same picture
             if content is not None:
                 copies[url] = await self._kept(tenant_id, content)
         return copies
 
-    async def _kept(self, tenant_id: int, content: bytes) -> Picture:
+    async def _kept(self, tenant_id: int, content: bytes) -> ImageCopy:
         name = f"notion-{hashlib.sha256(content).hexdigest()[:32]}.{extension_of(content)}"
         image = await self._images.put(tenant_id, name, content)
-        return Picture(image.url(self._public_url), width_of(content))
+        return ImageCopy(image.url(self._public_url), width_of(content))
 
     async def _fetched(self, url: str) -> bytes | None:
         """Follows redirects itself: each step is judged like the first."""
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             if not is_web_address(url):
                 _warn(url, "it is no web address")
                 return None
@@ -93,7 +93,7 @@ def _image(url: str, body: bytes) -> bytes | None:
     return body
 
 
-def expiring(blocks: Sequence[Block]) -> Iterator[str]:
+def expiring(blocks: Sequence[NotionBlock]) -> Iterator[str]:
     """Addresses of pictures that will not be there when the mail is read, in the order of the page."""
     for block in every(blocks):
         if block.type == "image" and (url := dying_url(block.content)) is not None:
