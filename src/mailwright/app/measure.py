@@ -59,7 +59,7 @@ async def measure(folder: Path, count: int, smtp_url: str | None, tell: Tell) ->
         delivered = time.perf_counter()
         if (await audit(engine.database)).sent < count:
             why = await explain(engine.database, engine.clock, first, tenant_id=None)
-            raise NothingSent(f"Not all the sample mails were sent. The first of them: {why.sentence}")
+            raise NothingSent(f"Not all sample messages were sent. The first one: {why.state} ({why.reason}).")
         steps = await _mean_moments(engine)
         return Measured(
             count=count,

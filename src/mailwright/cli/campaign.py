@@ -12,6 +12,7 @@ from rich.text import Text
 
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input
+from mailwright.cli.actions import commands, print_explanation
 from mailwright.cli.campaign_input import (
     Alone,
     Hours,
@@ -32,15 +33,18 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
+from mailwright.domain.explanation import CampaignExplanation
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas import campaigns as answers
 from mailwright.schemas.campaign_requests import CampaignRequest
+from mailwright.schemas.explanation_text import campaign_text
+from mailwright.schemas.explanations import campaign_explanation
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Actor, Campaign, Campaigns
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
-from mailwright.sources.campaigns.explain import CampaignExplanation, explain_campaign
+from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed
 from mailwright.sources.campaigns.snapshot import CampaignCheck, CampaignNotStartable, CampaignProblem, check_campaign
 
@@ -443,12 +447,9 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
 
     found = _run(work)
     if as_json:
-        print_json(found.as_dict())
+        print_json(campaign_explanation(found))
         return
-    out.print(Text(found.sentence, style="bold"))
-    for words, what in (("What would change it", found.what_would_change), ("Then", found.then)):
-        if what:
-            out.print(Text(f"{words}: {what}"))
+    print_explanation(campaign_text(found), commands(found))
 
 
 @app.command("report")

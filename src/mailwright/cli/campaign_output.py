@@ -10,12 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.cli.output import clock_time
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, PAUSED, SCHEDULED, CampaignStatus
+from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason
-from mailwright.outbox.explain import RULES, moment
+from mailwright.schemas.explanation_text import deferral_text
 from mailwright.sources.campaigns.campaigns import Campaign
-from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 
 SHAPES: Final = {
@@ -25,18 +23,6 @@ SHAPES: Final = {
     CampaignStatus.PAUSED: ("=", "yellow"),
     CampaignStatus.SENT: ("✓", "green"),
     CampaignStatus.CANCELLED: ("–", "bright_black"),
-}
-# What holds a campaign and is no limit of anyone's.
-OTHER_WAITS: Final = {
-    PAUSED: "paused",
-    CANCELLED: "cancelled",
-    SCHEDULED: "scheduled for {}",
-    AWAITING_WINNER: "its versions are tried until {}",
-    QUOTA_EXHAUSTED: "the providers' quota is used up, at least until {}",
-    PROVIDER_RATE: "the providers take only so many in a second; goes on at {}",
-    RETRY_SCHEDULED: "what failed for now is tried again at {}",
-    DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
-    DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
 }
 BAR_WIDTH: Final = 40
 
@@ -62,12 +48,10 @@ def status(found: CampaignStatus) -> Text:
 
 
 def waiting(place: QueuePosition | None, now: Instant) -> str | None:
-    """`held by the hourly limit until 15:00:00 UTC (in 12 minutes)`; None where nothing holds it."""
+    """Return `Hourly limit reached until 15:00 UTC (in 12 minutes)`, or None for a campaign that is not deferred."""
     if place is None or place.defer_reason is None or place.deferred_until is None:
         return None
-    rule = RULES.get(place.defer_reason, place.defer_reason)
-    words = OTHER_WAITS.get(place.defer_reason, f"held by {rule} until {{}}")
-    return words.format(moment(place.deferred_until, now))
+    return deferral_text(place.defer_reason, place.deferred_until, now)
 
 
 def picture(view: View) -> RenderableType:

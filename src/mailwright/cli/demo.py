@@ -23,12 +23,13 @@ from mailwright.demo.sample import Sample, load_sample, settle
 from mailwright.demo.sign_in import Entry, make_entry
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.states import Status
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings
 from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
-from mailwright.outbox.explain import ExplanationState, MessageExplanation
+from mailwright.schemas.explanation_text import message_text
 
 app = command()
 
@@ -136,7 +137,7 @@ def _why(message: message_records.MessageSummary, story: MessageExplanation) -> 
         case Status.FAILED:
             return f"{message.error_code}: {message.error_reason}"
         case _:
-            return story.sentence
+            return message_text(story).sentence
 
 
 def _places(engine: Engine, stories: list[MessageExplanation], address: str) -> list[tuple[str, str]]:

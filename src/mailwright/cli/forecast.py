@@ -1,4 +1,4 @@
-"""`mailwright forecast`: when each campaign begins and ends, drawn as a line of time."""
+"""`mailwright forecast`: a timeline of when each campaign starts and finishes."""
 
 from typing import Annotated, Final
 
@@ -13,18 +13,19 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json
 from mailwright.domain.clock import DAY, Instant
 from mailwright.outbox import tenants
-from mailwright.outbox.explain import distance
+from mailwright.schemas import explanations
+from mailwright.schemas.explanation_text import assumption_text, deferral_label, limit_name
+from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
-from mailwright.sources.campaigns.forecast import forecast as foresee
+from mailwright.sources.campaigns.forecast import forecast as compute_forecast
 from mailwright.sources.campaigns.simulation import IN_LINE, CampaignForecast, ForecastSegment, summarize_segments
-from mailwright.web.dashboard.labels import rule
 
 app = command()
 
 SENDING: Final = ("█", "green")
-IN_PORTIONS: Final = ("▓", "cyan")
-# Each rule has a shade of its own, and its word stands below: colours alone tell nobody.
-SHADES: Final = {
+SENDING_IN_BATCHES: Final = ("▓", "cyan")
+# Each reason has a shape besides its color, and the legend names it.
+SHAPES: Final = {
     IN_LINE: ("·", "bright_black"),
     "rate_per_hour": ("░", "yellow"),
     "daily_limit": ("▒", "yellow"),
@@ -36,7 +37,8 @@ SHADES: Final = {
     "waits_for_winner": ("?", "magenta"),
 }
 OTHER: Final = ("+", "yellow")
-NARROWEST: Final = 20
+MIN_WIDTH: Final = 20
+MAX_WIDTH: Final = 120
 
 
 @app.command()
@@ -44,96 +46,98 @@ def forecast(
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="Only this tenant's campaigns.", show_default=False)
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=365, help="How far to look.")] = 365,
+    days: Annotated[int, typer.Option(min=1, max=365, help="Number of days to forecast.")] = 365,
     as_json: Json = False,
 ) -> None:
-    """Tell when each campaign in line begins and ends, and which rule holds it at each point.
+    """Show when each queued campaign starts and finishes, and which limit defers it when.
 
-    The same policies that hold real mail run on a virtual clock, with the counters as they stand now. The JSON has the
-    fields of GET /v1/forecast.
+    The forecast runs the real limits on a virtual clock, from the current counters. The JSON has the fields of
+    GET /v1/forecast.
     """
 
     async def work(at: Installation) -> Forecast:
         tenant_id = (await tenants.find(at.database, tenant)).id if tenant is not None else None
         defaults = defaults_of(at.settings, providers_of(at.settings))
-        return await foresee(at.database, at.clock, defaults, tenant_id=tenant_id, horizon=days * DAY)
+        return await compute_forecast(at.database, at.clock, defaults, tenant_id=tenant_id, horizon=days * DAY)
 
     found = run(work)
     if as_json:
-        print_json(found.as_dict())
+        print_json(explanations.forecast(found))
     elif found.campaigns:
         _draw(found)
     else:
-        out.print("No campaign is in line.")
+        out.print("No campaign is queued.")
 
 
 def _draw(found: Forecast) -> None:
-    begins, ends = found.computed_at, _last_event(found)
-    width = max(NARROWEST, min(out.width, 120) - 4)
-    reasons: set[str | None] = set()
-    paced: set[str] = set()
-    for course in found.campaigns:
-        spans = summarize_segments(course.segments)
-        out.print(Text.assemble((course.name, "bold"), f"  {course.remaining:,} to send"))
+    begins, ends = found.computed_at, _end_of_axis(found)
+    width = max(MIN_WIDTH, min(out.width, MAX_WIDTH) - 4)
+    waits: set[str] = set()
+    batches: set[str] = set()
+    sends_freely = False
+    for campaign in found.campaigns:
+        segments = summarize_segments(campaign.segments)
+        out.print(Text.assemble((campaign.name, "bold"), f"  {campaign.remaining:,} to send"))
         bar = Text("  ")
-        for shape, colour in _cells(spans, begins, ends, width):
-            bar.append(shape, style=colour)
+        for shape, color in _cells(segments, begins, ends, width):
+            bar.append(shape, style=color)
         out.print(bar)
-        out.print(_times(course, found), soft_wrap=True)
-        reasons |= {span.reason for span in spans if not span.sent or span.reason is None}
-        paced |= {span.reason for span in spans if span.sent and span.reason is not None}
+        out.print(_times(campaign, found), soft_wrap=True)
+        sends_freely |= any(segment.reason is None for segment in segments)
+        waits |= {segment.reason for segment in segments if not segment.sent and segment.reason is not None}
+        batches |= {segment.reason for segment in segments if segment.sent and segment.reason is not None}
     out.print(_scale(begins, ends, width))
-    out.print(_legend(reasons, paced))
+    out.print(_legend(waits, batches, sends_freely=sends_freely))
     for assumption in found.assumptions:
-        out.print(Text(assumption, style="bright_black"), soft_wrap=True)
+        out.print(Text(assumption_text(assumption), style="bright_black"), soft_wrap=True)
 
 
-def _last_event(found: Forecast) -> Instant:
-    """What has no end takes a tenth of the width more than what has."""
-    ends = [course.finishes_at for course in found.campaigns if course.finishes_at is not None]
-    changes = [span.begins_at for course in found.campaigns for span in summarize_segments(course.segments)]
+def _end_of_axis(found: Forecast) -> Instant:
+    """A campaign without an end takes a tenth of the width more than the last event."""
+    ends = [campaign.finishes_at for campaign in found.campaigns if campaign.finishes_at is not None]
+    changes = [segment.begins_at for campaign in found.campaigns for segment in summarize_segments(campaign.segments)]
     last = max([*ends, *changes])
     is_open = len(ends) < len(found.campaigns)
     return max(found.computed_at + 1, last + (last - found.computed_at) // 10 if is_open else last)
 
 
-def _cells(spans: list[ForecastSegment], begins: Instant, ends: Instant, width: int) -> list[tuple[str, str]]:
-    """What happens for the most part of each column; a portion that is sent is shown however short it is."""
+def _cells(segments: list[ForecastSegment], begins: Instant, ends: Instant, width: int) -> list[tuple[str, str]]:
     cells = []
     for column in range(width):
         left = begins + (ends - begins) * column // width
         right = max(left + 1, begins + (ends - begins) * (column + 1) // width)
-        inside = [span for span in spans if span.begins_at < right and span.ends_at > left]
+        inside = [segment for segment in segments if segment.begins_at < right and segment.ends_at > left]
         cells.append(_cell(inside, left, right))
     return cells
 
 
 def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple[str, str]:
+    """Show sending however short it is, otherwise what takes most of the column."""
     if not inside:
         return " ", ""
-    for shown in inside:
-        if shown.sent:
-            return SENDING if shown.reason is None else IN_PORTIONS
-    longest = max(inside, key=lambda span: min(right, span.ends_at) - max(left, span.begins_at))
-    return SHADES.get(longest.reason or "", OTHER)
+    for segment in inside:
+        if segment.sent:
+            return SENDING if segment.reason is None else SENDING_IN_BATCHES
+    longest = max(inside, key=lambda segment: min(right, segment.ends_at) - max(left, segment.begins_at))
+    return SHAPES.get(longest.reason or "", OTHER)
 
 
-def _times(course: CampaignForecast, found: Forecast) -> Text:
-    if course.starts_at is None:
-        line = Text("  does not begin within the time looked at")
-    elif course.finishes_at is None:
-        line = Text(f"  begins {_moment(course.starts_at, found.computed_at)}, no end within the time looked at")
+def _times(campaign: CampaignForecast, found: Forecast) -> Text:
+    if campaign.starts_at is None:
+        line = Text("  does not start within the forecast")
+    elif campaign.finishes_at is None:
+        line = Text(f"  starts {_time(campaign.starts_at, found.computed_at)}, does not finish within the forecast")
     else:
-        starts, finishes = (_moment(moment, found.computed_at) for moment in (course.starts_at, course.finishes_at))
-        line = Text(f"  begins {starts}, ends {finishes}")
-    holding = summarize_segments(course.segments)[0] if course.segments else None
-    if holding is not None and holding.sent == 0 and holding.reason is not None:
-        line.append(f"; waits now: {rule(holding.reason)}")
+        starts, finishes = (_time(time, found.computed_at) for time in (campaign.starts_at, campaign.finishes_at))
+        line = Text(f"  starts {starts}, finishes {finishes}")
+    first = next(iter(summarize_segments(campaign.segments)), None)
+    if first is not None and first.sent == 0 and first.reason is not None:
+        line.append(f"; now: {deferral_label(first.reason).text}")
     return line
 
 
-def _moment(moment: Instant, now: Instant) -> str:
-    return "now" if moment <= now else f"{clock_time(moment)[:16]} UTC ({distance(moment, now)})"
+def _time(time: Instant, now: Instant) -> str:
+    return "now" if time <= now else f"{clock_time(time)[:16]} UTC ({distance(time, now)})"
 
 
 def _scale(begins: Instant, ends: Instant, width: int) -> Text:
@@ -141,12 +145,12 @@ def _scale(begins: Instant, ends: Instant, width: int) -> Text:
     return Text(f"  {first}{last:>{width - len(first)}}", style="bright_black")
 
 
-def _legend(reasons: set[str | None], paced: set[str]) -> Table:
+def _legend(waits: set[str], batches: set[str], *, sends_freely: bool) -> Table:
     grid = Table.grid(padding=(0, 1))
-    named = [(SENDING, "sends")] if None in reasons else []
-    named += [(IN_PORTIONS, f"sends in portions: {', '.join(sorted(map(rule, paced)))}")] if paced else []
-    waits = sorted(reason for reason in reasons if reason is not None)
-    named += [(SHADES.get(reason, OTHER), f"waits: {rule(reason)}") for reason in waits]
-    for (shape, colour), words in named:
-        grid.add_row(" ", Text(shape * 2, style=colour), words)
+    entries = [(SENDING, "sending")] if sends_freely else []
+    if batches:
+        entries.append((SENDING_IN_BATCHES, f"sending in batches: {', '.join(sorted(map(limit_name, batches)))}"))
+    entries += [(SHAPES.get(reason, OTHER), deferral_label(reason).text) for reason in sorted(waits)]
+    for (shape, color), text in entries:
+        grid.add_row(" ", Text(shape * 2, style=color), text)
     return grid

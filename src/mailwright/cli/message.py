@@ -9,21 +9,24 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mailwright.cli.actions import commands, print_explanation
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
 from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.explanation import MessageExplanation
 from mailwright.domain.message import Event, Source
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Resolution, Status
 from mailwright.outbox import message_records, tenants
-from mailwright.outbox.explain import MessageExplanation
 from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
 from mailwright.schemas.answers import line, story
+from mailwright.schemas.explanation_text import message_text
+from mailwright.schemas.explanations import message_explanation
 
 app = group("Find, explain, retry, cancel and resolve messages.")
 
@@ -86,7 +89,7 @@ def explain(outbox_id: MessageId, as_json: Json = False) -> None:
 
     explanation = run(work)
     if as_json:
-        print_json(explanation.as_dict())
+        print_json(message_explanation(explanation))
     else:
         _print_explanation(explanation)
 
@@ -234,9 +237,7 @@ def why(message: MessageSummary) -> str:
 
 def _print_explanation(explanation: MessageExplanation) -> None:
     out.print()
-    out.print(Text(explanation.sentence, style="bold"))
-    if explanation.what_would_change:
-        out.print(Text(f"What would change it: {explanation.what_would_change}"))
+    print_explanation(message_text(explanation), commands(explanation))
 
 
 def _timeline(record: MessageRecord) -> Table:

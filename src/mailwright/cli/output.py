@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.states import Status
-from mailwright.outbox.explain import distance
+from mailwright.schemas.time_text import distance
 
 SHAPES: Final = {
     Status.PENDING: ("○", "cyan"),

@@ -13,10 +13,11 @@ from mailwright.demo.campaigns import campaigns_of, load_campaigns
 from mailwright.demo.notifications import load_notifications, tell_notifications
 from mailwright.demo.outcomes import load_fates, tell_fates
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
+from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Source
 from mailwright.outbox import tenants
-from mailwright.outbox.explain import ExplanationState, MessageExplanation, explain
+from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tenants import TenantExists

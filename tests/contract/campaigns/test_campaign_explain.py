@@ -1,20 +1,28 @@
-"""Why a campaign waits, on both engines: one sentence, and the data that it was made of."""
+"""Explanations of campaigns as data, on both engines: state, reason, end, limit, remedy and forecast."""
 
 import pytest
 from sqlalchemy import select, update
 
 from mailwright.app.wiring import default_limits
+from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
-from mailwright.domain.clock import DAY, HOUR, ManualClock
+from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
+from mailwright.domain.explanation import (
+    CampaignExplanation,
+    LimitScope,
+    MessageExplanation,
+    ReachedLimit,
+    Remedy,
+)
 from mailwright.domain.ids import uuid7
 from mailwright.domain.states import Status
-from mailwright.outbox import explain as messages_explained
 from mailwright.outbox.defer import defer_lane
+from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.sources.campaigns import progress
-from mailwright.sources.campaigns.explain import CampaignExplanation, explain_campaign
+from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
@@ -42,56 +50,54 @@ async def change_campaign(bench: Bench, campaign: InLine, *, completed_at: int |
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_the_tenants_hourly_limit_is_named_with_its_end_and_what_comes_then(bench: Bench) -> None:
+async def test_tenant_limit_is_named_with_usage_end_and_forecast(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     campaign = await in_line(bench, 150)
     await bench.drain(ScriptedProvider())
+    resumes_at = bench.clock.now() + HOUR
     found = await explained(bench, campaign)
-    assert found.sentence == "It is held by the tenant default's hourly limit until 09:00:00 UTC (in 60 minutes)."
-    assert (found.state, found.reason, found.until) == ("held", "rate_per_hour", bench.clock.now() + HOUR)
-    assert found.what_would_change is not None
-    assert "mailwright tenant edit default --rate-per-hour N" in found.what_would_change
-    assert found.then is not None
-    assert found.then.startswith("It continues at 09:00:00 UTC (in 60 minutes) and ends at 09:00:0")
-    assert found.then.endswith("with 50 mails to send.")
+    assert (found.state, found.reason, found.until) == ("held", "rate_per_hour", resumes_at)
+    assert found.limit == ReachedLimit("rate_per_hour", LimitScope.TENANT, "default", used=100, allowed=100)
+    assert (found.remedy, found.actions) == (Remedy.CHANGE_LIMIT, ())
+    assert (found.forecast_start, found.forecast_messages) == (resumes_at, 50)
+    assert resumes_at < (found.forecast_end or 0) < resumes_at + 10 * SECOND
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_a_limit_of_the_campaigns_own_is_told_as_such(bench: Bench) -> None:
+async def test_campaign_limit_is_named_as_its_own(bench: Bench) -> None:
     await change_tenant(bench.database, rate_per_hour=100)
     campaign = await in_line(bench, 30, rate_per_hour=10)
     await bench.drain(ScriptedProvider())
     found = await explained(bench, campaign)
-    assert found.sentence.startswith("It is held by its own hourly limit until")
-    assert found.what_would_change is not None
-    assert f"mailwright campaign limits {campaign.campaign_id}" in found.what_would_change
+    assert found.limit == ReachedLimit("rate_per_hour", LimitScope.CAMPAIGN, "To 30", used=10, allowed=10)
+    [action] = found.actions
+    assert (action.kind, action.subject) == (ActionKind.EDIT_LIMITS, campaign.campaign_id)
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_every_way_to_wait_has_its_own_words(bench: Bench) -> None:
+async def test_every_deferral_has_its_state_reason_and_remedy(bench: Bench) -> None:
     now = bench.clock.now()
     campaign = await in_line(bench, 5)
     assert (await explained(bench, campaign)).state == "no_worker"
     await a_worker(bench)
     found = await explained(bench, campaign)
-    assert (found.state, found.sentence) == ("sending", "It is being sent: 5 mails left.")
+    assert (found.state, found.unsent) == ("sending", 5)
     await change_tenant(bench.database, working_hours="09:00-18:00")  # it is eight
-    for reason, until, state, words in (
-        (SCHEDULED, now + DAY, "scheduled", "it begins on 2027-01-16 at 08:00:00 UTC (in 24 hours)"),
-        (AWAITING_WINNER, now + HOUR, "held", "the better version is chosen at 09:00:00 UTC"),
-        ("quota_exhausted", now + HOUR, "held", "they are asked again at 09:00:00 UTC"),
-        ("outside_hours", now + HOUR, "held", "working hours until 09:00:00 UTC"),
-        (PAUSED, INDEFINITELY, "paused", "It is paused, and keeps its place in line."),
+    for reason, until, state, remedy in (
+        (SCHEDULED, now + DAY, "scheduled", Remedy.CANCEL_CAMPAIGN),
+        (AWAITING_WINNER, now + HOUR, "held", Remedy.CHOOSE_WINNER),
+        ("quota_exhausted", now + HOUR, "held", Remedy.MORE_QUOTA),
+        ("outside_hours", now + HOUR, "held", Remedy.CHANGE_LIMIT),
+        (PAUSED, INDEFINITELY, "paused", Remedy.RESUME_CAMPAIGN),
     ):
         await defer_lane(bench.database, campaign.lane, reason, until)
         found = await explained(bench, campaign)
-        assert (found.state, found.reason) == (state, reason)
-        assert words in found.sentence
-        assert found.what_would_change
+        assert (found.state, found.reason, found.remedy) == (state, reason, remedy)
+        assert found.until == (None if until == INDEFINITELY else until)
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(bench: Bench) -> None:
+async def test_deferred_messages_defer_their_campaign(bench: Bench) -> None:
     campaign = await in_line(bench, 3)
     await bench.drain(ScriptedProvider(*[THROTTLE] * 3))
     await a_worker(bench)
@@ -103,7 +109,7 @@ async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(be
 
     found = await explained(bench, campaign)
     assert (found.state, found.reason, found.until) == ("held", reason, until)
-    assert found.sentence.startswith("The provider takes no more mail for now: 3 mails left, the first of them goes ")
+    assert (found.is_message_deferral, found.unsent, found.remedy) == (True, 3, Remedy.PROVIDER_RECOVERY)
     seen = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
     assert (seen.reason, seen.next_run_at, seen.eta) == (reason, until, None)
     defaults = DefaultLimits(default_limits(bench.engine.settings))
@@ -117,18 +123,18 @@ async def test_mails_that_all_wait_for_their_provider_say_so_for_the_campaign(be
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_the_second_in_line_names_the_first(bench: Bench) -> None:
+async def test_queued_campaign_names_the_one_ahead(bench: Bench) -> None:
     await a_worker(bench)
     first, second = await in_line(bench, 5), await in_line(bench, 7)
     found = await explained(bench, second)
     assert (found.state, found.reason) == ("in_line", "in_line")
-    assert "the campaign To 5 of the same tenant goes first" in found.sentence
+    assert (found.campaign_ahead, found.remedy) == ("To 5", Remedy.PAUSE_CAMPAIGN_AHEAD)
     await defer_lane(bench.database, first.lane, PAUSED, INDEFINITELY)
     assert (await explained(bench, second)).state == "sending"
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_the_ends_are_told_too(bench: Bench) -> None:
+async def test_finished_campaign_has_its_state_and_failures(bench: Bench) -> None:
     campaign = await in_line(bench, 5)
     now = bench.clock.now()
     for status, state in (
@@ -142,14 +148,14 @@ async def test_the_ends_are_told_too(bench: Bench) -> None:
         await tx.execute(update(deliveries).values(status=Status.FAILED, error_code="REFUSED"))
     await change_campaign(bench, campaign, status=CampaignStatus.SENDING, completed_at=now)
     found = await explained(bench, campaign)
-    assert (found.state, found.sentence) == ("failures", "It is through, but 5 of its readers did not get it.")
+    assert (found.state, found.failed, found.recipients) == ("failures", 5, 5)
     async with bench.database.write() as tx:
         await tx.execute(update(deliveries).values(status=Status.IN_DOUBT))
     assert (await explained(bench, campaign)).state == "in_doubt"
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_another_tenants_campaign_is_not_found(bench: Bench) -> None:
+async def test_campaign_of_another_tenant_is_not_found(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     campaign = await in_line(bench, 1)
     for tenant_id, wanted in ((other, campaign), (None, InLine("nonsense", 0)), (None, InLine(uuid7(1), 0))):
@@ -158,7 +164,7 @@ async def test_another_tenants_campaign_is_not_found(bench: Bench) -> None:
     assert (await explained(bench, campaign, DEFAULT_TENANT)).campaign_id == campaign.campaign_id
 
 
-async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench) -> None:
+async def test_message_names_what_defers_its_campaign(bench: Bench) -> None:
     now = bench.clock.now()
     await a_worker(bench)
     campaign, later = await in_line(bench, 1), await in_line(bench, 2)
@@ -172,26 +178,25 @@ async def test_a_message_of_a_campaign_says_what_holds_the_campaign(bench: Bench
             )
             await tx.execute(update(messages).where(messages.c.id == row.id).values(campaign_key=key.scalar_subquery()))
 
-    async def why(number: int) -> messages_explained.MessageExplanation:
-        return await messages_explained.explain(bench.database, bench.clock, rows[number].outbox_id, tenant_id=None)
+    async def explain_message(number: int) -> MessageExplanation:
+        return await explain(bench.database, bench.clock, rows[number].outbox_id, tenant_id=None)
 
-    assert "the campaign To 1 goes before its own" in (await why(1)).sentence
-    for reason, words in (
-        (SCHEDULED, "Its campaign To 1 is scheduled"),
-        ("rate_per_hour", "It is held by the hourly limit of its campaign To 1 or of the tenant default until 09:00"),
-        ("warmup", "It is held by the warm-up of its campaign"),
-        ("quota_exhausted", "The providers have no quota left for it; they are asked again at 09:00:00"),
-        (AWAITING_WINNER, "Its campaign To 1 tries its versions on some readers first"),
-        (PAUSED, "Its campaign To 1 is paused"),
+    assert (await explain_message(1)).campaign_ahead == "To 1"
+    for reason, remedy in (
+        (SCHEDULED, Remedy.CANCEL_CAMPAIGN),
+        ("rate_per_hour", Remedy.CHANGE_LIMIT),
+        ("warmup", Remedy.CHANGE_LIMIT),
+        ("quota_exhausted", Remedy.MORE_QUOTA),
+        (AWAITING_WINNER, Remedy.CHOOSE_WINNER),
+        (PAUSED, Remedy.RESUME_CAMPAIGN),
     ):
         await defer_lane(bench.database, campaign.lane, reason, now + HOUR)
-        found = await why(0)
-        assert words in found.sentence
-        assert found.reason == reason
-        assert found.what_would_change
+        found = await explain_message(0)
+        assert (found.campaign, found.reason, found.remedy) == ("To 1", reason, remedy)
+        assert found.limit is None or found.limit.scope in (LimitScope.TENANT_OR_CAMPAIGN, LimitScope.PROVIDER)
 
 
-async def test_the_api_answers_with_the_forecast_and_the_explanation(
+async def test_api_returns_the_forecast_and_the_explanation(
     bench: Bench, database: Database, clock: ManualClock
 ) -> None:
     campaign = await in_line(bench, 3)
@@ -212,35 +217,33 @@ async def test_the_api_answers_with_the_forecast_and_the_explanation(
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_a_rule_that_is_gone_is_told_as_gone(bench: Bench) -> None:
-    """As when a setting was taken away and the workers were started anew: what it held is still held."""
+async def test_deferral_by_a_removed_limit_names_no_limit(bench: Bench) -> None:
+    """After a setting is removed and the workers are restarted, the deferral is still in force."""
     await change_tenant(bench.database, rate_per_hour=10)
     campaign = await in_line(bench, 30)
     await bench.drain(ScriptedProvider())
     await change_tenant(bench.database, rate_per_hour=None)
     found = await explained(bench, campaign)
-    assert found.sentence.startswith("It was held by the hourly limit, which is in force no more; it waits until 09:00")
+    assert (found.limit, found.remedy) == (None, Remedy.PAUSE_AND_RESUME)
     assert (found.state, found.reason, found.until) == ("held", "rate_per_hour", bench.clock.now() + HOUR)
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_doubts_of_a_cancelled_campaign_are_still_told(bench: Bench) -> None:
+async def test_cancelled_campaign_still_names_unconfirmed_messages(bench: Bench) -> None:
     campaign = await in_line(bench, 3)
     await change_campaign(bench, campaign, status=CampaignStatus.CANCELLED, completed_at=bench.clock.now())
     async with bench.database.write() as tx:
         await tx.execute(update(deliveries).where(deliveries.c.message_key == 1).values(status=Status.IN_DOUBT))
     found = await explained(bench, campaign)
     assert (found.state, found.reason) == ("cancelled", "in_doubt")
-    assert "Of 1 mail nobody knows yet whether the provider has them" in found.sentence
-    assert "mailwright message resolve" in (found.what_would_change or "")
+    assert (found.in_doubt, found.remedy) == (1, Remedy.RESOLVE_MESSAGES)
 
 
 @pytest.mark.promise("explain-campaign")
-async def test_an_interval_is_named_with_what_would_change_it(bench: Bench) -> None:
+async def test_interval_of_the_tenant_is_named(bench: Bench) -> None:
     await change_tenant(bench.database, interval_ms=HOUR)
     campaign = await in_line(bench, 3)
     await bench.drain(ScriptedProvider())
     found = await explained(bench, campaign)
-    assert found.sentence.startswith("It is held by the tenant default's interval between mails until 0")
-    assert found.reason == "interval"
-    assert "mailwright tenant edit default --interval-ms N" in (found.what_would_change or "")
+    assert (found.reason, found.remedy) == ("interval", Remedy.CHANGE_LIMIT)
+    assert found.limit == ReachedLimit("interval", LimitScope.TENANT, "default")

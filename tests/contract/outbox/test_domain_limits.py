@@ -9,11 +9,13 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.domain.clock import HOUR, SECOND, ManualClock
+from mailwright.domain.explanation import ExplanationState
 from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
-from mailwright.outbox.explain import ExplanationState, explain
+from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.schemas.explanation_text import message_text
 from mailwright.storage.tables import counters, lane_deferrals
 from mailwright.worker import loop
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
@@ -250,8 +252,8 @@ async def test_places_are_counted_over_all_workers(limited: Limited) -> None:
 @pytest.mark.parametrize(
     ("limits", "detail", "words"),
     [
-        ("gmail.com=1/s", "rate", "has had as many mails as MAILWRIGHT_DOMAIN_LIMITS allows for now"),
-        ("gmail.com=1c", "concurrency", "has as many mails under way as MAILWRIGHT_DOMAIN_LIMITS allows"),
+        ("gmail.com=1/s", "rate", "Send rate limit for gmail.com reached."),
+        ("gmail.com=1c", "concurrency", "Limit of simultaneous messages for gmail.com reached."),
     ],
 )
 async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
@@ -264,7 +266,7 @@ async def test_a_message_tells_which_limit_it_waits_for_and_until_when(
         await WorkerRegistry(bench.database, bench.clock, "worker-1").report(WorkerPresence("scripted"))
         answer = await explain(bench.database, bench.clock, last, tenant_id=None)
         assert (answer.state, answer.reason, answer.detail) == (ExplanationState.DOMAIN_LIMIT, "domain_limit", detail)
-        assert f"The domain gmail.com {words}" in answer.sentence
+        assert message_text(answer).sentence.startswith(words)
         [due] = [row.claimable_at for row in await deliveries_of(bench.database) if row.message_key == 6]
         assert answer.until == due > bench.clock.now()
 

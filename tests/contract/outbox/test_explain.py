@@ -1,4 +1,4 @@
-"""Explaining, on both engines: for every state one sentence that says why, until when, and what would change it."""
+"""Explanations of messages as data, on both engines: state, reason, end, limit, remedy and actions."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,6 +8,14 @@ import pytest
 from mailwright.audience import suppressions
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotFound
+from mailwright.domain.explanation import (
+    MAX_POSITION,
+    ExplanationState,
+    LimitScope,
+    MessageExplanation,
+    ReachedLimit,
+    Remedy,
+)
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, Delivered, Settlement
 from mailwright.domain.permits import Deferral, DeferReason
@@ -16,16 +24,17 @@ from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import EventType, OnDoubt, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, defer_lane
-from mailwright.outbox.explain import FURTHEST_PLACE, ExplanationState, MessageExplanation, duration, explain
+from mailwright.outbox.explain import explain
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import PRESENCE_TIMEOUT, WorkerPresence, WorkerRegistry
+from mailwright.schemas.explanations import message_explanation
 from mailwright.storage.database import Database
-from tests.builders import LOCK_TTL, a_message, a_settler, an_acceptor, claims_of
+from tests.builders import LOCK_TTL, a_message, a_settler, an_acceptor, change_tenant, claims_of
 
 
-class Asked:
-    """One message on one database, moved from state to state, and asked about."""
+class MessageUnderTest:
+    """One message that a test moves from state to state and explains."""
 
     def __init__(self, database: Database, clock: ManualClock) -> None:
         self.database = database
@@ -54,168 +63,152 @@ class Asked:
         settlement = Settlement(await self.attempt(), status, (), completes_attempt=True, provider="smtp")
         await a_settler(self.database, self.clock).exchange([replace(settlement, **changes)], [])
 
-    async def worker(self, **changes: Any) -> None:
+    async def add_worker(self, **changes: Any) -> None:
         await WorkerRegistry(self.database, self.clock, "worker-9").report(WorkerPresence("smtp", **changes))
 
-    async def answer(self, tenant_id: int | None = None) -> MessageExplanation:
+    async def explain(self, tenant_id: int | None = None) -> MessageExplanation:
         return await explain(self.database, self.clock, self.outbox_id, tenant_id=tenant_id)
 
 
 @pytest.fixture
-def asked(database: Database, clock: ManualClock) -> Asked:
-    return Asked(database, clock)
+def message(database: Database, clock: ManualClock) -> MessageUnderTest:
+    return MessageUnderTest(database, clock)
 
 
 THROTTLED = {"error_code": "SMTP_THROTTLED", "error_category": ErrorCategory.QUOTA, "error_reason": "Slow down."}
 
 
-async def test_a_sent_message_is_not_waiting(asked: Asked) -> None:
-    await asked.accept()
-    await asked.deliver()
-    asked.clock.advance(3 * MINUTE)
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.SENT
-    assert answer.sentence == "It is not waiting: it was sent by smtp at 08:00:00 UTC (3 minutes ago)."
+async def test_sent_message_has_its_provider_and_time(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.deliver()
+    sent_at = message.clock.now()
+    message.clock.advance(3 * MINUTE)
+    found = await message.explain()
+    assert (found.state, found.provider, found.occurred_at) == (ExplanationState.SENT, "smtp", sent_at)
+    assert (found.remedy, found.actions) == (None, ())
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told", "is_final"),
+    ("verdict", "bounce", "is_suppressed"),
     [
-        (ContactVerdict.HARD_BOUNCE, "and bounced for good; no more mail goes to ada@example.com.", True),
-        (ContactVerdict.COMPLAINT, "and its reader called it spam; no more mail goes to ada@example.com.", True),
-        (ContactVerdict.SOFT_BOUNCE, "and bounced for now.", False),
-        (ContactVerdict.NOTHING, "and bounced, which is not held against its address.", False),
+        (ContactVerdict.HARD_BOUNCE, "hard_bounce", True),
+        (ContactVerdict.COMPLAINT, "complaint", True),
+        (ContactVerdict.SOFT_BOUNCE, "soft_bounce", False),
+        (ContactVerdict.NOTHING, "bounce", False),
     ],
 )
-async def test_a_sent_message_that_came_back_says_so_and_what_follows(
-    asked: Asked, verdict: ContactVerdict, told: str, is_final: bool
+async def test_bounced_message_names_the_bounce_and_the_suppression(
+    message: MessageUnderTest, verdict: ContactVerdict, bounce: str, is_suppressed: bool
 ) -> None:
-    await asked.accept(to="ada@example.com")
-    await asked.deliver()
-    report = Report("1", "ses", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
-    await Reports(asked.database, asked.clock).receive([replace(report, verdict=verdict)])
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (
-        ExplanationState.SENT,
-        "bounce" if verdict is ContactVerdict.NOTHING else verdict,
-    )
-    assert answer.sentence.endswith(told)
-    assert ("contacts activate ada@example.com`" in (answer.what_would_change or "")) is is_final
+    await message.accept(to="ada@example.com")
+    await message.deliver()
+    report = Report("1", "ses", EventType.BOUNCED, message.clock.now(), "ada@example.com", message.outbox_id)
+    await Reports(message.database, message.clock).receive([replace(report, verdict=verdict)])
+    found = await message.explain()
+    assert (found.state, found.reason, found.bounce) == (ExplanationState.SENT, bounce, bounce)
+    assert found.is_suppressed is is_suppressed
+    assert found.remedy == (Remedy.ACTIVATE_ADDRESS if is_suppressed else None)
 
 
-async def test_a_failed_message_names_its_error_and_the_way_back(asked: Asked) -> None:
-    await asked.accept()
-    await asked.settle(Status.FAILED, error_code="SMTP_REFUSED", error_reason="No such user.")
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.FAILED, "SMTP_REFUSED")
-    assert answer.sentence == "It is not waiting: it failed at 08:00:00 UTC (now) with SMTP_REFUSED: No such user."
-    assert f"mailwright message retry {asked.outbox_id}" in (answer.what_would_change or "")
+async def test_failed_message_has_its_error_and_can_be_retried(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.settle(Status.FAILED, error_code="SMTP_REFUSED", error_reason="No such user.")
+    found = await message.explain()
+    assert (found.state, found.reason) == (ExplanationState.FAILED, "SMTP_REFUSED")
+    assert (found.error_reason, found.occurred_at) == ("No such user.", message.clock.now())
+    assert found.remedy is Remedy.RETRY
 
 
-async def test_a_message_whose_address_is_dead_is_not_told_to_be_retried_first(asked: Asked) -> None:
-    await asked.accept(to="ada@example.com")
-    await asked.settle(Status.FAILED, error_code="SMTP_RECIPIENT_REJECTED", error_reason="No such user.")
-    report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
-    await Reports(asked.database, asked.clock).receive([replace(report, verdict=ContactVerdict.HARD_BOUNCE)])
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.FAILED, "SMTP_RECIPIENT_REJECTED")
-    assert answer.sentence.endswith("and bounced for good; no more mail goes to ada@example.com.")
-    assert answer.what_would_change == (
-        "Another address, in a new message. If ada@example.com is right after all, "
-        f"`mailwright contact activate ada@example.com`, then `mailwright message retry {asked.outbox_id}`."
-    )
+async def test_message_to_a_dead_address_needs_another_address(message: MessageUnderTest) -> None:
+    await message.accept(to="ada@example.com")
+    await message.settle(Status.FAILED, error_code="SMTP_RECIPIENT_REJECTED", error_reason="No such user.")
+    report = Report("1", "smtp", EventType.BOUNCED, message.clock.now(), "ada@example.com", message.outbox_id)
+    await Reports(message.database, message.clock).receive([replace(report, verdict=ContactVerdict.HARD_BOUNCE)])
+    found = await message.explain()
+    assert (found.state, found.reason) == (ExplanationState.FAILED, "SMTP_RECIPIENT_REJECTED")
+    assert (found.bounce, found.is_suppressed, found.recipient) == ("hard_bounce", True, "ada@example.com")
+    assert found.remedy is Remedy.OTHER_ADDRESS
 
 
-async def test_a_message_that_bounced_for_now_may_be_retried(asked: Asked) -> None:
-    await asked.accept(to="ada@example.com")
-    await asked.settle(Status.FAILED, error_code="SMTP_MAILBOX_FULL", error_reason="Over quota.")
-    report = Report("1", "smtp", EventType.BOUNCED, asked.clock.now(), "ada@example.com", asked.outbox_id)
-    await Reports(asked.database, asked.clock).receive([replace(report, verdict=ContactVerdict.SOFT_BOUNCE)])
-    answer = await asked.answer()
-    assert answer.what_would_change == (
-        f"Once the cause is gone, `mailwright message retry {asked.outbox_id}` gives it all its attempts again."
-    )
+async def test_soft_bounced_message_may_be_retried(message: MessageUnderTest) -> None:
+    await message.accept(to="ada@example.com")
+    await message.settle(Status.FAILED, error_code="SMTP_MAILBOX_FULL", error_reason="Over quota.")
+    report = Report("1", "smtp", EventType.BOUNCED, message.clock.now(), "ada@example.com", message.outbox_id)
+    await Reports(message.database, message.clock).receive([replace(report, verdict=ContactVerdict.SOFT_BOUNCE)])
+    assert (await message.explain()).remedy is Remedy.RETRY
 
 
 @pytest.mark.parametrize("code", ["INVALID_EMAIL", "INVALID_TEMPLATE", "RECIPIENT_NOT_FOUND", "EXPIRED"])
-async def test_a_message_that_is_itself_wrong_is_not_told_to_be_retried(asked: Asked, code: str) -> None:
-    await asked.accept()
-    await asked.settle(Status.FAILED, error_code=code, error_reason="It is wrong.")
-    change = (await asked.answer()).what_would_change or ""
-    assert "new message" in change
-    assert "retry" not in change
+async def test_invalid_message_needs_a_corrected_one(message: MessageUnderTest, code: str) -> None:
+    await message.accept()
+    await message.settle(Status.FAILED, error_code=code, error_reason="It is wrong.")
+    assert (await message.explain()).remedy is Remedy.CORRECTED_MESSAGE
 
 
-async def test_a_suppressed_recipient_is_named_as_the_thing_to_change(asked: Asked) -> None:
-    await asked.accept(to="ada@example.com")
-    await asked.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED", error_reason="unsubscribed")
-    retry = f"then `mailwright message retry {asked.outbox_id}`."
-    wish = "Take the address off the suppression list if that is right"
-    assert (await asked.answer()).what_would_change == f"{wish}, {retry}"
-    await suppressions.add(asked.database, asked.clock, 1, "ada@example.com", reason="manual", source="test")
-    told = (await asked.answer()).what_would_change
-    assert told == f"{wish}: `mailwright contact activate ada@example.com`, {retry}"
+async def test_suppressed_recipient_must_be_activated_before_a_retry(message: MessageUnderTest) -> None:
+    await message.accept(to="ada@example.com")
+    await message.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED", error_reason="unsubscribed")
+    found = await message.explain()
+    assert (found.remedy, found.is_suppressed) == (Remedy.ACTIVATE_AND_RETRY, False)
+    await suppressions.add(message.database, message.clock, 1, "ada@example.com", reason="manual", source="test")
+    found = await message.explain()
+    assert (found.remedy, found.is_suppressed) == (Remedy.ACTIVATE_AND_RETRY, True)
 
 
-async def test_a_cancelled_message_is_not_waiting(asked: Asked) -> None:
-    await asked.accept()
-    await Operations(asked.database, asked.clock).cancel(asked.outbox_id, tenant_id=None)
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.CANCELLED
-    assert answer.sentence.startswith("It is not waiting: ")
+async def test_cancelled_message_needs_a_new_one(message: MessageUnderTest) -> None:
+    await message.accept()
+    await Operations(message.database, message.clock).cancel(message.outbox_id, tenant_id=None)
+    found = await message.explain()
+    assert (found.state, found.remedy) == (ExplanationState.CANCELLED, Remedy.NEW_MESSAGE)
 
 
-async def test_a_doubt_that_was_closed_is_not_waiting(asked: Asked) -> None:
-    await asked.accept()
-    await asked.settle(Status.IN_DOUBT, error_code="SMTP_CUT", error_reason="The line went dead.")
-    await Operations(asked.database, asked.clock).resolve(asked.outbox_id, Resolution.CLOSE, tenant_id=None)
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.CLOSED_UNKNOWN
-    assert answer.sentence.startswith("It is not waiting: ")
+async def test_closed_message_leaves_only_the_recipient_to_ask(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.settle(Status.IN_DOUBT, error_code="SMTP_CUT", error_reason="The line went dead.")
+    await Operations(message.database, message.clock).resolve(message.outbox_id, Resolution.CLOSE, tenant_id=None)
+    found = await message.explain()
+    assert (found.state, found.remedy) == (ExplanationState.CLOSED_UNKNOWN, Remedy.ASK_RECIPIENT)
 
 
-async def test_a_scheduled_message_tells_its_time(asked: Asked) -> None:
-    later = asked.clock.now() + 2 * DAY
-    await asked.accept(scheduled_at=later)
-    answer = await asked.answer()
-    assert (answer.state, answer.until) == (ExplanationState.SCHEDULED, later)
-    assert "on 2027-01-17 at 08:00:00 UTC (in 2 days)" in answer.sentence
+async def test_scheduled_message_has_its_send_time(message: MessageUnderTest) -> None:
+    later = message.clock.now() + 2 * DAY
+    await message.accept(scheduled_at=later)
+    found = await message.explain()
+    assert (found.state, found.reason, found.until) == (ExplanationState.SCHEDULED, "scheduled_at", later)
 
 
-async def test_a_held_lane_tells_the_rule_and_its_end(asked: Asked) -> None:
-    await asked.accept()
-    await asked.worker()
-    until = asked.clock.now() + HOUR
-    await defer_lane(asked.database, lane_number(Priority.TRANSACTIONAL, 1), "rate_per_hour", until)
-    answer = await asked.answer()
-    assert (answer.state, answer.reason, answer.until) == (ExplanationState.HELD, "rate_per_hour", until)
-    assert answer.sentence == (
-        "It is held by the hourly limit of the tenant default until 09:00:00 UTC (in 60 minutes)."
-    )
-    assert "--rate-per-hour" in (answer.what_would_change or "")
+async def test_deferred_lane_names_the_limit_and_its_end(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.add_worker()
+    until = message.clock.now() + HOUR
+    await defer_lane(message.database, lane_number(Priority.TRANSACTIONAL, 1), "rate_per_hour", until)
+    found = await message.explain()
+    assert (found.state, found.reason, found.until) == (ExplanationState.HELD, "rate_per_hour", until)
+    assert found.limit == ReachedLimit("rate_per_hour", LimitScope.INSTALLATION, "default")
+    assert found.remedy is Remedy.CHANGE_LIMIT
+    await change_tenant(message.database, rate_per_hour=100)
+    limit = (await message.explain()).limit
+    assert limit == ReachedLimit("rate_per_hour", LimitScope.TENANT, "default", allowed=100)
 
 
-async def test_a_hold_that_has_ended_holds_nothing(asked: Asked) -> None:
-    await asked.accept()
+async def test_deferral_that_has_ended_is_not_named(message: MessageUnderTest) -> None:
+    await message.accept()
     lane = lane_number(Priority.TRANSACTIONAL, 1)
-    await defer_lane(asked.database, lane, "daily_limit", asked.clock.now() + MINUTE)
-    asked.clock.advance(MINUTE)
-    await asked.worker()
-    assert (await asked.answer()).state is ExplanationState.IN_LINE
+    await defer_lane(message.database, lane, "daily_limit", message.clock.now() + MINUTE)
+    message.clock.advance(MINUTE)
+    await message.add_worker()
+    assert (await message.explain()).state is ExplanationState.IN_LINE
 
 
-async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> None:
-    await asked.accept()
-    due_at = asked.clock.now() + 5 * SECOND
-    await asked.settle(
+async def test_retry_has_the_error_and_the_next_attempt(message: MessageUnderTest) -> None:
+    await message.accept()
+    due_at = message.clock.now() + 5 * SECOND
+    await message.settle(
         Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR", error_reason="Connection refused."
     )
-    answer = await asked.answer()
-    assert (answer.state, answer.reason, answer.until) == (ExplanationState.RETRYING, "NETWORK_ERROR", due_at)
-    assert answer.sentence == (
-        "Attempt 1 failed with NETWORK_ERROR: Connection refused; "
-        "attempt 2 of 5 follows at 08:00:05 UTC (in 5 seconds)."
-    )
+    found = await message.explain()
+    assert (found.state, found.reason, found.until) == (ExplanationState.RETRYING, "NETWORK_ERROR", due_at)
+    assert (found.error_reason, found.attempts, found.max_attempts) == ("Connection refused.", 1, 5)
 
 
 @pytest.mark.parametrize(
@@ -225,158 +218,149 @@ async def test_a_retry_tells_the_error_and_the_next_attempt(asked: Asked) -> Non
         ("provider_unavailable", ExplanationState.PROVIDER_UNAVAILABLE),
     ],
 )
-async def test_a_deferral_blames_the_provider_and_burns_no_attempt(
-    asked: Asked, defer_reason: str, state: ExplanationState
+async def test_provider_deferral_has_the_error_and_no_attempt(
+    message: MessageUnderTest, defer_reason: str, state: ExplanationState
 ) -> None:
-    await asked.accept()
-    due_at = asked.clock.now() + 30 * SECOND
-    await asked.settle(
+    await message.accept()
+    due_at = message.clock.now() + 30 * SECOND
+    await message.settle(
         Status.RETRY_SCHEDULED, due_at=due_at, defer_reason=defer_reason, completes_attempt=False, **THROTTLED
     )
-    answer = await asked.answer()
-    assert (answer.state, answer.until) == (state, due_at)
-    assert "SMTP_THROTTLED: Slow down" in answer.sentence
-    assert "does not count as an attempt" in answer.sentence
+    found = await message.explain()
+    assert (found.state, found.until, found.remedy) == (state, due_at, Remedy.PROVIDER_RECOVERY)
+    assert (found.error_code, found.error_reason, found.attempts) == ("SMTP_THROTTLED", "Slow down.", 0)
 
 
-async def test_a_message_with_the_provider_is_being_sent_right_now(asked: Asked) -> None:
-    await asked.accept()
-    await asked.attempt()
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.SENDING
-    assert "is being sent right now: the worker worker-1" in answer.sentence
+async def test_message_with_the_provider_names_its_worker(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.attempt()
+    found = await message.explain()
+    assert (found.state, found.worker) == (ExplanationState.SENDING, "worker-1")
+    assert found.occurred_at == message.clock.now()
 
 
-async def test_an_attempt_whose_worker_is_gone_becomes_a_doubt_next(asked: Asked) -> None:
-    await asked.accept()
-    await asked.attempt()
-    asked.clock.advance(LOCK_TTL)
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.WORKER_LOST
-    assert "in doubt" in answer.sentence
-    assert "mailwright worker" in (answer.what_would_change or "")
+async def test_attempt_of_a_lost_worker_needs_another_worker(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.attempt()
+    message.clock.advance(LOCK_TTL)
+    found = await message.explain()
+    assert (found.state, found.worker) == (ExplanationState.WORKER_LOST, "worker-1")
+    assert found.remedy is Remedy.START_WORKER
+    await message.add_worker()
+    assert (await message.explain()).remedy is Remedy.NOT_NEEDED
 
 
-async def test_a_claimed_message_tells_who_has_it_and_for_how_long(asked: Asked) -> None:
-    await asked.accept()
-    await asked.claim()
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.CLAIMED, "worker-1")
-    assert answer.until == asked.clock.now() + LOCK_TTL
+async def test_claimed_message_names_its_worker_and_the_lease_end(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.claim()
+    found = await message.explain()
+    assert (found.state, found.reason, found.worker) == (ExplanationState.CLAIMED, "worker-1", "worker-1")
+    assert found.until == message.clock.now() + LOCK_TTL
 
 
-async def test_a_message_whose_worker_died_is_handled_apart(asked: Asked) -> None:
-    await asked.accept()
-    await asked.claim()
-    asked.clock.advance(LOCK_TTL)
-    await asked.worker()
-    answer = await asked.answer()
-    assert answer.state is ExplanationState.SUSPECT
-    assert "once" in answer.sentence
+async def test_message_whose_worker_died_is_a_suspect(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.claim()
+    message.clock.advance(LOCK_TTL)
+    await message.add_worker()
+    found = await message.explain()
+    assert (found.state, found.claims) == (ExplanationState.SUSPECT, 1)
 
 
-async def test_a_doubt_that_will_be_resent_tells_when(asked: Asked) -> None:
-    await asked.accept()
-    await asked.attempt()
-    asked.clock.advance(LOCK_TTL)
-    await InDoubtHandler(asked.database, asked.clock, grace=10 * MINUTE).mark_lost_attempts()
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.IN_DOUBT, "WORKER_LOST")
-    assert answer.until == asked.clock.now() + 10 * MINUTE
-    assert "sent once more, with the same Message-ID" in answer.sentence
-    assert "message resolve" in (answer.what_would_change or "")
+async def test_message_in_doubt_names_when_it_is_resent(message: MessageUnderTest) -> None:
+    await message.accept()
+    await message.attempt()
+    message.clock.advance(LOCK_TTL)
+    await InDoubtHandler(message.database, message.clock, grace=10 * MINUTE).mark_lost_attempts()
+    found = await message.explain()
+    assert (found.state, found.reason) == (ExplanationState.IN_DOUBT, "WORKER_LOST")
+    assert (found.until, found.will_resend) == (message.clock.now() + 10 * MINUTE, True)
+    assert found.remedy is Remedy.RESOLVE
 
 
-async def test_a_doubt_that_is_held_tells_when_it_is_closed(asked: Asked) -> None:
-    await asked.accept(on_doubt=OnDoubt.HOLD)
-    await asked.settle(Status.IN_DOUBT, due_at=asked.clock.now(), error_code="SMTP_CUT", error_reason="Cut.")
-    doubted_at = asked.clock.now()
-    await InDoubtHandler(asked.database, asked.clock, grace=0).decide_due()
-    answer = await asked.answer()
-    assert answer.until == doubted_at + DAY
-    assert "closed as unknown" in answer.sentence
+async def test_message_in_doubt_names_when_it_is_closed(message: MessageUnderTest) -> None:
+    await message.accept(on_doubt=OnDoubt.HOLD)
+    await message.settle(Status.IN_DOUBT, due_at=message.clock.now(), error_code="SMTP_CUT", error_reason="Cut.")
+    doubted_at = message.clock.now()
+    await InDoubtHandler(message.database, message.clock, grace=0).decide_due()
+    found = await message.explain()
+    assert (found.until, found.will_resend) == (doubted_at + DAY, False)
 
 
-async def test_a_due_message_without_a_worker_says_how_to_start_one(asked: Asked) -> None:
-    await asked.accept()
-    assert (await asked.answer()).state is ExplanationState.NO_WORKER
-    assert (await asked.answer()).sentence == "It is due, but no worker is running; start `mailwright worker`."
-    await asked.worker()
-    assert (await asked.answer()).state is ExplanationState.IN_LINE
-    asked.clock.advance(PRESENCE_TIMEOUT + 1)
-    assert (await asked.answer()).state is ExplanationState.NO_WORKER
+async def test_due_message_without_a_worker_needs_one(message: MessageUnderTest) -> None:
+    await message.accept()
+    found = await message.explain()
+    assert (found.state, found.remedy) == (ExplanationState.NO_WORKER, Remedy.START_WORKER)
+    await message.add_worker()
+    assert (await message.explain()).state is ExplanationState.IN_LINE
+    message.clock.advance(PRESENCE_TIMEOUT + 1)
+    assert (await message.explain()).state is ExplanationState.NO_WORKER
 
 
-async def test_workers_that_leave_their_provider_alone_say_why_and_until_when(asked: Asked) -> None:
-    await asked.accept()
-    until = asked.clock.now() + 20 * SECOND
-    await asked.worker(unavailable_until=until, unavailable_reason="SMTP_AUTH: the password is wrong.")
-    answer = await asked.answer()
-    assert (answer.state, answer.until) == (ExplanationState.PROVIDER_UNAVAILABLE, until)
-    assert answer.sentence == (
-        "It is due, but the provider smtp is left alone until 08:00:20 UTC (in 20 seconds) "
-        "because SMTP_AUTH: the password is wrong."
+async def test_unavailable_provider_is_named_with_its_error(message: MessageUnderTest) -> None:
+    await message.accept()
+    until = message.clock.now() + 20 * SECOND
+    await message.add_worker(unavailable_until=until, unavailable_reason="SMTP_AUTH: the password is wrong.")
+    found = await message.explain()
+    assert (found.state, found.until) == (ExplanationState.PROVIDER_UNAVAILABLE, until)
+    assert (found.provider, found.provider_error) == ("smtp", "SMTP_AUTH: the password is wrong.")
+
+
+async def test_queued_message_counts_those_ahead_in_its_lane(message: MessageUnderTest) -> None:
+    await an_acceptor(message.database, message.clock).accept([a_message() for _ in range(3)])
+    await an_acceptor(message.database, message.clock).accept([a_message(priority=Priority.BULK, is_bulk=True)])
+    await message.accept()
+    await message.add_worker()
+    assert (await message.explain()).ahead == 3
+    await claims_of(message.database, message.clock).claim(3)
+    assert (await message.explain()).ahead == 0
+
+
+async def test_count_of_messages_ahead_is_bounded(message: MessageUnderTest) -> None:
+    await an_acceptor(message.database, message.clock).accept([a_message() for _ in range(MAX_POSITION + 5)])
+    await message.accept()
+    await message.add_worker()
+    assert (await message.explain()).ahead == MAX_POSITION + 1
+
+
+async def test_busy_tenant_is_named_with_its_limit(message: MessageUnderTest) -> None:
+    await change_tenant(message.database, max_in_flight=5)
+    await message.accept()
+    claimed = await message.claim()
+    await defer(message.database, [(claimed, Deferral(message.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
+    found = await message.explain()
+    assert (found.state, found.reason, found.remedy) == (
+        ExplanationState.TENANT_BUSY,
+        "max_in_flight",
+        Remedy.CHANGE_LIMIT,
     )
+    assert found.limit == ReachedLimit("max_in_flight", LimitScope.TENANT, "default", allowed=5)
 
 
-async def test_a_message_in_line_tells_its_place_in_its_own_lane(asked: Asked) -> None:
-    await an_acceptor(asked.database, asked.clock).accept([a_message() for _ in range(3)])
-    await an_acceptor(asked.database, asked.clock).accept([a_message(priority=Priority.BULK, is_bulk=True)])
-    await asked.accept()
-    await asked.worker()
-    assert (await asked.answer()).sentence == "It is due and in line: 3 of its lane are due before it."
-    await claims_of(asked.database, asked.clock).claim(3)
-    assert (await asked.answer()).sentence == "It is due and in line: it is the next of its lane."
+async def test_expired_message_offers_no_action(message: MessageUnderTest) -> None:
+    await message.accept(expires_at=message.clock.now() + MINUTE)
+    await message.add_worker()
+    message.clock.advance(MINUTE)
+    found = await message.explain()
+    assert (found.state, found.reason, found.actions) == (ExplanationState.EXPIRED, "EXPIRED", ())
 
 
-async def test_counting_a_place_ends_where_nobody_would_read_it(asked: Asked) -> None:
-    await an_acceptor(asked.database, asked.clock).accept([a_message() for _ in range(FURTHEST_PLACE + 5)])
-    await asked.accept()
-    await asked.worker()
-    assert "more than 1,000 messages" in (await asked.answer()).sentence
-
-
-async def test_a_busy_tenant_is_named_with_the_limit_to_raise(asked: Asked) -> None:
-    await asked.accept()
-    claimed = await asked.claim()
-    await defer(asked.database, [(claimed, Deferral(asked.clock.now() + 250, DeferReason.TENANT_CONCURRENCY))])
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.TENANT_BUSY, "max_in_flight")
-    assert "mailwright tenant edit default --max-in-flight" in (answer.what_would_change or "")
-
-
-async def test_an_expired_message_is_not_promised_to_anyone(asked: Asked) -> None:
-    await asked.accept(expires_at=asked.clock.now() + MINUTE)
-    await asked.worker()
-    asked.clock.advance(MINUTE)
-    answer = await asked.answer()
-    assert (answer.state, answer.reason) == (ExplanationState.EXPIRED, "EXPIRED")
-
-
-async def test_another_tenants_message_is_not_explained(asked: Asked) -> None:
-    await asked.accept()
-    assert (await asked.answer(tenant_id=1)).outbox_id == asked.outbox_id
+async def test_message_of_another_tenant_is_not_explained(message: MessageUnderTest) -> None:
+    await message.accept()
+    assert (await message.explain(tenant_id=1)).outbox_id == message.outbox_id
     with pytest.raises(NotFound):
-        await asked.answer(tenant_id=2)
-    asked.outbox_id = "not-an-id"
+        await message.explain(tenant_id=2)
+    message.outbox_id = "not-an-id"
     with pytest.raises(NotFound):
-        await asked.answer()
+        await message.explain()
 
 
 @pytest.mark.promise("explain-as-data")
-async def test_the_sentence_comes_with_its_parts(asked: Asked) -> None:
-    later = asked.clock.now() + HOUR
-    await asked.accept(scheduled_at=later)
-    answer = (await asked.answer()).as_dict()
-    assert set(answer) == {"detail", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
-    assert answer["until"] == "2027-01-15T09:00:00.000Z"
-    assert answer["state"] == "scheduled"
-
-
-@pytest.mark.promise("explain-as-data")
-@pytest.mark.parametrize(
-    ("length", "words"),
-    [(1, "less than a second"), (SECOND, "1 second"), (90 * SECOND, "90 seconds"), (7 * DAY - SECOND, "7 days")],
-)
-def test_durations_are_told_in_words(length: int, words: str) -> None:
-    assert duration(length) == words
+async def test_json_has_the_sentence_and_its_parts(message: MessageUnderTest) -> None:
+    later = message.clock.now() + HOUR
+    await message.accept(scheduled_at=later)
+    found = message_explanation(await message.explain())
+    assert set(found) == {"detail", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
+    assert found["until"] == "2027-01-15T09:00:00.000Z"
+    assert found["state"] == "scheduled"
+    assert found["sentence"] == "Scheduled for 09:00 UTC (in 60 minutes)."

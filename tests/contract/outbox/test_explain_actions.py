@@ -13,13 +13,13 @@ from mailwright.audience import contacts, suppressions
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, SCHEDULED
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
+from mailwright.domain.explanation import ExplanationState
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Priority, Resolution, Status
 from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, defer_lane
-from mailwright.outbox.explain import ExplanationState
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import deliveries, messages
@@ -27,7 +27,7 @@ from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
 from tests.campaigns import OPERATOR, Desk, address_of, join
-from tests.contract.outbox.test_explain import Asked
+from tests.contract.outbox.test_explain import MessageUnderTest
 from tests.standins.provider import ScriptedProvider
 
 ADA = "a/d?a#1%2@example.com"  # what an address may hold, and a path must not
@@ -39,12 +39,12 @@ class World:
 
     def __init__(self, bench: Bench, api: Api) -> None:
         self.bench, self.api, self.database, self.clock = bench, api, bench.database, bench.clock
-        self.asked = Asked(bench.database, bench.clock)
+        self.under_test = MessageUnderTest(bench.database, bench.clock)
         self.desk = Desk(bench)
         self.campaign_id = ""
 
     async def message(self, client: Any = None) -> Any:
-        return await self._explained(f"/v1/email/{self.asked.outbox_id}/explain", client)
+        return await self._explained(f"/v1/email/{self.under_test.outbox_id}/explain", client)
 
     async def campaign(self, client: Any = None) -> Any:
         return await self._explained(f"/v1/campaigns/{self.campaign_id}/explain", client)
@@ -65,7 +65,7 @@ class World:
         await WorkerRegistry(self.database, self.clock, "w").report(WorkerPresence("smtp", **changes))
 
     async def came_back(self, verdict: ContactVerdict) -> None:
-        report = Report("1", "smtp", EventType.BOUNCED, self.clock.now(), ADA, self.asked.outbox_id)
+        report = Report("1", "smtp", EventType.BOUNCED, self.clock.now(), ADA, self.under_test.outbox_id)
         await Reports(self.database, self.clock).receive([replace(report, verdict=verdict)])
 
     async def suppress(self, list_key: str = "*") -> None:
@@ -74,8 +74,8 @@ class World:
         )
 
     async def deferred(self, reason: str) -> None:
-        await self.asked.accept()
-        claimed = await self.asked.claim()
+        await self.under_test.accept()
+        claimed = await self.under_test.claim()
         await defer(self.database, [(claimed, Deferral(self.clock.now() + MINUTE, reason))])
 
     async def start(self, readers: int = 1, **changes: Any) -> None:
@@ -84,7 +84,7 @@ class World:
         await self.desk.walk()
         async with self.database.read() as tx:
             rows = await tx.execute(select(messages.c.outbox_id).order_by(messages.c.id).limit(1))
-        self.asked.outbox_id = rows[0].outbox_id if rows else ""
+        self.under_test.outbox_id = rows[0].outbox_id if rows else ""
 
     async def hold(self, reason: str) -> None:
         lane = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
@@ -142,40 +142,40 @@ def campaign_is(state: str, *offered: Any) -> Callable[[Making], Making]:
 
 @message_is(ExplanationState.SENT)
 async def a_sent_one(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.deliver()
+    await world.under_test.accept()
+    await world.under_test.deliver()
 
 
 @message_is(ExplanationState.SENT, ActionKind.ACTIVATE)
 async def one_that_bounced(world: World) -> None:
-    await world.asked.accept(to=ADA)
-    await world.asked.deliver()
+    await world.under_test.accept(to=ADA)
+    await world.under_test.deliver()
     await world.came_back(ContactVerdict.HARD_BOUNCE)
 
 
 @message_is(ExplanationState.SENT)
 async def one_that_bounced_for_now(world: World) -> None:
-    await world.asked.accept(to=ADA)
-    await world.asked.deliver()
+    await world.under_test.accept(to=ADA)
+    await world.under_test.deliver()
     await world.came_back(ContactVerdict.SOFT_BOUNCE)
 
 
 @message_is(ExplanationState.FAILED, ActionKind.RETRY)
 async def a_failed_one(world: World) -> None:
-    await world.asked.accept(to=ADA)
-    await world.asked.settle(Status.FAILED, error_code="SMTP_REFUSED")
+    await world.under_test.accept(to=ADA)
+    await world.under_test.settle(Status.FAILED, error_code="SMTP_REFUSED")
 
 
 @message_is(ExplanationState.FAILED)
 async def one_that_is_itself_wrong(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.settle(Status.FAILED, error_code="INVALID_TEMPLATE")
+    await world.under_test.accept()
+    await world.under_test.settle(Status.FAILED, error_code="INVALID_TEMPLATE")
 
 
 @message_is(ExplanationState.FAILED)
 async def a_failed_one_that_is_of_no_use_any_more(world: World) -> None:
-    await world.asked.accept(expires_at=world.clock.now() + MINUTE)
-    await world.asked.settle(Status.FAILED, error_code="SMTP_REFUSED")
+    await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
+    await world.under_test.settle(Status.FAILED, error_code="SMTP_REFUSED")
     world.clock.advance(MINUTE)
 
 
@@ -188,8 +188,8 @@ async def one_to_a_suppressed_address(world: World) -> None:
 @message_is(ExplanationState.FAILED)
 async def one_to_somebody_who_left_its_list(world: World) -> None:
     await world.api.client.post("/v1/lists", json={"listKey": "news"})
-    await world.asked.accept(to=ADA, list_key="news")
-    await world.asked.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED")
+    await world.under_test.accept(to=ADA, list_key="news")
+    await world.under_test.settle(Status.FAILED, error_code="RECIPIENT_SUPPRESSED")
     await world.suppress("news")
 
 
@@ -208,15 +208,15 @@ async def a_failed_one_of_a_cancelled_campaign(world: World) -> None:
 
 @message_is(ExplanationState.CANCELLED)
 async def a_cancelled_one(world: World) -> None:
-    await world.asked.accept()
-    await Operations(world.database, world.clock).cancel(world.asked.outbox_id, tenant_id=None)
+    await world.under_test.accept()
+    await Operations(world.database, world.clock).cancel(world.under_test.outbox_id, tenant_id=None)
 
 
 @message_is(ExplanationState.CLOSED_UNKNOWN)
 async def one_that_was_closed(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.settle(Status.IN_DOUBT)
-    await Operations(world.database, world.clock).resolve(world.asked.outbox_id, Resolution.CLOSE, tenant_id=None)
+    await world.under_test.accept()
+    await world.under_test.settle(Status.IN_DOUBT)
+    await Operations(world.database, world.clock).resolve(world.under_test.outbox_id, Resolution.CLOSE, tenant_id=None)
 
 
 # Messages that a provider has, or may have.
@@ -228,14 +228,14 @@ def resolved_as(*words: str) -> list[Any]:
 
 @message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "resend", "close"))
 async def a_doubtful_one(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
+    await world.under_test.accept()
+    await world.under_test.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
 
 
 @message_is(ExplanationState.IN_DOUBT, *resolved_as("sent", "close"))
 async def a_doubtful_one_that_is_of_no_use_any_more(world: World) -> None:
-    await world.asked.accept(expires_at=world.clock.now() + MINUTE)
-    await world.asked.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
+    await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
+    await world.under_test.settle(Status.IN_DOUBT, due_at=world.clock.now() + 10 * MINUTE)
     world.clock.advance(MINUTE)
 
 
@@ -248,8 +248,8 @@ async def a_doubtful_one_of_a_cancelled_campaign(world: World) -> None:
 
 @message_is(ExplanationState.SENDING)
 async def one_that_is_being_sent(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.attempt()
+    await world.under_test.accept()
+    await world.under_test.attempt()
 
 
 @message_is(ExplanationState.WORKER_LOST)
@@ -263,8 +263,8 @@ async def one_whose_worker_is_gone(world: World) -> None:
 
 @message_is(ExplanationState.CLAIMED, ActionKind.CANCEL)
 async def a_claimed_one(world: World) -> None:
-    await world.asked.accept()
-    await world.asked.claim()
+    await world.under_test.accept()
+    await world.under_test.claim()
 
 
 @message_is(ExplanationState.SUSPECT, ActionKind.CANCEL)
@@ -276,14 +276,14 @@ async def a_suspect(world: World) -> None:
 
 @message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL)
 async def a_scheduled_one(world: World) -> None:
-    await world.asked.accept(scheduled_at=world.clock.now() + HOUR)
+    await world.under_test.accept(scheduled_at=world.clock.now() + HOUR)
 
 
 @message_is(ExplanationState.RETRYING, ActionKind.CANCEL)
 async def one_that_is_tried_again(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     due_at = world.clock.now() + SECOND
-    await world.asked.settle(Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR")
+    await world.under_test.settle(Status.RETRY_SCHEDULED, due_at=due_at, error_code="NETWORK_ERROR")
 
 
 @message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
@@ -328,42 +328,42 @@ async def one_that_waits_for_its_resend(world: World) -> None:
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_that_its_tenants_limit_holds(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     await world.hold("rate_per_hour")
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_without_quota(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     await world.hold(QUOTA_EXHAUSTED)
 
 
 @message_is(ExplanationState.HELD, ActionKind.CANCEL)
 async def one_that_the_providers_rate_holds(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     await world.hold(PROVIDER_RATE)
 
 
 @message_is(ExplanationState.EXPIRED)
 async def an_expired_one(world: World) -> None:
-    await world.asked.accept(expires_at=world.clock.now() + MINUTE)
+    await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
     world.clock.advance(MINUTE)
 
 
 @message_is(ExplanationState.NO_WORKER, ActionKind.CANCEL)
 async def one_without_a_worker(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
 
 
 @message_is(ExplanationState.PROVIDER_UNAVAILABLE, ActionKind.CANCEL)
 async def one_whose_provider_is_left_alone(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     await world.worker(unavailable_until=world.clock.now() + MINUTE, unavailable_reason="wrong password")
 
 
 @message_is(ExplanationState.IN_LINE, ActionKind.CANCEL)
 async def one_in_line(world: World) -> None:
-    await world.asked.accept()
+    await world.under_test.accept()
     await world.worker()
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
 from mailwright.sources.campaigns.ab_test import VariantResult, best_variant
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
 from mailwright.sources.campaigns.progress import CampaignMessageCounts
 from tests.campaigns import a_definition
@@ -74,8 +74,8 @@ def test_the_larger_share_wins_and_the_first_of_equals() -> None:
 
 
 def test_a_part_that_is_tried_is_rounded_up_and_is_never_more_than_all() -> None:
-    assert [test_group_size(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
-    assert [test_group_size(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
+    assert [size_of_test_group(people, 20) for people in (0, 1, 5, 6, 100)] == [0, 1, 1, 2, 20]
+    assert [size_of_test_group(people, 100) for people in (0, 1, 7)] == [0, 1, 7]
 
 
 def test_percent_counts_everyone_whose_mail_is_over() -> None:

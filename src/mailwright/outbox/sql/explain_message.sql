@@ -1,10 +1,11 @@
--- All that decides when this message goes, at one moment: its own state, its lane's hold, its tenant's
--- limit, and the campaign that goes before its own; what came back of it, and which suppression stops it.
+-- Read everything that decides when this message is sent: its state, the deferral of its lane, its tenant's limits and
+-- the campaign that is sent first; also its bounce or complaint, and the suppression that blocks it.
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
   d.attempted_at, d.doubted_at, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
-  t.name AS tenant, t.max_in_flight,
+  t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,
+  t.interval_ms, t.one_at_a_time,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
   c.campaign_id, c.name AS campaign, c.status AS campaign_status,
   (
@@ -15,7 +16,7 @@ SELECT
     LIMIT 1
   ) AS came_back,
   (
-    -- The rule of the mark: without a list it is transactional mail, which only `*` stops.
+    -- The same rule as when an attempt begins: without a list the message is transactional, and only `*` blocks it.
     SELECT s.list_key FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email
       AND (s.list_key = '*' OR (m.list_key IS NOT NULL AND s.list_key IN ('general', m.list_key)))

@@ -164,7 +164,7 @@ def _list_of(entry: QueueEntry, now: Instant) -> ColumnElement[str]:
     )
 
 
-def test_group_size(people: int, percent: int) -> int:
+def size_of_test_group(people: int, percent: int) -> int:
     """How many of them get a version while the others wait: the share that a walk takes, rounded up."""
     return -(-people * percent // 100)
 

@@ -1,8 +1,9 @@
-"""The forecast: when each campaign in line begins and ends, and which rule holds it at each point.
+"""The forecast: when each campaign in line begins and ends, and which rule load_lane_deferrals it at each point.
 
 What waits, the counters, the limits and the quota are read as they are now; the rest is the simulation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,34 +11,30 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
-from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.permits import Deferral, LimitLevel, split_defer_reason
 from mailwright.outbox.ledger import LOOK_AT_COUNTERS
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
-from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.simulation import (
-    ONE_AT_A_TIME_RATE,
+    ASSUMED_RATE,
     YEAR,
     AbTestPhase,
     CampaignForecast,
-    ForecastSegment,
+    ForecastAssumption,
     QueuedCampaign,
     SimulationConditions,
     needed_counters,
     simulate,
-    summarize_segments,
 )
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
 COUNT_UNSENT = statement(__package__, "count_unsent")
-
-# Where nothing is being sent, nobody can measure how fast it goes. A worker does more with most providers.
-ASSUMED_RATE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +44,7 @@ class Forecast:
     rate: float  # mails per second where nothing limits them
     is_rate_measured: bool
     campaigns: tuple[CampaignForecast, ...]
-    assumptions: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "computedAt": isoformat(self.computed_at),
-            "lookedUntil": isoformat(self.looked_until),
-            "ratePerSecond": round(self.rate, 3),
-            "isRateMeasured": self.is_rate_measured,
-            "assumptions": list(self.assumptions),
-            "campaigns": [_course(course) for course in self.campaigns],
-        }
+    assumptions: tuple[ForecastAssumption, ...]
 
 
 async def forecast(
@@ -148,7 +135,7 @@ def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
     if contest.decides_at is not None:
         return coming, None
     share = sum(version.share for version in content.variants)
-    untried = max(0, test_group_size(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
+    untried = max(0, size_of_test_group(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
     return coming, AbTestPhase(left + untried, contest.wait)
 
 
@@ -157,38 +144,15 @@ def _by_the_senders_clock(level: LimitLevel) -> LimitLevel:
     return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
-def _assumptions(line: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool) -> list[str]:
-    found = ["Nothing else is sent meanwhile, no limit changes, and providers take what they are handed."]
+def _assumptions(
+    line: list[QueuedCampaign], rules: LimitRules, *, is_rate_measured: bool
+) -> Iterator[ForecastAssumption]:
+    yield ForecastAssumption.NO_OTHER_MESSAGES
     if not is_rate_measured:
-        found.append(f"Nothing is being sent now, so {ASSUMED_RATE:g} mails per second are assumed.")
-    if any(level.limits.one_at_a_time for each in line for level in (each.tenant, each.own) if level is not None):
-        found.append(f"Of mails that go one at a time, {ONE_AT_A_TIME_RATE:g} are taken to end in a second.")
+        yield ForecastAssumption.ASSUMED_RATE
+    if any(level.limits.one_at_a_time for queued in line for level in queued.levels):
+        yield ForecastAssumption.ONE_AT_A_TIME_RATE
     if any(level.limits.in_recipient_zone for level in rules.campaigns.values()):
-        found.append("Readers are all taken to live in the sender's time zone.")
+        yield ForecastAssumption.SENDER_TIME_ZONE
     if line and rules.quota is not None:
-        found.append(
-            "The providers' quota is taken to open again a day after they told of it."
-            if rules.quota.per_day is not None
-            else "The providers' quota is not taken to grow again, as they do not tell when it does."
-        )
-    return found
-
-
-def _course(course: CampaignForecast) -> dict[str, Any]:
-    return {
-        "campaignId": course.campaign_id,
-        "name": course.name,
-        "remaining": course.remaining,
-        "startsAt": isoformat(course.starts_at),
-        "finishesAt": isoformat(course.finishes_at),
-        "segments": [_segment(span) for span in summarize_segments(course.segments)],
-    }
-
-
-def _segment(span: ForecastSegment) -> dict[str, Any]:
-    return {
-        "from": isoformat(span.begins_at),
-        "to": isoformat(span.ends_at),
-        "sending": span.sent,
-        "reason": span.reason,
-    }
+        yield ForecastAssumption.NO_MORE_QUOTA if rules.quota.per_day is None else ForecastAssumption.DAILY_QUOTA

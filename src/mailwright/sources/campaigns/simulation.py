@@ -7,6 +7,7 @@ Where an hour or a day was like the one before it, all those that must be like i
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil
@@ -34,11 +35,22 @@ _SLOWEST = 0.001  # a rate of nothing would never end
 ONE_AT_A_TIME_RATE = 10.0
 # A campaign that lets another go first for so long is not in line for that.
 _FLICKER: Instant = MINUTE
+# The send rate of a forecast while nothing is being sent. Most providers accept more from one worker.
+ASSUMED_RATE = 20.0
+
+
+class ForecastAssumption(StrEnum):
+    NO_OTHER_MESSAGES = "no_other_messages"
+    ASSUMED_RATE = "assumed_rate"
+    ONE_AT_A_TIME_RATE = "one_at_a_time_rate"
+    SENDER_TIME_ZONE = "sender_time_zone"
+    DAILY_QUOTA = "daily_quota"
+    NO_MORE_QUOTA = "no_more_quota"
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedCampaign:
-    """A campaign in line. Its levels are its tenant's and its own."""
+    """A queued campaign, with the limits of its tenant and its own."""
 
     campaign_id: str
     name: str
@@ -49,6 +61,10 @@ class QueuedCampaign:
     weight: int = 1
     held: Deferral | None = None
     trial: "AbTestPhase | None" = None
+
+    @property
+    def levels(self) -> tuple[LimitLevel, ...]:
+        return (self.tenant,) if self.own is None else (self.tenant, self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +124,7 @@ def simulate(line: Sequence[QueuedCampaign], conditions: SimulationConditions) -
 
 def needed_counters(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None, now: Instant) -> set[str]:
     """The names of the counters that a simulation begins with."""
-    levels = {level.owner: level for queued in line for level in (queued.tenant, queued.own) if level is not None}
+    levels = {level.owner: level for queued in line for level in queued.levels}
     found = [window for level in levels.values() for window in windows(level.limits, level.owner, now)]
     found += _quota_windows(quota, now)
     return {window.name for window in found} | {related.name for window in found for related in window.related}
@@ -164,15 +180,10 @@ class _Run:
         self._spans: list[ForecastSegment] = []
 
     @property
-    def levels(self) -> tuple[LimitLevel, ...]:
-        queued = self.queued
-        return (queued.tenant,) if queued.own is None else (queued.tenant, queued.own)
-
-    @property
     def pace(self) -> tuple[float | None, str | None]:
         """Mails per second at the most, and the rule that says so: mail by mail, a year would take a year."""
-        slowest = slowest_rate(self.levels)
-        if any(level.limits.one_at_a_time for level in self.levels) and (
+        slowest = slowest_rate(self.queued.levels)
+        if any(level.limits.one_at_a_time for level in self.queued.levels) and (
             slowest is None or slowest.per_second > ONE_AT_A_TIME_RATE
         ):
             return ONE_AT_A_TIME_RATE, ONE_AT_A_TIME
@@ -190,7 +201,7 @@ class _Run:
         self._reason = reason
 
     def leap(self, begins: Instant, ends: Instant, sent: float, reason: str | None) -> None:
-        """Many days at once: the rule that it waited for most is the one that paces it."""
+        """Many days at once: the rule that it waited for most is the one that send_rates it."""
         self._close(begins)
         before, self.sent = self.sent, self.sent + sent
         self.remaining -= sent
@@ -305,7 +316,7 @@ class _Simulation:
             elif run.queued.held is not None and run.queued.held.until > now:
                 self._hold(run, run.queued.held)
         self._begun: dict[int, _Run] = {}
-        self._levels = list({level.owner: level for run in self.runs for level in run.levels}.values())
+        self._levels = list({level.owner: level for run in self.runs for level in run.queued.levels}.values())
         self._periods = _periods(line, self._quota)
         self._begin_anew()
 
@@ -377,7 +388,7 @@ class _Simulation:
         return None
 
     def _sending(self, tenant: _Tenant, run: _Run, quota: tuple[LimitWindow, ...]) -> _Sending:
-        known = [self._known(level) for level in (tenant.level, run.queued.own) if level is not None]
+        known = [self._known(level) for level in run.queued.levels]
         closing = [each.closes_at for each in known if each.closes_at is not None]
         needed = (*(window for each in known for window in each.windows), *quota)
         cap, _ = run.pace
@@ -508,7 +519,7 @@ class _Simulation:
             most = min(most, int(self._counters.free(window) / amount) - 1)
             later.append(window.ends_at)
         if period < DAY:
-            limits = {level.limits for number in this.sent for level in self.runs[number].levels}
+            limits = {level.limits for number in this.sent for level in self.runs[number].queued.levels}
             if any(outside_hours(each, is_bulk=True, now=self.now) for each in limits):
                 return 0
             later += [closing for each in limits if (closing := closes_at(each, self.now)) is not None]
@@ -518,7 +529,7 @@ class _Simulation:
         """The windows that outlast a round, with those who send through them."""
         found: dict[LimitWindow, list[int]] = {}
         for number in this.sent:
-            for level in self.runs[number].levels:
+            for level in self.runs[number].queued.levels:
                 for window in windows(level.limits, level.owner, self.now):
                     if _ROUNDS.get(window.reason, 0) > period:
                         found.setdefault(window, []).append(number)
@@ -556,7 +567,7 @@ class _Simulation:
 
 def _periods(line: Iterable[QueuedCampaign], quota: QuotaSnapshot | None) -> list[Instant]:
     """The lengths of time that can be like the one before: days only where some rule knows days."""
-    limits = [level.limits for queued in line for level in (queued.tenant, queued.own) if level is not None]
+    limits = [level.limits for queued in line for level in queued.levels]
     hour = _SLIDING_ROUND if any(each.sliding_hour for each in limits) else HOUR
     knows_days = quota is not None or any(
         each.working_hours != ALWAYS or each.daily_limit is not None or each.warmup_since is not None for each in limits
@@ -618,7 +629,7 @@ def _is_alike(one: _Round, other: _Round) -> bool:
 
 def _changes(line: Iterable[QueuedCampaign], now: Instant, ends: Instant) -> list[Instant]:
     """The days, counted from now, on which clocks change somewhere in the line, or a warm-up begins to grow."""
-    limits = [level.limits for queued in line for level in (queued.tenant, queued.own) if level is not None]
+    limits = [level.limits for queued in line for level in queued.levels]
     zones = {each.timezone for each in limits}
     days = range(now, min(ends, now + 2 * YEAR) + 2 * DAY, DAY)
     found = {

@@ -19,7 +19,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.campaigns.definition import CampaignDefinition
-from mailwright.sources.campaigns.enqueue import test_group_size
+from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
@@ -238,7 +238,7 @@ def _too_few(definition: CampaignDefinition, planned: int) -> list[CampaignProbl
     if planned == 0:
         return [CampaignProblem("lists", "NO_RECIPIENTS", "nobody who may be written to is in this audience")]
     experiment = definition.ab_test
-    if experiment is None or (some := test_group_size(planned, experiment.test_percent)) >= len(experiment.variants):
+    if experiment is None or (some := size_of_test_group(planned, experiment.test_percent)) >= len(experiment.variants):
         return []
     message = (
         f"{experiment.test_percent} % of {planned} recipients are {some}, too few for {len(experiment.variants)} "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailwright.domain.clock import Clock
-from mailwright.outbox.explain import ExplanationState
+from mailwright.domain.explanation import ExplanationState
 from mailwright.outbox.workers import list_present
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.storage.database import Database

@@ -13,6 +13,7 @@ from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.search import find_page
 from mailwright.schemas import answers
+from mailwright.schemas.explanations import message_explanation
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
 from mailwright.sources.api.requests import (
     Address,
@@ -113,7 +114,7 @@ async def show(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # n
 async def why(outboxId: str, parts: Parts, caller: CallerDep) -> Response:  # noqa: N803
     """Why it is not sent yet: which rule holds it, until when, what would change that, and what you can do now."""
     found = await explain(parts.database, parts.clock, outboxId, tenant_id=caller.tenant_id)
-    return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})
+    return json_response({**message_explanation(found), "actions": actions(found.actions, caller)})
 
 
 @router.post(

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.clock import DAY
+from mailwright.schemas import explanations
 from mailwright.schemas.answers import ActionResponse, ResponseModel, Time
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
@@ -75,7 +76,7 @@ async def show(parts: Parts, caller: CallerDep, query: Annotated[ForecastQuery, 
     """Your campaigns in line, on the rules and counters of this moment."""
     horizon = query.days * DAY
     found = await forecast(parts.database, parts.clock, parts.defaults, tenant_id=caller.tenant_id, horizon=horizon)
-    return json_response(found.as_dict())
+    return json_response(explanations.forecast(found))
 
 
 @router.get(
@@ -94,4 +95,4 @@ async def why(campaignId: str, parts: Parts, caller: CallerDep) -> Response:  # 
         store=parts.templates,
         known=PresendContext(postal_address=parts.postal_address),
     )
-    return json_response({**found.as_dict(), "actions": actions(found.actions, caller)})
+    return json_response({**explanations.campaign_explanation(found), "actions": actions(found.actions, caller)})

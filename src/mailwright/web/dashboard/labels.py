@@ -1,15 +1,12 @@
-"""Words: statuses, waits and times as people read them. A status has a shape and a tone besides its word."""
+"""Labels of statuses, times and numbers. A status has a shape and a tone besides its word."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED
 from mailwright.domain.clock import DAY, Instant
-from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason
-from mailwright.outbox.explain import RULES, distance
-from mailwright.policies.pacing import INTERVAL
+from mailwright.schemas.time_text import distance
 
 NO_TIME: Final = "–"
 
@@ -77,39 +74,9 @@ STATUS_STYLES: Final = {
     "REFUSED": StatusStyle("refused", "bad", "slash"),
 }
 
-# Waits that no limit makes, with a place for the time at which they end.
-_OTHER_WAITS: Final = {
-    PAUSED: "paused",
-    CANCELLED: "cancelled",
-    SCHEDULED: "scheduled for {}",
-    AWAITING_WINNER: "its versions are tried until {}",
-    QUOTA_EXHAUSTED: "the providers’ quota is used up, at least until {}",
-    # A pace is no hold: it moves, one mail after the other.
-    INTERVAL: "evenly paced, the next mail at {}",
-    "retry_scheduled": "tried again at {}",
-    DeferReason.PROVIDER_UNAVAILABLE: "no provider takes mail; tried again at {}",
-    DeferReason.PROVIDER_THROTTLED: "the provider asks us to slow down, until {}",
-}
-
 
 def status_style(status: str) -> StatusStyle:
     return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").lower(), "neutral", "ring")
-
-
-def rule(reason: str) -> str:
-    """`hourly limit`, for a heading or a legend."""
-    return RULES.get(reason, reason.replace("_", " ")).removeprefix("the ")
-
-
-def wait_words(reason: str) -> tuple[str, str]:
-    """What stands before and after the end of a wait: `held by the hourly limit until `, and nothing."""
-    words = _OTHER_WAITS.get(reason, f"held by {RULES.get(reason, reason.replace('_', ' '))} until {{}}")
-    before, _, after = words.partition("{}")
-    return before, after
-
-
-def is_open_ended(until: Instant | None) -> bool:
-    return until is None or until >= INDEFINITELY
 
 
 # The first that is named counts: each names those that it wants to be taken for, too.

@@ -80,7 +80,7 @@ class ForecastSpan:
 
     x: float
     width: float
-    kind: str  # goes, waits or slows
+    kind: str  # full-speed, limited or waiting
     reason: str | None
     begins_at: Instant
     ends_at: Instant
@@ -195,7 +195,7 @@ def _forecast_row(course: CampaignForecast, axis: Axis) -> ForecastRow:
     for span in summarize_segments(course.segments):
         start, end = max(span.begins_at, axis.begins_at), min(span.ends_at, axis.ends_at)
         if end > start:
-            kind = "goes" if span.reason is None else "slows" if span.sent else "waits"
+            kind = "full-speed" if span.reason is None else "limited" if span.sent else "waiting"
             width = round(max(axis.at(end) - axis.at(start), _NARROWEST), 2)
             x = min(axis.at(start), WIDTH - width)
             stretches.append(ForecastSpan(x, width, kind, span.reason, span.begins_at, span.ends_at))

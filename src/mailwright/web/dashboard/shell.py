@@ -3,7 +3,6 @@
 import re
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -21,11 +20,15 @@ from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
+from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
-from mailwright.outbox.explain import distance
+from mailwright.schemas import explanation_text
+from mailwright.schemas.explanation_text import ExplanationText
+from mailwright.schemas.time_text import distance
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
+from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.navigation import items_for
 from mailwright.web.errors import STATUSES, not_now
 from mailwright.web.parts import parts_of
@@ -34,8 +37,6 @@ from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor
 ZONE_COOKIE: Final = "zone"
 FLASH_COOKIE: Final = "flash"
 _FLASH_SECONDS: Final = 60
-# As `outbox/explain.py` writes them: without a day where it is today's.
-_MOMENT: Final = re.compile(r"(?:on )?(?:(?P<day>\d{4}-\d\d-\d\d),? )?(?P<at>at )?(?P<time>\d\d:\d\d:\d\d) UTC")
 _CELL: Final = re.compile(r"<(tr|td)\b([^>]*)>")
 
 # What holds for every page. Scripts and styles come from files of ours; the nonce is for the editor's own style sheet.
@@ -238,16 +239,13 @@ def _clock(context: Context, instant: Instant) -> str:
 
 
 @pass_context
-def _in_zone(context: Context, sentence: str) -> Markup:
-    """A sentence that was made for the console, with its moments in the viewer's zone."""
-    now, zone = context["now"], context["zone"]
+def _message_text(context: Context, explanation: MessageExplanation) -> ExplanationText:
+    return explanation_text.message_text(explanation, context["zone"])
 
-    def told(found: re.Match[str]) -> str:
-        day = found["day"] or (isoformat(now) or "")[:10]
-        then = round(datetime.fromisoformat(f"{day}T{found['time']}+00:00").timestamp() * 1_000)
-        return ("at " if found["at"] and not found["day"] else "") + labels.format_clock(then, now, zone)
 
-    return Markup(_MOMENT.sub(told, str(escape(sentence))))  # noqa: S704 - escaped in the same breath
+@pass_context
+def _campaign_text(context: Context, explanation: CampaignExplanation) -> ExplanationText:
+    return explanation_text.campaign_text(explanation, context["zone"])
 
 
 def _with_query(query: Mapping[str, str], **changes: Any) -> str:
@@ -285,17 +283,20 @@ _TEMPLATES = Environment(
 _TEMPLATES.filters |= {
     "number": labels.format_number,
     "share": labels.format_percent,
-    "rule": labels.rule,
+    "limit_name": explanation_text.limit_name,
+    "assumption": explanation_text.assumption_text,
     "browser": labels.browser_name,
     "labelled": _with_column_labels,
-    "in_zone": _in_zone,
     "clock": _clock,
 }
 _TEMPLATES.globals |= {
     "asset": asset,
     "status_style": labels.status_style,
-    "wait_words": labels.wait_words,
-    "is_open_ended": labels.is_open_ended,
+    "message_text": _message_text,
+    "campaign_text": _campaign_text,
+    "action_links": action_links,
+    "deferral_label": explanation_text.deferral_label,
+    "has_end": explanation_text.has_end,
     "time": _time,
     "with_query": _with_query,
 }

@@ -11,7 +11,7 @@ from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.initial_setup import SetupLinkInvalid
 from mailwright.access.users import User
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.outbox.explain import duration
+from mailwright.schemas.time_text import duration
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
 from mailwright.web.parts import Parts

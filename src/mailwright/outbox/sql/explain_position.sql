@@ -1,5 +1,4 @@
--- How many messages of the lane are due before this one. Counting ends at the limit: nobody reads the exact place of
--- a message that far back.
+-- Count the messages of the lane that are due before this one, up to the limit.
 SELECT count(*) AS ahead FROM (
   SELECT 1 FROM deliveries
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane = :lane

@@ -1,0 +1,160 @@
+"""Why something is not sent yet, as data. `schemas/explanation_text.py` turns it into English."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mailwright.domain.actions import Action
+from mailwright.domain.clock import Instant
+
+# The position of a message in its lane is counted up to this one.
+MAX_POSITION = 1_000
+
+
+class ExplanationState(StrEnum):
+    """The states that a message can be explained with. A message that waits for several things has the first."""
+
+    SENT = "sent"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CLOSED_UNKNOWN = "closed_unknown"
+    IN_DOUBT = "in_doubt"
+    SENDING = "sending"
+    WORKER_LOST = "worker_lost"
+    CLAIMED = "claimed"
+    SCHEDULED = "scheduled"
+    RETRYING = "retrying"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    PROVIDER_MISSING = "provider_missing"
+    THROTTLED = "throttled"
+    DOMAIN_LIMIT = "domain_limit"
+    TENANT_BUSY = "tenant_busy"
+    HELD = "held"
+    EXPIRED = "expired"
+    NO_WORKER = "no_worker"
+    SUSPECT = "suspect"
+    IN_LINE = "in_line"
+
+
+class CampaignState(StrEnum):
+    """The states that a campaign can be explained with."""
+
+    DRAFT = "draft"
+    SCHEDULED = "scheduled"
+    PAUSED = "paused"
+    HELD = "held"
+    NO_WORKER = "no_worker"
+    IN_LINE = "in_line"
+    SENDING = "sending"
+    FAILURES = "failures"
+    IN_DOUBT = "in_doubt"
+    SENT = "sent"
+    CANCELLED = "cancelled"
+
+
+class Remedy(StrEnum):
+    """What would change the state."""
+
+    NOT_NEEDED = "not_needed"  # a running worker continues without help
+    WAIT = "wait"  # only time
+    START_WORKER = "start_worker"
+    ADD_WORKERS = "add_workers"
+    NEW_MESSAGE = "new_message"
+    CORRECTED_MESSAGE = "corrected_message"
+    ASK_RECIPIENT = "ask_recipient"
+    OTHER_ADDRESS = "other_address"
+    ACTIVATE_ADDRESS = "activate_address"
+    ACTIVATE_AND_RETRY = "activate_and_retry"
+    RETRY = "retry"
+    RESOLVE = "resolve"
+    CANCEL = "cancel"  # nothing sends it earlier
+    PROVIDER_RESPONSE = "provider_response"
+    PROVIDER_RECOVERY = "provider_recovery"
+    RESTORE_PROVIDER = "restore_provider"
+    MORE_QUOTA = "more_quota"
+    HIGHER_PROVIDER_RATE = "higher_provider_rate"
+    CHANGE_LIMIT = "change_limit"
+    CHANGE_DOMAIN_LIMITS = "change_domain_limits"
+    CHANGE_CAMPAIGN_HOURS = "change_campaign_hours"
+    START_CAMPAIGN = "start_campaign"
+    RESUME_CAMPAIGN = "resume_campaign"
+    CANCEL_CAMPAIGN = "cancel_campaign"
+    PAUSE_CAMPAIGN_AHEAD = "pause_campaign_ahead"
+    PAUSE_AND_RESUME = "pause_and_resume"
+    CHOOSE_WINNER = "choose_winner"
+    RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
+    RESOLVE_MESSAGES = "resolve_messages"
+
+
+class LimitScope(StrEnum):
+    INSTALLATION = "installation"  # the default that holds for tenants without a limit of their own
+    TENANT = "tenant"
+    CAMPAIGN = "campaign"
+    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # of a message: the campaign's explanation names which
+    PROVIDER = "provider"
+    DOMAIN = "domain"
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedLimit:
+    """The limit that defers sending, whose limit it is, and how much of it is used, if that is known."""
+
+    name: str
+    scope: LimitScope
+    owner: str | None = None  # the name of the tenant, campaign, provider or domain
+    used: int | None = None
+    allowed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What messages and campaigns have in common."""
+
+    computed_at: Instant
+    reason: str | None = None  # the code of the rule or the error
+    detail: str | None = None  # which kind of the reason, if it has several
+    until: Instant | None = None
+    limit: ReachedLimit | None = None
+    remedy: Remedy | None = None
+    actions: tuple[Action, ...] = ()  # only those that would be accepted now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageExplanation(Explanation):
+    outbox_id: str
+    state: ExplanationState
+    tenant: str
+    recipient: str
+    contact_status: str | None = None  # None: the address is not a contact
+    is_suppressed: bool = False  # no message at all is sent to the recipient
+    bounce: str | None = None  # what was reported after the send: hard_bounce, soft_bounce, bounce or complaint
+    occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
+    provider: str | None = None
+    provider_error: str | None = None
+    worker: str | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    attempts: int = 0
+    max_attempts: int = 0
+    claims: int = 0
+    ahead: int = 0  # messages of the lane that are due first, counted up to MAX_POSITION + 1
+    will_resend: bool = False  # an unconfirmed message is sent again instead of closed
+    campaign: str | None = None
+    campaign_ahead: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignExplanation(Explanation):
+    campaign_id: str
+    state: CampaignState
+    tenant: str
+    recipients: int = 0  # messages created so far
+    unsent: int = 0
+    failed: int = 0
+    in_doubt: int = 0
+    is_message_deferral: bool = False  # the campaign itself may send, but each of its messages is deferred
+    finished_at: Instant | None = None
+    campaign_ahead: str | None = None
+    # The forecast of a queued campaign. No time: not within the forecast's horizon.
+    forecast_start: Instant | None = None
+    forecast_end: Instant | None = None
+    forecast_messages: int = 0

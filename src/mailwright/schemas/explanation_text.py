@@ -1,0 +1,513 @@
+"""Explanations, deferrals and forecasts in English. No other module writes sentences about them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Final
+
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED
+from mailwright.domain.clock import Instant
+from mailwright.domain.explanation import (
+    MAX_POSITION,
+    CampaignExplanation,
+    CampaignState,
+    Explanation,
+    ExplanationState,
+    LimitScope,
+    MessageExplanation,
+    ReachedLimit,
+    Remedy,
+)
+from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
+from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
+from mailwright.schemas.time_text import count_text, time_text
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
+from mailwright.sources.campaigns.simulation import ASSUMED_RATE, IN_LINE, ONE_AT_A_TIME_RATE, ForecastAssumption
+
+NO_WORKER: Final = "No worker is running, so nothing is sent."
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationText:
+    sentence: str
+    what_would_change: str | None
+    then: str | None = None  # when a campaign continues and finishes
+
+
+def message_text(explanation: MessageExplanation, zone: tzinfo = UTC) -> ExplanationText:
+    sentence = _MESSAGE_SENTENCES[explanation.state](_Times(explanation.computed_at, zone), explanation)
+    return ExplanationText(sentence, remedy_text(explanation))
+
+
+def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> ExplanationText:
+    times = _Times(explanation.computed_at, zone)
+    sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation)
+    return ExplanationText(sentence, remedy_text(explanation), _forecast_sentence(times, explanation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Formats times as seen now from one time zone."""
+
+    now: Instant
+    zone: tzinfo
+
+    def at(self, instant: Instant | None) -> str:
+        """Return the time, or `an unknown time` for data that was never recorded."""
+        return "an unknown time" if instant is None else time_text(instant, self.now, self.zone)
+
+
+# Limits.
+
+LIMIT_NAMES: Final[Mapping[str, str]] = {
+    "rate_per_second": "limit per second",
+    "rate_per_hour": "hourly limit",
+    "daily_limit": "daily limit",
+    "outside_hours": "working hours",
+    "warmup": "warm-up limit",
+    INTERVAL: "interval between messages",
+    ONE_AT_A_TIME: "one message at a time",
+    "max_in_flight": "limit of messages in flight",
+    "domain_limit": "domain limit",
+    QUOTA_EXHAUSTED: "provider quota",
+    PROVIDER_RATE: "provider send rate",
+    IN_LINE: "other campaigns first",
+    PAUSED: "paused",
+    SCHEDULED: "scheduled",
+    AWAITING_WINNER: "A/B test",
+}
+
+
+def limit_name(reason: str) -> str:
+    """Return the name of the rule, for a legend or a heading: `hourly limit`."""
+    return LIMIT_NAMES.get(reason, reason.replace("_", " "))
+
+
+_LIMIT_REACHED: Final[Mapping[str, str]] = {
+    "rate_per_second": "Limit per second{of} reached{usage}.",
+    "rate_per_hour": "Hourly limit{of} reached{usage}.",
+    "daily_limit": "Daily limit{of} reached{usage}.",
+    "outside_hours": "Outside working hours{of}.",
+    "warmup": "Warm-up limit{of} reached{usage}.",
+    INTERVAL: "Waiting for the interval between messages{of}.",
+    ONE_AT_A_TIME: "Messages{of} are sent one at a time.",
+    "max_in_flight": "Limit of messages in flight{of} reached{usage}.",
+    DeferReason.DOMAIN_RATE: "Send rate limit{of} reached.",
+    DeferReason.DOMAIN_CONCURRENCY: "Limit of simultaneous messages{of} reached.",
+    QUOTA_EXHAUSTED: "Provider quota used up.",
+    PROVIDER_RATE: "Provider send rate reached.",
+}
+_CHANGE_LIMIT: Final[Mapping[str, str]] = {
+    "outside_hours": "Change the working hours{of}.",
+    "warmup": "End the warm-up{of}.",
+    INTERVAL: "Shorten the interval between messages{of}.",
+    ONE_AT_A_TIME: "Allow several messages{of} at a time.",
+}
+
+
+def _limit_sentence(limit: ReachedLimit, campaign: str | None = None) -> str:
+    text = _LIMIT_REACHED.get(limit.name, f"Deferred by {limit_name(limit.name)}{{of}}.")
+    return text.format(of=_limit_owner(limit, campaign), usage=_limit_usage(limit))
+
+
+def _limit_owner(limit: ReachedLimit, campaign: str | None = None) -> str:
+    match limit.scope:
+        case LimitScope.INSTALLATION:
+            return " of the installation"
+        case LimitScope.TENANT:
+            return f" of tenant {limit.owner}"
+        case LimitScope.CAMPAIGN:
+            return " of the campaign"
+        case LimitScope.TENANT_OR_CAMPAIGN:
+            return f" of campaign {campaign} or tenant {limit.owner}"
+        case LimitScope.DOMAIN:
+            return f" for {limit.owner}"
+        case LimitScope.PROVIDER:
+            return ""
+
+
+def _limit_usage(limit: ReachedLimit) -> str:
+    if limit.allowed is None:
+        return ""
+    return f" ({limit.allowed:,})" if limit.used is None else f" ({limit.used:,} of {limit.allowed:,})"
+
+
+# Messages.
+
+
+def _sent(times: _Times, message: MessageExplanation) -> str:
+    provider = f" by {message.provider}" if message.provider else ""
+    when = f" at {times.at(message.occurred_at)}" if message.occurred_at else ""
+    return f"Sent{provider}{when}.{_bounce(message)}"
+
+
+_BOUNCES: Final[Mapping[str, str]] = {
+    "hard_bounce": "It bounced permanently.",
+    "soft_bounce": "It bounced temporarily.",
+    "bounce": "It bounced for a reason that does not affect the address.",
+    "complaint": "The recipient reported it as spam.",
+}
+
+
+def _bounce(message: MessageExplanation) -> str:
+    if message.bounce is None:
+        return ""
+    blocked = f" No more email is sent to {message.recipient}." if message.is_suppressed else ""
+    return f" {_BOUNCES[message.bounce]}{blocked}"
+
+
+def _failed(times: _Times, message: MessageExplanation) -> str:
+    when = f" at {times.at(message.occurred_at)}" if message.occurred_at else ""
+    return f"Failed{when}. {_error(message)}{_bounce(message)}"
+
+
+def _error(message: MessageExplanation) -> str:
+    if message.error_code is None:
+        return "The error is unknown."
+    reason = f": {message.error_reason.rstrip('.')}" if message.error_reason else ""
+    return f"Error {message.error_code}{reason}."
+
+
+def _in_doubt(times: _Times, message: MessageExplanation) -> str:
+    next_step = "sent again with the same Message-ID" if message.will_resend else "closed as unknown"
+    return (
+        f"Unconfirmed: the provider may or may not have it. {_error(message)} "
+        f"Without a report from the provider, it is {next_step} at {times.at(message.until)}."
+    )
+
+
+def _claimed(times: _Times, message: MessageExplanation) -> str:
+    return (
+        f"Claimed by worker {message.worker}, which sends it next. "
+        f"If that worker stops, another one takes over at {times.at(message.until)}."
+    )
+
+
+def _scheduled(times: _Times, message: MessageExplanation) -> str:
+    if message.reason == SCHEDULED:
+        return f"Campaign {message.campaign} is scheduled for {times.at(message.until)}."
+    return f"Scheduled for {times.at(message.until)}."
+
+
+def _retrying(times: _Times, message: MessageExplanation) -> str:
+    attempts = f"Attempt {message.attempts} of {message.max_attempts} failed."
+    return f"{attempts} {_error(message)} The next attempt is at {times.at(message.until)}."
+
+
+def _provider_unavailable(times: _Times, message: MessageExplanation) -> str:
+    if message.reason == DeferReason.PROVIDER_UNAVAILABLE:  # all workers have stopped using it for a while
+        error = f" because of an error: {message.provider_error.rstrip('.')}" if message.provider_error else ""
+        return f"Provider {message.provider} is not used until {times.at(message.until)}{error}."
+    return _provider_deferral(times, message, "does not accept email")
+
+
+def _provider_deferral(times: _Times, message: MessageExplanation, problem: str) -> str:
+    provider = f"Provider {message.provider}" if message.provider else "The provider"
+    next_try = f"Sending is tried again at {times.at(message.until)}, which does not count as an attempt."
+    error = f" {_error(message)}" if message.error_code else ""
+    return f"{provider} {problem}.{error} {next_try}"
+
+
+def _provider_missing(times: _Times, message: MessageExplanation) -> str:
+    return (
+        f"Provider {message.provider} may already have it, so no other provider may send it, and no worker uses "
+        f"{message.provider} any more. This is checked again at {times.at(message.until)}."
+    )
+
+
+def _limited(times: _Times, message: MessageExplanation) -> str:
+    limit = _limit_sentence(message.limit, message.campaign) if message.limit else "Deferred."
+    return f"{limit} Sending resumes at {times.at(message.until)}."
+
+
+def _held(times: _Times, message: MessageExplanation) -> str:
+    match message.reason:
+        case "paused":
+            return f"Campaign {message.campaign} is paused."
+        case "cancelled":
+            return f"Campaign {message.campaign} was cancelled. A worker cancels this message shortly."
+        case "waits_for_winner":
+            chosen = f"The winner is chosen at {times.at(message.until)}."
+            return f"Campaign {message.campaign} is running an A/B test. {chosen}"
+        case "outside_hours" if message.limit is None:
+            return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."
+        case _:
+            return _limited(times, message)
+
+
+def _queued(times: _Times, message: MessageExplanation) -> str:
+    if message.reason == DeferReason.RESEND_TURN:
+        again = f"The next check is at {times.at(message.until)}."
+        return f"Queued to be sent again: unconfirmed messages are sent again one at a time. {again}"
+    if message.reason == DeferReason.ONE_AT_A_TIME:
+        again = f"The next check is at {times.at(message.until)}."
+        return f"Queued: messages are sent one at a time, and another one is being sent. {again}"
+    if message.ahead > MAX_POSITION:
+        position = f"more than {MAX_POSITION:,} messages of its lane are due first"
+    elif message.ahead:
+        position = f"{count_text(message.ahead, 'message')} of its lane {_is_are(message.ahead)} due first"
+    else:
+        position = "it is the next message of its lane"
+    ahead = f" Campaign {message.campaign_ahead} is sent first." if message.campaign_ahead else ""
+    return f"Queued: {position}.{ahead}"
+
+
+def _suspect(_: _Times, message: MessageExplanation) -> str:
+    claims = "once" if message.claims == 1 else f"{message.claims} times"
+    return f"Claimed {claims} without a result. The next worker sends it apart from other messages."
+
+
+_MessageSentence = Callable[[_Times, MessageExplanation], str]
+_MESSAGE_SENTENCES: Final[Mapping[ExplanationState, _MessageSentence]] = {
+    ExplanationState.SENT: _sent,
+    ExplanationState.FAILED: _failed,
+    ExplanationState.CANCELLED: lambda times, message: "Cancelled before it was sent.",
+    ExplanationState.CLOSED_UNKNOWN: lambda times, message: (
+        "Closed as unknown: the provider never confirmed whether it has the message."
+    ),
+    ExplanationState.IN_DOUBT: _in_doubt,
+    ExplanationState.SENDING: lambda times, message: (
+        f"Being sent: worker {message.worker} handed it to the provider at {times.at(message.occurred_at)}."
+    ),
+    ExplanationState.WORKER_LOST: lambda times, message: (
+        f"Worker {message.worker} stopped while it was sending this. The next worker marks it as in doubt."
+    ),
+    ExplanationState.CLAIMED: _claimed,
+    ExplanationState.SCHEDULED: _scheduled,
+    ExplanationState.RETRYING: _retrying,
+    ExplanationState.PROVIDER_UNAVAILABLE: _provider_unavailable,
+    ExplanationState.PROVIDER_MISSING: _provider_missing,
+    ExplanationState.THROTTLED: lambda times, message: _provider_deferral(
+        times, message, "asked Mailwright to send more slowly"
+    ),
+    ExplanationState.DOMAIN_LIMIT: _limited,
+    ExplanationState.TENANT_BUSY: _limited,
+    ExplanationState.HELD: _held,
+    ExplanationState.EXPIRED: lambda times, message: (
+        f"Expired at {times.at(message.occurred_at)}. The next worker marks it as failed."
+    ),
+    ExplanationState.NO_WORKER: lambda times, message: "Due, but no worker is running.",
+    ExplanationState.SUSPECT: _suspect,
+    ExplanationState.IN_LINE: _queued,
+}
+
+
+# Campaigns.
+
+
+def _cancelled_campaign(_: _Times, campaign: CampaignExplanation) -> str:
+    in_doubt = f" {_unconfirmed(campaign)}" if campaign.in_doubt else ""
+    return f"Cancelled. Unsent messages are not sent any more.{in_doubt}"
+
+
+def _unconfirmed(campaign: CampaignExplanation) -> str:
+    messages = count_text(campaign.recipients, "message")
+    return f"{campaign.in_doubt:,} of {messages} {_is_are(campaign.in_doubt)} unconfirmed."
+
+
+def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
+    if campaign.is_message_deferral:
+        return _message_deferral(times, campaign)
+    resumes = f"Sending resumes at {times.at(campaign.until)}."
+    if campaign.reason == AWAITING_WINNER:
+        return (
+            f"A/B test running. The winner is chosen at {times.at(campaign.until)} "
+            "and then sent to all other recipients."
+        )
+    if campaign.limit is None:
+        return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
+    return f"{_limit_sentence(campaign.limit)} {resumes}"
+
+
+_MESSAGE_DEFERRALS: Final[Mapping[str, str]] = {
+    DeferReason.PROVIDER_UNAVAILABLE: "The provider does not accept email.",
+    DeferReason.PROVIDER_THROTTLED: "The provider asked Mailwright to send more slowly.",
+    DeferReason.PROVIDER_MISSING: "No worker uses the provider that may already have the messages.",
+    DeferReason.DOMAIN_RATE: "Send rate limit for the recipients' domains reached.",
+    DeferReason.DOMAIN_CONCURRENCY: "Limit of simultaneous messages to the recipients' domains reached.",
+    DeferReason.TENANT_CONCURRENCY: "Limit of messages in flight of the tenant reached.",
+    DeferReason.ONE_AT_A_TIME: "Messages are sent one at a time, and one is being sent.",
+    DeferReason.RESEND_TURN: "Unconfirmed messages are sent again one at a time.",
+    DeferReason.RECIPIENT_HOURS: "Outside working hours in the time zones of all remaining recipients.",
+    RETRY_SCHEDULED: "All remaining messages failed temporarily and are tried again.",
+}
+
+
+def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
+    code = campaign.reason if campaign.detail is None else f"{campaign.reason}:{campaign.detail}"
+    why = _MESSAGE_DEFERRALS.get(code or "", "All remaining messages are deferred.")
+    left = f"{count_text(campaign.unsent, 'message')} left."
+    return f"{why} {left} Sending resumes at {times.at(campaign.until)}."
+
+
+_CampaignSentence = Callable[[_Times, CampaignExplanation], str]
+_CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
+    CampaignState.DRAFT: lambda times, campaign: "Draft. It has not been started.",
+    CampaignState.SCHEDULED: lambda times, campaign: f"Scheduled for {times.at(campaign.until)}.",
+    CampaignState.PAUSED: lambda times, campaign: "Paused. It keeps its position in the queue.",
+    CampaignState.HELD: _held_campaign,
+    CampaignState.NO_WORKER: lambda times, campaign: "Ready to send, but no worker is running.",
+    CampaignState.IN_LINE: lambda times, campaign: (
+        f"Queued: campaign {campaign.campaign_ahead} of the same tenant is sent first."
+    ),
+    CampaignState.SENDING: lambda times, campaign: f"Sending. {count_text(campaign.unsent, 'message')} left.",
+    CampaignState.FAILURES: lambda times, campaign: (
+        f"Sent. {campaign.failed:,} of {count_text(campaign.recipients, 'recipient')} failed."
+    ),
+    CampaignState.IN_DOUBT: lambda times, campaign: f"Sent. {_unconfirmed(campaign)}",
+    CampaignState.SENT: lambda times, campaign: (
+        f"Sent at {times.at(campaign.finished_at)}." if campaign.finished_at else "Sent."
+    ),
+    CampaignState.CANCELLED: _cancelled_campaign,
+}
+
+
+def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | None:
+    if campaign.forecast_start is None:
+        return None
+    starts = "Sending"
+    if campaign.forecast_start > times.now:
+        starts = f"Sending resumes at {times.at(campaign.forecast_start)} and"
+    if campaign.forecast_end is None:
+        return f"{starts} does not finish within a year."
+    left = count_text(campaign.forecast_messages, "message")
+    return f"{starts} finishes at {times.at(campaign.forecast_end)}, with {left} left to send."
+
+
+# What would change it.
+
+_REMEDIES: Final[Mapping[Remedy, str]] = {
+    Remedy.NOT_NEEDED: "Nothing is needed: a running worker handles it within seconds.",
+    Remedy.WAIT: "Nothing is needed: sending resumes by itself.",
+    Remedy.START_WORKER: "Start a worker.",
+    Remedy.ADD_WORKERS: "Run more workers, or give its tenant a larger weight.",
+    Remedy.NEW_MESSAGE: "Nothing. Send a new message if it is still wanted.",
+    Remedy.CORRECTED_MESSAGE: "Nothing. If it is still wanted, correct the problem and send a new message.",
+    Remedy.ASK_RECIPIENT: "Nothing. Ask the recipient, and send a new message if it did not arrive.",
+    Remedy.OTHER_ADDRESS: (
+        "Send a new message to another address. If {recipient} is correct, reactivate it and then retry."
+    ),
+    Remedy.ACTIVATE_ADDRESS: "Reactivate {recipient} if it may receive email again.",
+    Remedy.ACTIVATE_AND_RETRY: "Remove {recipient} from the suppression list if that is right, then retry.",
+    Remedy.RETRY: "Retry it when the cause is fixed. It then has all its attempts again.",
+    Remedy.RESOLVE: "A report from the provider, or your decision: sent, resend or close.",
+    Remedy.CANCEL: "Nothing sends it earlier. You can cancel it.",
+    Remedy.PROVIDER_RESPONSE: "The provider's response.",
+    Remedy.PROVIDER_RECOVERY: "The provider must accept email again. Check its status.",
+    Remedy.RESTORE_PROVIDER: "Add the provider to MAILWRIGHT_ROUTE again, or cancel what waits for it.",
+    Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
+    Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
+    Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
+    Remedy.CHANGE_CAMPAIGN_HOURS: "Change the working hours of the campaign.",
+    Remedy.START_CAMPAIGN: "Start the campaign.",
+    Remedy.RESUME_CAMPAIGN: "Resume the campaign.",
+    Remedy.CANCEL_CAMPAIGN: "Nothing sends it earlier. You can cancel the campaign.",
+    Remedy.PAUSE_CAMPAIGN_AHEAD: "Pause campaign {campaign_ahead} to send this one first.",
+    Remedy.PAUSE_AND_RESUME: "Pause and then resume the campaign to end the deferral now.",
+    Remedy.CHOOSE_WINNER: "Choose the winner now, or wait for the result.",
+    Remedy.RETRY_OR_ACCEPT_FAILURES: "Retry the failed recipients, or accept the failures.",
+    Remedy.RESOLVE_MESSAGES: "Reports from the provider, or your decision on each message.",
+}
+
+
+def remedy_text(explanation: Explanation) -> str | None:
+    """Return what would change the state, in words that suit every interface."""
+    remedy = explanation.remedy
+    if remedy is None:
+        return None
+    if remedy is Remedy.CHANGE_LIMIT:
+        return _change_limit(explanation)
+    return _REMEDIES[remedy].format(
+        recipient=getattr(explanation, "recipient", None), campaign_ahead=getattr(explanation, "campaign_ahead", None)
+    )
+
+
+def _change_limit(explanation: Explanation) -> str:
+    limit = explanation.limit
+    if limit is None:
+        return "Change the limit."
+    text = _CHANGE_LIMIT.get(limit.name, f"Raise the {limit_name(limit.name)}{{of}}.")
+    if limit.scope is LimitScope.TENANT_OR_CAMPAIGN:
+        return f"{text.format(of='')} The campaign's explanation shows whose limit it is."
+    return text.format(of=_limit_owner(limit))
+
+
+# Deferrals in lists and tables.
+
+
+@dataclass(frozen=True, slots=True)
+class DeferralLabel:
+    """A deferral in a few words, and the preposition before the time at which it ends."""
+
+    text: str
+    preposition: str = "until"
+
+
+_DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
+    "rate_per_second": DeferralLabel("Limit per second reached"),
+    "rate_per_hour": DeferralLabel("Hourly limit reached"),
+    "daily_limit": DeferralLabel("Daily limit reached"),
+    "outside_hours": DeferralLabel("Outside working hours"),
+    "warmup": DeferralLabel("Warm-up limit reached"),
+    INTERVAL: DeferralLabel("Evenly paced, next message", "at"),
+    ONE_AT_A_TIME: DeferralLabel("One message at a time"),
+    "max_in_flight": DeferralLabel("Limit of messages in flight reached"),
+    "domain_limit": DeferralLabel("Domain limit reached"),
+    QUOTA_EXHAUSTED: DeferralLabel("Provider quota used up"),
+    PROVIDER_RATE: DeferralLabel("Provider send rate reached"),
+    DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel("Provider unavailable, next attempt", "at"),
+    DeferReason.PROVIDER_THROTTLED: DeferralLabel("Slowed down by the provider"),
+    DeferReason.PROVIDER_MISSING: DeferralLabel("Provider no longer configured"),
+    DeferReason.RESEND_TURN: DeferralLabel("Waiting to be sent again"),
+    RETRY_SCHEDULED: DeferralLabel("Next attempt", "at"),
+    PAUSED: DeferralLabel("Paused"),
+    CANCELLED: DeferralLabel("Cancelled"),
+    SCHEDULED: DeferralLabel("Scheduled", "for"),
+    AWAITING_WINNER: DeferralLabel("A/B test running"),
+}
+
+
+def deferral_label(reason: str) -> DeferralLabel:
+    code = split_defer_reason(reason)[0] or reason
+    return _DEFERRAL_LABELS.get(code) or DeferralLabel(code.replace("_", " ").capitalize())
+
+
+def has_end(until: Instant | None) -> bool:
+    """Whether a deferral ends by itself, and not only when somebody acts."""
+    return until is not None and until < INDEFINITELY
+
+
+def deferral_text(reason: str, until: Instant | None, now: Instant, zone: tzinfo = UTC) -> str:
+    """Return a deferral in one line: `Hourly limit reached until 15:00 UTC (in 12 minutes)`."""
+    label = deferral_label(reason)
+    if until is None or not has_end(until):
+        return label.text
+    return f"{label.text} {label.preposition} {time_text(until, now, zone)}"
+
+
+# Forecasts.
+
+_ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
+    ForecastAssumption.NO_OTHER_MESSAGES: (
+        "Nothing else is sent in the meantime, limits do not change, and providers accept every message."
+    ),
+    ForecastAssumption.ASSUMED_RATE: (
+        f"Nothing is being sent now, so the forecast assumes {ASSUMED_RATE:g} messages per second."
+    ),
+    ForecastAssumption.ONE_AT_A_TIME_RATE: (
+        f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."
+    ),
+    ForecastAssumption.SENDER_TIME_ZONE: "All recipients live in the sender's time zone.",
+    ForecastAssumption.DAILY_QUOTA: "The providers' quota is renewed a day after they reported it.",
+    ForecastAssumption.NO_MORE_QUOTA: (
+        "The providers' quota is not renewed, because they do not report when it will be."
+    ),
+}
+
+
+def assumption_text(assumption: ForecastAssumption) -> str:
+    return _ASSUMPTIONS[assumption]
+
+
+def _is_are(number: int) -> str:
+    return "is" if number == 1 else "are"

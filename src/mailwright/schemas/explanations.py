@@ -1,0 +1,68 @@
+"""Explanations and forecasts as JSON: the same in the HTTP API and for `--json` on the command line."""
+
+from typing import Any
+
+from mailwright.domain.clock import isoformat
+from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
+from mailwright.schemas.explanation_text import ExplanationText, assumption_text, campaign_text, message_text
+from mailwright.sources.campaigns.forecast import Forecast
+from mailwright.sources.campaigns.simulation import CampaignForecast, ForecastSegment, summarize_segments
+
+
+def message_explanation(explanation: MessageExplanation) -> dict[str, Any]:
+    return {
+        "outboxId": explanation.outbox_id,
+        "state": explanation.state,
+        **_shared(explanation, message_text(explanation)),
+    }
+
+
+def campaign_explanation(explanation: CampaignExplanation) -> dict[str, Any]:
+    text = campaign_text(explanation)
+    return {
+        "campaignId": explanation.campaign_id,
+        "state": explanation.state,
+        **_shared(explanation, text),
+        "then": text.then,
+    }
+
+
+def _shared(explanation: Explanation, text: ExplanationText) -> dict[str, str | None]:
+    return {
+        "sentence": text.sentence,
+        "reason": explanation.reason,
+        "detail": explanation.detail,
+        "until": isoformat(explanation.until),
+        "whatWouldChange": text.what_would_change,
+    }
+
+
+def forecast(found: Forecast) -> dict[str, Any]:
+    return {
+        "computedAt": isoformat(found.computed_at),
+        "lookedUntil": isoformat(found.looked_until),
+        "ratePerSecond": round(found.rate, 3),
+        "isRateMeasured": found.is_rate_measured,
+        "assumptions": [assumption_text(assumption) for assumption in found.assumptions],
+        "campaigns": [_campaign_forecast(campaign) for campaign in found.campaigns],
+    }
+
+
+def _campaign_forecast(campaign: CampaignForecast) -> dict[str, Any]:
+    return {
+        "campaignId": campaign.campaign_id,
+        "name": campaign.name,
+        "remaining": campaign.remaining,
+        "startsAt": isoformat(campaign.starts_at),
+        "finishesAt": isoformat(campaign.finishes_at),
+        "segments": [_segment(segment) for segment in summarize_segments(campaign.segments)],
+    }
+
+
+def _segment(segment: ForecastSegment) -> dict[str, Any]:
+    return {
+        "from": isoformat(segment.begins_at),
+        "to": isoformat(segment.ends_at),
+        "sending": segment.sent,
+        "reason": segment.reason,
+    }

@@ -1,0 +1,45 @@
+"""Where in the dashboard the actions of an explanation are performed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from mailwright.domain.actions import ActionKind
+from mailwright.domain.explanation import Explanation, LimitScope, Remedy
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLink:
+    label: str
+    href: str
+    role: str  # the least role that can act there
+
+
+# Actions without an entry are buttons of the page that shows the explanation.
+_LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
+    ActionKind.ACTIVATE: ("Lift the suppression", "/suppressions?q={}", "viewer"),
+    ActionKind.LIFT_SUPPRESSION: ("Lift the suppression", "/suppressions?q={}", "viewer"),
+    ActionKind.EXPLAIN_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
+    ActionKind.RESUME_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
+    ActionKind.CANCEL_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
+    ActionKind.PAUSE_CAMPAIGN: ("Open that campaign", "/campaigns/{}", "viewer"),
+    ActionKind.EDIT_LIMITS: ("Change the limits", "/campaigns/{}/content#limits", "editor"),
+    ActionKind.FIND_DOUBTS: ("Show unconfirmed messages", "/messages?status=IN_DOUBT", "viewer"),
+}
+
+
+def action_links(explanation: Explanation, page: str = "") -> list[ActionLink]:
+    """Return the links to other pages that help; `page` is the path of the page that shows them."""
+    return [link for link in _links(explanation) if link.href != page]
+
+
+def _links(explanation: Explanation) -> Iterator[ActionLink]:
+    for action in explanation.actions:
+        if action.kind in _LINKS:
+            label, path, role = _LINKS[action.kind]
+            yield ActionLink(label, path.format(quote(action.subject, safe="")), role)
+    limit = explanation.limit
+    is_general = limit is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION)
+    if explanation.remedy is Remedy.CHANGE_LIMIT and is_general:
+        yield ActionLink("Change the limits", "/settings/limits", "admin")
