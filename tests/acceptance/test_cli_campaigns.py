@@ -46,8 +46,8 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     held = (await here.ok("campaign", "show", campaign_id, "--json")).json
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
     assert (held["counts"]["sent"], held["percent"]) == (2, 66.7)
-    assert "held by the daily limit until" in (await here.ok("campaign", "show", campaign_id)).out
-    assert "It is held by its own daily limit until" in (await here.ok("campaign", "explain", campaign_id)).out
+    assert "Daily limit reached until" in (await here.ok("campaign", "show", campaign_id)).out
+    assert "Daily limit of the campaign reached (" in (await here.ok("campaign", "explain", campaign_id)).out
 
     assert (await here.ok("campaign", "limits", campaign_id, "--daily-limit", "none")).out.startswith("None")
     await here.ok("worker", "--drain")

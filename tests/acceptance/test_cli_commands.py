@@ -140,7 +140,7 @@ async def test_message_show_prints_state_reason_and_timeline(here: Commands, its
     outbox_id = await accepted(its_database, to="ada@example.com", payload=payload)
     await here.ok("worker", "--drain")
     shown = (await here.ok("message", "show", outbox_id)).out
-    for words in ("✗ FAILED", "ada@example.com", "INVALID_TEMPLATE", "It is not waiting", "VALIDATION_FAILED", "+0 ms"):
+    for words in ("✗ FAILED", "ada@example.com", "INVALID_TEMPLATE", "Failed at", "VALIDATION_FAILED", "+0 ms"):
         assert words in shown
 
 
@@ -157,7 +157,7 @@ async def test_message_show_prints_a_bounce(here: Commands, its_database: Databa
     bounce = replace(report, verdict=ContactVerdict.HARD_BOUNCE, bounce_type="Permanent", bounce_subtype="NoEmail")
     await Reports(its_database, CLOCK).receive([bounce])
     shown = " ".join((await here.ok("message", "show", outbox_id)).out.split())
-    assert "bounced for good; no more mail goes to ada@example.com" in shown
+    assert "It bounced permanently. No more email is sent to ada@example.com." in shown
     for text in ("reported by ses", "Permanent", "NoEmail", "by mailbox", *words.values()):
         assert text in shown
 
@@ -165,7 +165,8 @@ async def test_message_show_prints_a_bounce(here: Commands, its_database: Databa
 async def test_message_explain_prints_text_and_json(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     spoken = await commands.ok("message", "explain", outbox_id)
-    assert "It is due, but no worker is running; start `mailwright worker`." in spoken.out
+    assert "Due, but no worker is running." in spoken.out
+    assert "  mailwright worker\n" in spoken.out
     told = (await commands.ok("message", "explain", outbox_id, "--json")).json
     assert (told["state"], told["outboxId"]) == ("no_worker", outbox_id)
 
@@ -466,10 +467,10 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
         "RECIPIENT_NOT_FOUND",
         "RECIPIENT_SUPPRESSED",
         "INVALID_TEMPLATE",
-        "It is scheduled",
+        "Scheduled for",
         "5 of 5 sent",
-        "held by the hourly limit until",
-        "scheduled for",
+        "Hourly limit reached until",
+        "Scheduled for",
         "60 accepted = ",
         "curl http://127.0.0.1:",
     ):

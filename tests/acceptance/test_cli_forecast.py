@@ -18,9 +18,9 @@ def commands(tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": f"sqlite:///{tmp_path}/mail.db"})
 
 
-async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Commands, tmp_path: Path) -> None:
+async def test_forecast_prints_a_timeline_and_json(commands: Commands, tmp_path: Path) -> None:
     await commands.ok("db", "upgrade")
-    assert "No campaign is in line." in (await commands.ok("forecast")).out
+    assert "No campaign is queued." in (await commands.ok("forecast")).out
     async with a_bench(f"sqlite:///{tmp_path}/mail.db", ManualClock(SystemClock().now())) as bench:
         await change_tenant(bench.database, rate_per_hour=100)
         await in_line(bench, 230)
@@ -30,10 +30,10 @@ async def test_the_forecast_is_drawn_with_words_and_told_as_json(commands: Comma
     for words in (
         "To 230",
         "To 40",
-        "waits: hourly limit",
-        "waits: paused",
-        "sends",
-        "does not begin within the time looked at",
+        "Hourly limit reached",
+        "Paused",
+        "sending",
+        "does not start within the forecast",
     ):
         assert words in drawn
     told = (await commands.ok("forecast", "--json", "--days", "7", "--tenant", "default")).json

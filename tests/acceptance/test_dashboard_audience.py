@@ -91,7 +91,7 @@ def test_a_message_is_found_by_what_one_remembers_and_tells_its_story(dashboard:
     ada.keyboard.press("Enter")
 
     expect(ada.get_by_role("heading", level=1)).to_have_text(sent.subject)
-    expect(ada.locator("#status .sentence")).to_contain_text("it was sent by mailbox")
+    expect(ada.locator("#status .sentence")).to_contain_text("Sent by mailbox")
     expect(ada.locator("#timeline")).to_contain_text("The provider took it")
     expect(ada.frame_locator(".email-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
     ada.get_by_role("link", name="Headers").click()

@@ -147,9 +147,9 @@ async def test_the_outlook_says_what_would_let_a_campaign_go_on(ada: Visit, desk
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Pause")
     await ada.open(f"/campaigns/{campaign_id}/forecast")
-    assert "<dd>once somebody resumes it</dd>" in ada.text
-    assert "<dt>What would change it</dt><dd>Resume</dd>" in ada.text
-    assert "Other limits" not in ada.text
+    assert "<dd>After somebody resumes it</dd>" in ada.text
+    assert "<dt>What would change it</dt><dd>Resume the campaign.</dd>" in ada.text
+    assert "Change the limits" not in ada.text
 
 
 async def test_newcomers_get_it_too_and_a_copy_is_a_draft(ada: Visit, desk: Desk) -> None:
@@ -205,7 +205,7 @@ async def test_a_mail_that_came_back_says_so_in_the_viewers_zone_and_what_would_
     ada.client.cookies.set("zone", "Asia/Tokyo")
     await ada.open("/messages?q=lost@example.com")
     await ada.open(f"/messages/{outbox_id}")
-    assert "it was sent by scripted at 17:00 (60 seconds ago), and bounced for good" in ada.words()
+    assert "Sent by scripted at 17:00 Asia/Tokyo (60 seconds ago). It bounced permanently." in ada.words()
     assert "UTC" not in ada.words().partition("What happened")[0]
     assert 'href="/suppressions?q=lost%40example.com"' in ada.text
     assert "mailwright contact" not in ada.text

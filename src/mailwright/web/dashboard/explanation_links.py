@@ -31,7 +31,7 @@ _LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
 
 def action_links(explanation: Explanation, page: str = "") -> list[ActionLink]:
     """Return the links to other pages that help; `page` is the path of the page that shows them."""
-    return [link for link in _links(explanation) if link.href != page]
+    return [link for link in _links(explanation) if not f"{page}/".startswith(f"{link.href}/")]
 
 
 def _links(explanation: Explanation) -> Iterator[ActionLink]:
