@@ -292,7 +292,7 @@ _CAMPAIGN = (
 )
 _ENTRY = (
     "INSERT INTO queue_entries (id, campaign_key, tenant_id, lane, content, limits, planned, walked, recipients,"
-    f" walked_to, walk_ended_at, created_at, completed_at) SELECT {ABOVE} + {{number}}, {ABOVE} + {{number}},"
+    f" enqueued_to, enqueue_ended_at, created_at, completed_at) SELECT {ABOVE} + {{number}}, {ABOVE} + {{number}},"
     " tenant_id, {lane}, content, limits, {count}, {count}, {count}, 'z', {met}, {began}, {ended} FROM queue_entries"
     " WHERE campaign_key = {model}"
 )
@@ -304,7 +304,7 @@ _MAILOUT = (
 )
 _ARTICLE_RUN = (
     "INSERT INTO campaign_runs (id, run_id, tenant_id, campaign_tag, article_key, actor, send_batch_id,"
-    " audience_filter, list_key, content, recipients, skipped, walked_to, started_at, walk_ended_at)"
+    " audience_filter, list_key, content, recipients, skipped, enqueued_to, started_at, enqueue_ended_at)"
     f" SELECT {ABOVE} + {{number}}, '01900000-0000-7000-a000-' || (100000000000 + {{number}}), tenant_id, campaign_tag,"
     " article_key, 'bench', 'batch-{number}', audience_filter, list_key, content, {count}, 0, 'z', {began}, {met}"
     " FROM campaign_runs WHERE id = 1"
@@ -326,7 +326,7 @@ _STATUS = (
 _DELIVERIES = (
     "INSERT INTO deliveries (message_key, tenant_id, lane, status, claimable_at, next_attempt_at, attempts, claims,"
     " resends, provider, provider_message_id, error_code, error_category, error_reason, duration_ms, sent_at,"
-    " failed_at, doubted_at, settlement) {numbers} "
+    " failed_at, in_doubt_since, settlement) {numbers} "
     f"SELECT i + {ABOVE}, {{tenant}}, {{lane}}, {_STATUS}, CASE WHEN i > {{waits_after}} THEN {{created}} ELSE 0 END,"
     " NULL, CASE WHEN i > {waits_after} THEN 0 ELSE 1 END, 0, 0, CASE WHEN i <= {waits_after} THEN 'ses' END,"
     " CASE WHEN i <= {waits_after} THEN 'provider-' || i END, CASE WHEN i % 500 = 7 THEN 'SES_REJECTED' END,"
@@ -405,9 +405,9 @@ _KINDS = {
 
 # As they are noted when a campaign or a run begins.
 _MESSAGES_BEHIND: Final = (
-    "UPDATE campaigns SET messages_behind ="
+    "UPDATE campaigns SET messages_after_key ="
     " COALESCE((SELECT min(m.id) - 1 FROM messages AS m WHERE m.campaign_key = campaigns.id), 0)",
-    "UPDATE campaign_runs SET messages_behind ="
+    "UPDATE campaign_runs SET messages_after_key ="
     " COALESCE((SELECT min(m.id) - 1 FROM messages AS m"
     " WHERE m.source = 'article' AND m.request_id = campaign_runs.run_id), 0)",
 )

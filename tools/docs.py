@@ -1,21 +1,17 @@
 """Writes the parts of docs/ that are made from the code: settings, commands, the API's description, who guards what.
 
 Prose is written by hand; the tool writes only between `<!-- made: name -->` and `<!-- end -->`, the last column of the
-tables in docs/promises.md, docs/openapi.json, and the generated modules of the Python client. What the
-migrations make of an empty SQLite file is written down too. `--check` writes nothing and tells which pages are behind.
+tables in docs/promises.md, docs/openapi.json, and the generated modules of the Python client. `--check` writes
+nothing and tells which pages are behind.
 """
 
 import argparse
 import ast
-import asyncio
 import json
 import re
-import sqlite3
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,7 +52,6 @@ def made() -> Iterator[tuple[Path, str]]:
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
-    yield newest_sqlite()
     yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
 
 
@@ -150,51 +145,6 @@ def openapi() -> str:
     settings = Settings.model_construct(base_url="http://127.0.0.1:8025", provider="mailbox")
     engine = build_engine(settings, SystemClock(), Database("sqlite:///never-opened.db"))
     return json.dumps(create_app(engine).openapi(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-# The database.
-
-
-def newest_sqlite() -> tuple[Path, str]:
-    """Everything that the migrations leave in an empty file, as statements that leave the same."""
-    from mailwright.storage.database import Database  # noqa: PLC0415
-    from mailwright.storage.migrate import NEWEST_SQLITE, newest_revision, upgrade  # noqa: PLC0415
-
-    async def migrate(file: Path) -> None:
-        database = Database(f"sqlite:///{file}")
-        await upgrade(database, newest_revision())  # by its name: all the way, migration by migration
-        await database.close()
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "new.db"
-        asyncio.run(migrate(file))
-        with closing(sqlite3.connect(file)) as connection:
-            statements = [*_definitions(connection), *_contents(connection)]
-    head = f"-- Form {newest_revision()} of SQLite, as the migrations make it. Written by `make docs`: do not edit."
-    return NEWEST_SQLITE, "\n\n".join([head, *statements]) + "\n"
-
-
-def _definitions(connection: sqlite3.Connection) -> Iterator[str]:
-    for (statement,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"):
-        yield "\n".join(line.rstrip() for line in statement.splitlines()) + ";"
-
-
-def _contents(connection: sqlite3.Connection) -> Iterator[str]:
-    """The few rows that a migration writes. One that says when it was made is made anew."""
-    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid").fetchall()
-    for (table,) in tables:
-        found = connection.execute(f'SELECT * FROM "{table}"')
-        columns = [column[0] for column in found.description]
-        for row in found:
-            values = [
-                "strftime('%s', 'now') * 1000" if column == "created_at" else _literal(connection, value)
-                for column, value in zip(columns, row, strict=True)
-            ]
-            yield f"INSERT INTO {table} ({', '.join(columns)})\nVALUES ({', '.join(values)});"
-
-
-def _literal(connection: sqlite3.Connection, value: Any) -> str:
-    return str(connection.execute("SELECT quote(?)", (value,)).fetchone()[0])
 
 
 # Promises.

@@ -119,7 +119,11 @@ def test_dead_letters_are_tried_again_many_at_once(dashboard: Dashboard, ada: Pa
 
 def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: Dashboard, ada: Page) -> None:
     [sent] = some(dashboard, "SENT")
-    values: dict[str, Any] = {"status": "IN_DOUBT", "claimable_at": 4_000_000_000_000, "doubted_at": 1_800_000_000_000}
+    values: dict[str, Any] = {
+        "status": "IN_DOUBT",
+        "claimable_at": 4_000_000_000_000,
+        "in_doubt_since": 1_800_000_000_000,
+    }
     change(dashboard, update(deliveries).where(deliveries.c.message_key == sent.id).values(**values))
     open_page(ada, dashboard, "/messages?status=IN_DOUBT")
     expect(ada.locator("main")).to_contain_text("The provider may have it, or not.")

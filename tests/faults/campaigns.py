@@ -65,8 +65,8 @@ async def _started(stage: Stage) -> Campaign:
 async def _is_walked(stage: Stage, campaign: Campaign) -> bool:
     mine = queue_entries.c.campaign_key == campaign.key
     async with stage.database.read() as tx:
-        rows = await tx.execute(select(queue_entries.c.walk_ended_at).where(mine))
-    return rows[0].walk_ended_at is not None
+        rows = await tx.execute(select(queue_entries.c.enqueue_ended_at).where(mine))
+    return rows[0].enqueue_ended_at is not None
 
 
 async def _met(stage: Stage, campaign: Campaign) -> list[str]:

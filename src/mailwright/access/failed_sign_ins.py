@@ -106,13 +106,15 @@ class FailedSignIns:
     async def delete_expired(self) -> None:
         async with self._database.write() as tx:
             longest = max(ADDRESS_POLICY.forgotten_after, ACCOUNT_POLICY.forgotten_after)
-            await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.last_at < self._clock.now() - longest))
+            await tx.execute(
+                delete(failed_sign_ins).where(failed_sign_ins.c.last_failed_at < self._clock.now() - longest)
+            )
 
     async def _require_open(self, whom: Sequence[LockoutKey]) -> bool:
         """Whether anything wrong is counted at all."""
         names = [each.name for each in whom]
         async with self._database.read() as tx:
-            rows = await tx.execute(select(failed_sign_ins.c.blocked_until).where(failed_sign_ins.c.whom.in_(names)))
+            rows = await tx.execute(select(failed_sign_ins.c.blocked_until).where(failed_sign_ins.c.subject.in_(names)))
         now = self._clock.now()
         until = max((row.blocked_until for row in rows), default=0)
         if until > now:
@@ -125,13 +127,13 @@ class FailedSignIns:
             # In one order everywhere: two processes that count the same names never wait for each other.
             for each in sorted(whom, key=lambda each: each.name):
                 before = now - each.patience.forgotten_after
-                [row] = await tx.run(COUNT_FAILED_SIGN_IN, whom=each.name, now=now, forgotten_before=before)
-                until = now + each.patience.block(row.wrong)
+                [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=each.name, now=now, forgotten_before=before)
+                until = now + each.patience.block(row.failures)
                 await tx.execute(
-                    update(failed_sign_ins).where(failed_sign_ins.c.whom == each.name).values(blocked_until=until)
+                    update(failed_sign_ins).where(failed_sign_ins.c.subject == each.name).values(blocked_until=until)
                 )
 
     async def _forgive(self, whom: Sequence[LockoutKey]) -> None:
         names = [each.name for each in whom if each.patience is ACCOUNT_POLICY]
         async with self._database.write() as tx:
-            await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.whom.in_(names)))
+            await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.subject.in_(names)))

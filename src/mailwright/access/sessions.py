@@ -76,9 +76,9 @@ class Sessions:
             "agent": agent[:300],
         }
         async with self._database.write() as tx:
-            proof = select(users.c.password_changed_at, users.c.totp_since).where(users.c.id == user.id)
+            proof = select(users.c.password_changed_at, users.c.totp_enabled_at).where(users.c.id == user.id)
             [asked] = await tx.execute(proof.with_for_update())
-            if (asked.password_changed_at, asked.totp_since is not None) != (
+            if (asked.password_changed_at, asked.totp_enabled_at is not None) != (
                 user.password_changed_at,
                 user.has_second_factor,
             ):
@@ -103,7 +103,7 @@ class Sessions:
                 u.login,
                 u.role,
                 u.tenant_id.label("home_id"),
-                u.totp_since,
+                u.totp_enabled_at,
                 u.created_at.label("user_created_at"),
                 u.seen_at.label("user_seen_at"),
                 u.password_changed_at,
@@ -129,7 +129,7 @@ class Sessions:
             Role(row.role),
             row.home_id,
             row.tenant if row.home_id is not None else None,
-            row.totp_since is not None,
+            row.totp_enabled_at is not None,
             row.user_created_at,
             row.user_seen_at,
             None,

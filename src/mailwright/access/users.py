@@ -168,12 +168,12 @@ class Users:
             raise NotPossibleNow("A second factor is set up already; take it away first.")
         secret = second_factor.new_secret()
         async with self._database.write() as tx:
-            mine = (users.c.id == user.id, users.c.totp_since.is_(None))
+            mine = (users.c.id == user.id, users.c.totp_enabled_at.is_(None))
             await tx.execute(update(users).where(*mine).values(totp_secret=secret, totp_step=0))
         return secret
 
     async def pending_secret(self, user: User) -> str | None:
-        query = select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_since.is_(None))
+        query = select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_enabled_at.is_(None))
         async with self._database.read() as tx:
             rows = await tx.execute(query)
         return rows[0].totp_secret if rows else None
@@ -183,14 +183,14 @@ class Users:
         now, codes = self._clock.now(), second_factor.new_recovery_codes()
         async with self._database.write() as tx:
             rows = await tx.execute(
-                select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_since.is_(None))
+                select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_enabled_at.is_(None))
             )
             if not rows or rows[0].totp_secret is None:
                 raise NotPossibleNow("There is no second factor that waits to be confirmed.")
             step = second_factor.matching_step(rows[0].totp_secret, code, now, 0)
             if step is None:
                 return None
-            await tx.execute(update(users).where(users.c.id == user.id).values(totp_since=now, totp_step=step))
+            await tx.execute(update(users).where(users.c.id == user.id).values(totp_enabled_at=now, totp_step=step))
             await self._replace_recovery_codes(tx, user.id, codes)
             await _end_sessions(tx, user.id, keeps)
             await record(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
@@ -199,14 +199,14 @@ class Users:
     async def remove_second_factor(self, login: str, *, actor: str) -> None:
         user, now = await self.find(login), self._clock.now()
         async with self._database.write() as tx:
-            none = {"totp_secret": None, "totp_since": None, "totp_step": 0}
+            none = {"totp_secret": None, "totp_enabled_at": None, "totp_step": 0}
             await tx.execute(update(users).where(users.c.id == user.id).values(**none))
             await self._replace_recovery_codes(tx, user.id, [])
             await record(tx, now, actor=actor, action="user_second_factor_gone", subject=user.login, tenant_id=None)
 
     async def _takes_code(self, tx: Transaction, user_id: int, code: str) -> bool:
         query = select(users.c.totp_secret, users.c.totp_step).where(
-            users.c.id == user_id, users.c.totp_since.is_not(None)
+            users.c.id == user_id, users.c.totp_enabled_at.is_not(None)
         )
         rows = await tx.execute(query.with_for_update())
         if not rows:
@@ -291,7 +291,7 @@ def _shown(*more: Any) -> Any:
         u.role,
         u.tenant_id,
         tenants.c.name.label("tenant"),
-        u.totp_since,
+        u.totp_enabled_at,
         u.created_at,
         u.seen_at,
         u.disabled_at,
@@ -307,7 +307,7 @@ def _user(row: Any) -> User:
         Role(row.role),
         row.tenant_id,
         row.tenant,
-        row.totp_since is not None,
+        row.totp_enabled_at is not None,
         row.created_at,
         row.seen_at,
         row.disabled_at,

@@ -190,8 +190,8 @@ async def _take_out_of_copies(tx: Transaction, keys: list[int], address: str) ->
 async def _forget_place(tx: Transaction, tenant_id: int, address: str) -> None:
     """A campaign's walk that ended with the person goes on from whoever came before them."""
     before = select(func.max(contacts.c.email)).where(contacts.c.tenant_id == tenant_id, contacts.c.email < address)
-    mine = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.walked_to == address)
-    await tx.execute(update(queue_entries).where(*mine).values(walked_to=func.coalesce(before.scalar_subquery(), "")))
+    mine = (queue_entries.c.tenant_id == tenant_id, queue_entries.c.enqueued_to == address)
+    await tx.execute(update(queue_entries).where(*mine).values(enqueued_to=func.coalesce(before.scalar_subquery(), "")))
 
 
 def _holds(column: ColumnElement[str], address: str) -> ColumnElement[bool]:

@@ -281,4 +281,4 @@ def _label(each: Slice) -> str:
 def _state(each: ArticleRun) -> str:
     if each.failure is not None:
         return f"failed: {each.failure}"
-    return "all messages queued" if each.walk_ended_at is not None else "in progress"
+    return "all messages queued" if each.enqueue_ended_at is not None else "in progress"

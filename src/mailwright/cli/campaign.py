@@ -559,7 +559,7 @@ async def _enqueue(at: Installation, campaign: Campaign) -> None:
     with Progress(*columns, console=aside, transient=True) as shown:
         task = shown.add_task("", total=view.place.planned)
         while (entry := await enqueue_batch(at.database, at.clock, campaign.key)) is not None:
-            shown.update(task, completed=entry.walked)
+            shown.update(task, completed=entry.processed)
 
 
 async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple[str, ...] = ()) -> CampaignCheck:

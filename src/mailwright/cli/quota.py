@@ -53,7 +53,9 @@ def _print(found: list[ProviderQuota], now: Instant) -> None:
         if each.failure is not None and each.failed_at is not None:
             remarks.append(f"\nlast sync failed {ago(each.failed_at, now)}: {each.failure}", style="yellow")
         if each.rate_per_second is not None and not each.is_rate_kept:
-            given_up = f"\nthe rate of {each.rate_per_second}/s is no longer applied after {each.missed} failed syncs"
+            given_up = (
+                f"\nthe rate of {each.rate_per_second}/s is no longer applied after {each.failed_syncs} failed syncs"
+            )
             remarks.append(given_up, style="yellow")
         left = "no limit" if each.remaining is None else f"{each.remaining:,}"
         rate = f"{each.rate_per_second:,}" if each.rate_per_second is not None and each.is_rate_kept else "–"

@@ -28,7 +28,7 @@ FIND_STORED = statement(__package__, "find_stored")
 INSERT_CONTACTS = statement(__package__, "insert_contacts")
 INSERT_MESSAGES = statement(__package__, "insert_messages")
 INSERT_DELIVERIES = statement(__package__, "insert_deliveries")
-INSERT_INTAKE = statement(__package__, "insert_intake")
+INSERT_ACCEPTED_COUNTS = statement(__package__, "insert_accepted_counts")
 
 PENDING = Status.PENDING.value
 
@@ -196,7 +196,7 @@ async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dic
         stored |= await _insert_portion(tx, messages[start : start + PORTION], now)
     counts = Counter([(message.tenant_id, message.source) for message in stored.values()])
     batches = [{"tenant_id": t, "source": source, "accepted": count} for (t, source), count in counts.items()]
-    await tx.count(INSERT_INTAKE, batches=batches, now=now)
+    await tx.count(INSERT_ACCEPTED_COUNTS, batches=batches, now=now)
     return stored
 
 

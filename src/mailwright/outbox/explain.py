@@ -204,7 +204,7 @@ def _in_doubt(facts: MessageFacts) -> MessageExplanation:
         facts,
         ExplanationState.IN_DOUBT,
         reason=message.error_code,
-        until=message.claimable_at if will_resend else message.doubted_at + RESOLUTION_PERIOD,
+        until=message.claimable_at if will_resend else message.in_doubt_since + RESOLUTION_PERIOD,
         remedy=Remedy.RESOLVE,
         actions=tuple(Action(ActionKind.RESOLVE, message.outbox_id, {"as": each}) for each in resolutions),
         will_resend=will_resend,
@@ -378,7 +378,7 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
     """Return every provider of every worker, or only the one that may already have the message."""
     message = facts.message
-    if (message.resends == 0 and message.doubted_at is None) or message.provider is None:
+    if (message.resends == 0 and message.in_doubt_since is None) or message.provider is None:
         return facts.workers
     return [presence for presence in facts.workers if presence.provider == message.provider]
 

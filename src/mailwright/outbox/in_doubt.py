@@ -64,7 +64,7 @@ class InDoubtHandler:
                 decisions=[
                     {
                         "message_key": key,
-                        "doubted_at": row.doubted_at,
+                        "in_doubt_since": row.in_doubt_since,
                         "status": decision.status,
                         "due_at": decision.due_at,
                         "resent": int(decision.is_resend),
@@ -100,7 +100,7 @@ def decide(row: Any, now: Instant) -> Decision:
                 },
             ),
         )
-    closes_at = row.doubted_at + RESOLUTION_PERIOD
+    closes_at = row.in_doubt_since + RESOLUTION_PERIOD
     if now < closes_at:
         return Decision(Status.IN_DOUBT, closes_at)
     metadata = {

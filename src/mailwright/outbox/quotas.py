@@ -14,7 +14,7 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import counters, quotas, workers
 
-UNDER_WAY = statement(__package__, "under_way")
+COUNT_LEASED = statement(__package__, "count_leased")
 
 # A rate that a provider did not confirm so many times in a row may be another one by now: it is not kept any more, and
 # the provider itself asks us to slow down where it has to.
@@ -47,11 +47,11 @@ class ProviderQuota:
     synced_at: Instant
     failed_at: Instant | None
     failure: str | None
-    missed: int  # how often in a row it did not tell
+    failed_syncs: int  # how often in a row it did not tell
 
     @property
     def is_rate_kept(self) -> bool:
-        return self.rate_per_second is not None and self.missed < STALE_AFTER
+        return self.rate_per_second is not None and self.failed_syncs < STALE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,15 @@ class PreSyncState:
 
     previous_sync: Instant | None
     counted_before: int
-    under_way: int
+    in_flight: int
 
 
 async def read_pre_sync_state(database: Database, providers: Collection[str]) -> PreSyncState:
     async with database.read() as tx:
         previous = await _synced_at(tx, providers)
         counted = 0 if previous is None else await _used(tx, quota_counter(quota_lock_name(providers), previous))
-        [under_way] = await tx.run(UNDER_WAY)
-    return PreSyncState(previous, counted, under_way.mails)
+        [in_flight] = await tx.run(COUNT_LEASED)
+    return PreSyncState(previous, counted, in_flight.messages)
 
 
 async def record_sync(database: Database, clock: Clock, told: Sequence[QuotaReport], before: PreSyncState) -> bool:
@@ -108,17 +108,17 @@ async def end_quota_deferrals(database: Database) -> None:
 async def record_failure(database: Database, clock: Clock, provider: str, reason: str) -> None:
     """The old figure stays, and counting goes on from it."""
     async with database.write() as tx:
-        failed = {"failed_at": clock.now(), "failure": reason[:500], "missed": quotas.c.missed + 1}
+        failed = {"failed_at": clock.now(), "failure": reason[:500], "failed_syncs": quotas.c.failed_syncs + 1}
         await tx.execute(update(quotas).where(quotas.c.provider == provider).values(**failed))
 
 
 async def record_rates(database: Database, clock: Clock, told: Sequence[QuotaReport]) -> None:
     """In a round in which others did not tell, these did. What is left is counted by whole rounds, a rate is not."""
-    first = PreSyncState(previous_sync=None, counted_before=0, under_way=0)
+    first = PreSyncState(previous_sync=None, counted_before=0, in_flight=0)
     async with database.write() as tx:
         for each in told:
             mine = quotas.c.provider == each.provider
-            renewed = {"rate_per_second": each.rate_per_second, "failed_at": None, "failure": None, "missed": 0}
+            renewed = {"rate_per_second": each.rate_per_second, "failed_at": None, "failure": None, "failed_syncs": 0}
             if not await tx.execute(update(quotas).where(mine).values(**renewed).returning(quotas.c.provider)):
                 await tx.execute(insert(quotas).values(**_row(each, first, clock.now())))
 
@@ -147,7 +147,7 @@ async def load_quota_snapshot(
     first = rows[0]
     return QuotaSnapshot(
         providers=tuple(sorted(providers)),
-        remaining=max(0, sum(row.remaining for row in rows) - first.under_way),
+        remaining=max(0, sum(row.remaining for row in rows) - first.in_flight),
         synced_at=first.synced_at,
         sync_every=sync_every,
         per_day=None if None in daily else sum(daily),
@@ -162,7 +162,7 @@ async def provider_rate(database: Database, route: Mapping[str, int | None]) -> 
     A provider that no worker can reach carries nothing, so neither its rate nor its share of the mail counts.
     """
     q, w = quotas.c, workers.c
-    confirmed = (q.provider.in_(route), q.rate_per_second > 0, q.missed < STALE_AFTER)
+    confirmed = (q.provider.in_(route), q.rate_per_second > 0, q.failed_syncs < STALE_AFTER)
     async with database.read() as tx:
         rates = {
             row.provider: row.rate_per_second
@@ -208,12 +208,12 @@ def _row(told: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, Any
         "rate_per_second": told.rate_per_second,
         "detail": told.detail,
         "synced_at": now,
-        "under_way": before.under_way,
+        "in_flight": before.in_flight,
         "previous_sync": before.previous_sync,
         "counted_before": before.counted_before,
         "failed_at": None,
         "failure": None,
-        "missed": 0,
+        "failed_syncs": 0,
     }
 
 
@@ -228,5 +228,5 @@ def _known(row: Any, used: int) -> ProviderQuota:
         synced_at=row.synced_at,
         failed_at=row.failed_at,
         failure=row.failure,
-        missed=row.missed,
+        failed_syncs=row.failed_syncs,
     )

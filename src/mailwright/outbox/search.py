@@ -70,8 +70,8 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tup
     lowest, highest = 0, wanted.before_key
     if wanted.campaign_key is not None:
         mine = (campaigns.c.id == wanted.campaign_key, campaigns.c.tenant_id == tenant_id)
-        for row in await tx.execute(select(campaigns.c.messages_behind, campaigns.c.finished_at).where(*mine)):
-            lowest = row.messages_behind
+        for row in await tx.execute(select(campaigns.c.messages_after_key, campaigns.c.finished_at).where(*mine)):
+            lowest = row.messages_after_key
             if row.finished_at is not None and highest == NEWEST:
                 highest = await _key_after(tx, row.finished_at)
     if highest == NEWEST:

@@ -312,7 +312,9 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "duration_ms": settlement.duration_ms,
         "failed_at": now if status is Status.FAILED else None,
         # As long as somebody may have it, whatever was answered since.
-        "doubted_at": now if in_doubt or settlement.may_have_been_sent or claimed.only_provider is not None else None,
+        "in_doubt_since": now
+        if in_doubt or settlement.may_have_been_sent or claimed.only_provider is not None
+        else None,
     }
 
 

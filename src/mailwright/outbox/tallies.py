@@ -26,7 +26,7 @@ ADD_HOURS = statement(__package__, "add_hours")
 TALLY_CAMPAIGNS = statement(__package__, "tally_campaigns")
 TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
 ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
-ADD_VERSION_TALLIES = statement(__package__, "add_version_tallies")
+ADD_VARIANT_TALLIES = statement(__package__, "add_variant_tallies")
 RESULTS_BY_TEMPLATE = statement(__package__, "results_by_template")
 
 KEPT: Final[Instant] = 400 * DAY
@@ -46,7 +46,7 @@ class TallyAccount:
 
 
 TENANTS: Final = TallyAccount("tallied_up_to", TALLY_EVENTS, (ADD_TALLIES, ADD_HOURS))
-CAMPAIGNS: Final = TallyAccount("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VERSION_TALLIES))
+CAMPAIGNS: Final = TallyAccount("campaigns_tallied_up_to", TALLY_CAMPAIGNS, (ADD_CAMPAIGN_TALLIES, ADD_VARIANT_TALLIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class CampaignTally:
     begins_at: Instant
     type: str
     events: int
-    mails: int
+    unique_messages: int
 
 
 async def load_campaign_tallies(
@@ -180,23 +180,25 @@ async def load_campaign_tallies(
 ) -> list[CampaignTally]:
     """What of these is added up, by minutes or hours."""
     c = campaign_tallies.c
-    mine = (c.campaign_key == campaign_key, c.length == length, c.type.in_(types))
-    rows = await tx.execute(select(c.begins_at, c.type, c.events, c.mails).where(*mine))
-    return [CampaignTally(row.begins_at, row.type, row.events, row.mails) for row in rows]
+    mine = (c.campaign_key == campaign_key, c.bucket_ms == length, c.type.in_(types))
+    rows = await tx.execute(select(c.begins_at, c.type, c.events, c.unique_messages).where(*mine))
+    return [CampaignTally(row.begins_at, row.type, row.events, row.unique_messages) for row in rows]
 
 
 async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[str, int]:
     """To how many mails each thing has happened, as far as it is added up."""
     c = campaign_tallies.c
-    query = select(c.type, func.sum(c.mails).label("mails")).where(c.campaign_key == campaign_key, c.length == HOUR)
-    return {row.type: int(row.mails) for row in await tx.execute(query.group_by(c.type))}
+    query = select(c.type, func.sum(c.unique_messages).label("unique_messages")).where(
+        c.campaign_key == campaign_key, c.bucket_ms == HOUR
+    )
+    return {row.type: int(row.unique_messages) for row in await tx.execute(query.group_by(c.type))}
 
 
 async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
     """What happened since, by minutes: little, where somebody keeps up. Both together are true at this moment."""
     place = await _place(tx, CAMPAIGNS) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=place, campaign_key=campaign_key)
-    return [CampaignTally(row.minute, row.type, row.events, row.mails) for row in rows]
+    return [CampaignTally(row.minute, row.type, row.events, row.unique_messages) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def run(found: ArticleRun) -> dict[str, Any]:
         "list_key": found.list_key,
         "actor": found.actor,
         "started_at": isoformat(found.started_at),
-        "is_walked": found.walk_ended_at is not None,
+        "is_walked": found.enqueue_ended_at is not None,
         "recipients": found.recipients,
         "skipped": found.skipped,
         "failure": found.failure,

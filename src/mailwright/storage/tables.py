@@ -101,9 +101,9 @@ contacts = Table(
     Column("attributes", Text, nullable=False, server_default=text("'{}'")),
     UniqueConstraint("tenant_id", "email"),
     # Those who bounced or left, to be told of elsewhere: few, and looked for often.
-    partial_index("ix_contacts_gone", "tenant_id", "id", where=_GONE),
+    partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),
     # The latest of them, without sorting everyone. Whoever looks for an address does not go this way.
-    partial_index("ix_contacts_there", "tenant_id", "id", where=_THERE),
+    partial_index("ix_contacts_not_deleted", "tenant_id", "id", where=_THERE),
 )
 
 contact_tags = Table(
@@ -324,7 +324,7 @@ deliveries = Table(
     Column("locked_by", Text),
     Column("locked_at", Timestamp),
     Column("attempted_at", Timestamp),
-    Column("doubted_at", Timestamp),
+    Column("in_doubt_since", Timestamp),
     Column("provider", Text),
     Column("provider_message_id", Text),
     Column("error_code", Text),
@@ -344,7 +344,7 @@ deliveries = Table(
         "message_key",
         where=_WAITING,
     ),
-    partial_index("ix_deliveries_locked", "claimable_at", where=_LOCKED),
+    partial_index("ix_deliveries_leased", "claimable_at", where=_LOCKED),
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # The states that people look for and that few messages reach: the happy road does not pay for this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
@@ -408,7 +408,7 @@ dead_letters = Table(
 
 # One row per accepting transaction: the audit's own count of what was accepted, apart from the messages themselves.
 accepted_counts = Table(
-    "intake",
+    "accepted_counts",
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
@@ -419,7 +419,7 @@ accepted_counts = Table(
 
 # A lane that a policy holds: no worker claims from it before `until`.
 lane_deferrals = Table(
-    "holds",
+    "lane_deferrals",
     metadata,
     Column("lane", BigInteger, primary_key=True, autoincrement=False),
     Column("defer_reason", Text, nullable=False),
@@ -472,7 +472,7 @@ campaigns = Table(
     # Since when everyone may read it in the archive; None where only its readers may.
     Column("archived_at", Timestamp),
     # Its mails have keys behind this one: it was the newest when the campaign began.
-    Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
+    Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
 )
 
@@ -489,10 +489,10 @@ queue_entries = Table(
     Column("content", Text, nullable=False),  # the frozen template versions, as JSON
     Column("limits", Text, nullable=False),  # of this campaign alone, as JSON
     Column("planned", Integer, nullable=False),  # how many people were in the audience at the start
-    Column("walked", Integer, nullable=False),  # how many of them the walk has met
+    Column("processed", Integer, nullable=False),  # how many of them the walk has met
     Column("recipients", Integer, nullable=False),  # how many became messages
-    Column("walked_to", Text, nullable=False),  # the last address that the walk has met
-    Column("walk_ended_at", Timestamp),
+    Column("enqueued_to", Text, nullable=False),  # the last address that the walk has met
+    Column("enqueue_ended_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
     Column("completed_at", Timestamp),
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
@@ -524,13 +524,13 @@ quotas = Table(
     Column("rate_per_second", BigInteger),
     Column("detail", Text, nullable=False),
     Column("synced_at", Timestamp, nullable=False),
-    Column("under_way", BigInteger, nullable=False),  # mails that were on their way when it was asked
+    Column("in_flight", BigInteger, nullable=False),  # mails that were on their way when it was asked
     Column("previous_sync", Timestamp),
     Column("counted_before", BigInteger, nullable=False),  # what the counter of the previous sync stood at
     # The last time that it did not tell, and why; None once it has told again.
     Column("failed_at", Timestamp),
     Column("failure", Text),
-    Column("missed", Integer, nullable=False, server_default=text("0")),  # how often in a row it did not tell
+    Column("failed_syncs", Integer, nullable=False, server_default=text("0")),  # how often in a row it did not tell
 )
 
 # People who sign in. One without a tenant belongs to the installation and may look at each of them.
@@ -543,9 +543,9 @@ users = Table(
     Column("tenant_id", BigInteger),
     Column("password_hash", Text, nullable=False),
     Column("password_changed_at", Timestamp, nullable=False),
-    # Set while a second factor is being set up, and in force from `totp_since` on.
+    # Set while a second factor is being set up, and in force from `totp_enabled_at` on.
     Column("totp_secret", Text),
-    Column("totp_since", Timestamp),
+    Column("totp_enabled_at", Timestamp),
     Column("totp_step", BigInteger, nullable=False),  # of the last code that was taken: none is taken twice
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp),
@@ -579,11 +579,11 @@ sessions = Table(
 
 # Wrong passwords and codes, by the account that they were meant for and by the address that they came from.
 failed_sign_ins = Table(
-    "guesses",
+    "failed_sign_ins",
     metadata,
-    Column("whom", Text, primary_key=True),
-    Column("wrong", Integer, nullable=False),
-    Column("last_at", Timestamp, nullable=False),
+    Column("subject", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("last_failed_at", Timestamp, nullable=False),
     Column("blocked_until", Timestamp, nullable=False),
 )
 
@@ -610,12 +610,12 @@ webhook_endpoints = Table(
     Column("types", Text, nullable=False),  # of events, as JSON
     Column("secrets", Text, nullable=False),  # the newest first, each with its end, as JSON
     Column("is_active", Boolean, nullable=False),
-    Column("since_event", BigInteger, nullable=False),  # only later ones are told
+    Column("after_event", BigInteger, nullable=False),  # only later ones are told
     Column("paused_at", Timestamp),
     Column("pause_reason", Text),
     Column("failing_since", Timestamp),
     Column("failures", Integer, nullable=False),  # in a row
-    Column("held_until", Timestamp, nullable=False),
+    Column("deferred_until", Timestamp, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Index("ix_webhook_endpoints_tenant_id", "tenant_id", "id"),
@@ -691,7 +691,7 @@ slices = Table(
     UniqueConstraint("tenant_id", "article_key", "section_order", "scope_ocd_id", "sort_index", name="uq_slices_place"),
 )
 
-_BEING_WALKED = text("walk_ended_at IS NULL")
+_BEING_WALKED = text("enqueue_ended_at IS NULL")
 
 # One row for each sending of an article. Its slices are frozen in it: whoever takes it up goes on with the same.
 campaign_runs = Table(
@@ -709,12 +709,12 @@ campaign_runs = Table(
     Column("content", Text, nullable=False),  # the slices, as JSON
     Column("recipients", Integer, nullable=False),  # how many became messages
     Column("skipped", Integer, nullable=False),  # how many of the audience get none of the slices
-    Column("walked_to", Text, nullable=False),  # the last address that the walk has met
+    Column("enqueued_to", Text, nullable=False),  # the last address that the walk has met
     Column("started_at", Timestamp, nullable=False),
-    Column("walk_ended_at", Timestamp),
+    Column("enqueue_ended_at", Timestamp),
     Column("failure", Text),  # why the walk could not go on
     # Its letters have keys behind this one, as a campaign's mails have.
-    Column("messages_behind", BigInteger, nullable=False, server_default=text("0")),
+    Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
     partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),
@@ -759,8 +759,8 @@ mailouts = Table(
     # When somebody is to look at it next; None when nothing is left to do.
     Column("due_at", Timestamp),
     Column("failures", Integer, nullable=False),  # in a row, of whatever it needs from elsewhere
-    Column("held_by", BigInteger),
-    Column("held_until", Timestamp, nullable=False),
+    Column("leased_by", BigInteger),
+    Column("leased_until", Timestamp, nullable=False),
     # Why it waits until `due_at`, where that is for a failure.
     Column("delay_code", Text),
     Column("delay_reason", Text),
@@ -807,18 +807,18 @@ mailout_logs = Table(
     Column("message_key", Key, primary_key=True, autoincrement=False),
     Column("mailout_key", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
-    Column("is_certain", Boolean, nullable=False),  # false from before it is told until it was answered
+    Column("is_confirmed", Boolean, nullable=False),  # false from before it is told until it was answered
     Index("ix_mailout_logs_mailout_key", "mailout_key"),
 )
 
 # What Supabase's `subscribers` was told of each person who bounced, left or came back.
 supabase_status_updates = Table(
-    "told_standings",
+    "supabase_status_updates",
     metadata,
     Column("contact_key", Key, primary_key=True, autoincrement=False),
     Column("status", Text, nullable=False),
     Column("status_at", Timestamp),
-    Column("told_at", Timestamp, nullable=False),
+    Column("reported_at", Timestamp, nullable=False),
 )
 
 _UNDER_WAY = text("state = 'sending'")
@@ -841,16 +841,16 @@ notification_links = Table(
     Column("locked_at", Text, nullable=False),
     Column("attempts_before", Integer, nullable=False),  # what the row said when it was locked
     Column("max_attempts", Integer, nullable=False),
-    Column("told", Text, nullable=False),  # what the row's timeline is told when the mail is sent, as JSON
+    Column("sent_event", Text, nullable=False),  # what the row's timeline is told when the mail is sent, as JSON
     # Of the message's attempts, those that ended in a try again later: none is told twice.
-    Column("concluded", Integer, nullable=False),
+    Column("completed_attempts", Integer, nullable=False),
     Column("result_at", Timestamp),
     Column("retry_after", BigInteger),  # milliseconds, as the provider asked
     Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("queue", "row_key", "generation"),
     partial_index("ix_notification_links_sending", "queue", "id", where=_UNDER_WAY),
     partial_index(
-        "ix_notification_links_under_way",
+        "ix_notification_links_in_flight",
         "queue",
         "subscription_id",
         where=_UNDER_WAY,
@@ -872,16 +872,16 @@ campaign_tallies = Table(
     "campaign_tallies",
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("length", Integer, primary_key=True, autoincrement=False),  # of the stretch, in milliseconds
+    Column("bucket_ms", Integer, primary_key=True, autoincrement=False),  # of the stretch, in milliseconds
     Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    Column("mails", BigInteger, nullable=False),  # to which this happened for the first time
+    Column("unique_messages", BigInteger, nullable=False),  # to which this happened for the first time
 )
 
 # How the versions of each campaign did; a version has a template for each locale.
 variant_tallies = Table(
-    "version_tallies",
+    "variant_tallies",
     metadata,
     Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
     Column("template_key", BigInteger, primary_key=True, autoincrement=False),

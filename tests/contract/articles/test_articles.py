@@ -265,7 +265,7 @@ async def test_a_walk_that_was_cut_off_anywhere_goes_on_where_it_ended(
     assert await addressees(bench) == everyone
     assert [(share.recipients, len(share.slice_ids)) for share in await runs_of(bench).list_variants(run)] == [(10, 3)]
     found = await runs_of(bench).find(DEFAULT_TENANT, run.run_id)
-    assert (found.recipients, found.skipped, found.walk_ended_at is not None) == (10, 0, True)
+    assert (found.recipients, found.skipped, found.enqueue_ended_at is not None) == (10, 0, True)
 
 
 @pytest.mark.promise("article-resumed")
@@ -434,12 +434,12 @@ async def test_the_database_itself_holds_a_run_to_one_message_for_each_address(b
     await walk_all(bench)
     async with bench.database.write() as tx:
         await tx.execute(
-            update(campaign_runs).where(campaign_runs.c.id == run.id).values(walked_to="", walk_ended_at=None)
+            update(campaign_runs).where(campaign_runs.c.id == run.id).values(enqueued_to="", enqueue_ended_at=None)
         )
     await scheduler_of(bench).tick()
     assert await addressees(bench) == [ADA, CLEO]
     async with bench.database.write() as tx:
-        await tx.execute(text("UPDATE campaign_runs SET walk_ended_at = 1"))
+        await tx.execute(text("UPDATE campaign_runs SET enqueue_ended_at = 1"))
 
 
 # Looking.

@@ -127,7 +127,7 @@ async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_place
     )
     await Desk(bench).start(1)
     async with database.write() as tx:
-        await tx.execute(update(queue_entries).values(walked_to=ADA))
+        await tx.execute(update(queue_entries).values(enqueued_to=ADA))
     await erasure.erase(database, clock, 1, ADA, actor="console")
     async with database.read() as tx:
         rows = await tx.execute(select(messages).order_by(messages.c.id))
@@ -135,7 +135,7 @@ async def test_an_erased_address_is_gone_from_names_of_requests_copies_and_place
     assert rows[0].request_id == rows[0].outbox_id
     assert [(row.request_id, row.dedupe_key) for row in rows[1:2]] == [("plain", "kept")]
     assert rows[0].dedupe_key is None
-    assert (orjson.loads(rows[2].payload)["cc"], entry.walked_to) == (["eve@example.com"], "aaron@example.com")
+    assert (orjson.loads(rows[2].payload)["cc"], entry.enqueued_to) == (["eve@example.com"], "aaron@example.com")
     assert ADA not in repr(rows).lower()
 
 

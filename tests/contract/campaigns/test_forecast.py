@@ -53,10 +53,10 @@ async def in_line(bench: Bench, readers: int, *, tenant_id: int = DEFAULT_TENANT
             "content": CampaignSnapshot((), {}, (), None).as_text(),
             "limits": orjson.dumps(limits).decode(),
             "planned": readers,
-            "walked": readers,
+            "processed": readers,
             "recipients": readers,
-            "walked_to": "z",
-            "walk_ended_at": now,
+            "enqueued_to": "z",
+            "enqueue_ended_at": now,
             "created_at": now,
         }
         [placed] = await tx.execute(insert(queue_entries).values(**entry).returning(queue_entries.c.id))

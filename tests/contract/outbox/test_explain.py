@@ -281,10 +281,10 @@ async def test_message_in_doubt_names_when_it_is_resent(message: MessageUnderTes
 async def test_message_in_doubt_names_when_it_is_closed(message: MessageUnderTest) -> None:
     await message.accept(on_doubt=OnDoubt.HOLD)
     await message.settle(Status.IN_DOUBT, due_at=message.clock.now(), error_code="SMTP_CUT", error_reason="Cut.")
-    doubted_at = message.clock.now()
+    in_doubt_since = message.clock.now()
     await InDoubtHandler(message.database, message.clock, grace=0).decide_due()
     found = await message.explain()
-    assert (found.until, found.will_resend) == (doubted_at + DAY, False)
+    assert (found.until, found.will_resend) == (in_doubt_since + DAY, False)
 
 
 async def test_due_message_without_a_worker_needs_one(message: MessageUnderTest) -> None:

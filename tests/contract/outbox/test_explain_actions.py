@@ -94,7 +94,7 @@ class World:
 
     async def all_are(self, status: Status) -> None:
         async with self.database.write() as tx:
-            told = {"error_code": "CUT", "doubted_at": self.clock.now(), "failed_at": self.clock.now()}
+            told = {"error_code": "CUT", "in_doubt_since": self.clock.now(), "failed_at": self.clock.now()}
             await tx.execute(update(deliveries).values(status=status, locked_by=None, **told))
 
 

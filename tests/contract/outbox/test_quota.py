@@ -325,7 +325,7 @@ async def test_a_rate_that_is_not_confirmed_is_given_up_and_known_again_when_tol
         await sync.sync()
     assert await quotas.provider_rate(database, {"ses": None}) is None
     [known] = await quotas.load_quotas(database)
-    assert (known.provider, known.missed, known.is_rate_kept) == ("ses", STALE_AFTER, False)
+    assert (known.provider, known.failed_syncs, known.is_rate_kept) == ("ses", STALE_AFTER, False)
     ses.is_silent, ses.rate = False, 50
     await sync.sync()
     assert await quotas.provider_rate(database, {"ses": None}) == RouteRate("ses", 50)

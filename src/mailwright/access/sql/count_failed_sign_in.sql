@@ -1,7 +1,7 @@
 -- Wrong once more; whoever was quiet for long enough begins anew.
-INSERT INTO guesses (whom, wrong, last_at, blocked_until)
-VALUES (:whom, 1, :now, 0)
-ON CONFLICT (whom) DO UPDATE
-SET wrong = CASE WHEN guesses.last_at < :forgotten_before THEN 1 ELSE guesses.wrong + 1 END,
-    last_at = excluded.last_at
-RETURNING wrong
+INSERT INTO failed_sign_ins (subject, failures, last_failed_at, blocked_until)
+VALUES (:subject, 1, :now, 0)
+ON CONFLICT (subject) DO UPDATE
+SET failures = CASE WHEN failed_sign_ins.last_failed_at < :forgotten_before THEN 1 ELSE failed_sign_ins.failures + 1 END,
+    last_failed_at = excluded.last_failed_at
+RETURNING failures

@@ -195,10 +195,10 @@ class WebhookDeliveries:
         now, e, d = self._clock.now(), webhook_endpoints.c, webhook_deliveries.c
         waiting = select(d.id).where(d.endpoint_key == e.id, d.status == PENDING, d.due_at <= now)
         query = select(webhook_endpoints).where(
-            e.is_active == true(), e.paused_at.is_(None), e.held_until <= now, waiting.exists()
+            e.is_active == true(), e.paused_at.is_(None), e.deferred_until <= now, waiting.exists()
         )
         async with self._database.read() as tx:
-            rows = await tx.execute(query.order_by(e.held_until, e.id).limit(limit))
+            rows = await tx.execute(query.order_by(e.deferred_until, e.id).limit(limit))
         return [endpoint_from_row(row) for row in rows]
 
     async def claim(self, endpoint: WebhookEndpoint, *, only: int | None = None) -> list[ClaimedDelivery]:
@@ -293,13 +293,13 @@ def _changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now
     """One success among them, and the endpoint is well."""
     failures = [each for each in outcomes if not isinstance(each, ClaimExpired) and not _is_taken(each)]
     if any(_is_taken(each) for each in outcomes):
-        return {"failures": 0, "failing_since": None, "held_until": 0} if endpoint.failures else {}
+        return {"failures": 0, "failing_since": None, "deferred_until": 0} if endpoint.failures else {}
     if not failures:
         return {}
     count, last = endpoint.failures + 1, failures[-1]
     since = now if endpoint.failing_since is None else endpoint.failing_since
     rest = ENDPOINT_BACKOFF[min(count, len(ENDPOINT_BACKOFF)) - 1]
-    changes: dict[str, Any] = {"failures": count, "failing_since": since, "held_until": now + rest}
+    changes: dict[str, Any] = {"failures": count, "failing_since": since, "deferred_until": now + rest}
     if reason := _pause_reason(last, since, now):
         changes |= {"paused_at": now, "pause_reason": reason}
     return changes

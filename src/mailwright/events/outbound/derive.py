@@ -77,11 +77,11 @@ async def _wishes(tx: Transaction) -> dict[int, list[_Wish]]:
     """By tenant, of those that can be told now."""
     e = webhook_endpoints.c
     rows = await tx.execute(
-        select(e.id, e.tenant_id, e.types, e.since_event).where(e.is_active == true(), e.paused_at.is_(None))
+        select(e.id, e.tenant_id, e.types, e.after_event).where(e.is_active == true(), e.paused_at.is_(None))
     )
     found: dict[int, list[_Wish]] = {}
     for row in rows:
-        wish = _Wish(row.id, frozenset(orjson.loads(row.types)), row.since_event)
+        wish = _Wish(row.id, frozenset(orjson.loads(row.types)), row.after_event)
         found.setdefault(row.tenant_id, []).append(wish)
     return found
 

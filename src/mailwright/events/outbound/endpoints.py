@@ -72,7 +72,7 @@ class WebhookEndpoint:
     pause_reason: str | None
     failing_since: Instant | None
     failures: int
-    held_until: Instant
+    deferred_until: Instant
     created_at: Instant
     updated_at: Instant
 
@@ -123,9 +123,9 @@ class WebhookEndpoints:
                     webhook_id=uuid7(now),
                     tenant_id=tenant_id,
                     secrets=_as_text([SigningSecret(secret)]),
-                    since_event=await _newest_event(tx),
+                    after_event=await _newest_event(tx),
                     failures=0,
-                    held_until=0,
+                    deferred_until=0,
                     created_at=now,
                     updated_at=now,
                 )
@@ -155,9 +155,9 @@ class WebhookEndpoints:
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, to_change=True)
             changes: dict[str, Any] = {**_values(wanted), "paused_at": None, "pause_reason": None}
-            changes |= {"failing_since": None, "failures": 0, "held_until": 0, "updated_at": self._clock.now()}
+            changes |= {"failing_since": None, "failures": 0, "deferred_until": 0, "updated_at": self._clock.now()}
             if before.state in ("off", "paused") and wanted.is_active:
-                changes["since_event"] = await _newest_event(tx)
+                changes["after_event"] = await _newest_event(tx)
             await tx.execute(update(webhook_endpoints).where(webhook_endpoints.c.id == before.key).values(**changes))
             after = await _find(tx, webhook_id, tenant_id)
             await self._note(tx, actor, "edit", after)
@@ -215,7 +215,7 @@ def url_without_query(url: str) -> str:
 def endpoint_from_row(row: Any) -> WebhookEndpoint:
     fields = dict(row._mapping)
     fields["key"] = fields.pop("id")
-    fields.pop("since_event")
+    fields.pop("after_event")
     fields["types"] = tuple(orjson.loads(fields["types"]))
     fields["secrets"] = tuple(SigningSecret(**each) for each in orjson.loads(fields["secrets"]))
     return WebhookEndpoint(**fields)

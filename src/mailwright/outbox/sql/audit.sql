@@ -1,5 +1,5 @@
 -- One statement, one snapshot: what was accepted beside where everything stands.
-SELECT 'accepted' AS name, CAST(COALESCE(sum(accepted), 0) AS bigint) AS messages, 0 AS resends FROM intake
+SELECT 'accepted' AS name, CAST(COALESCE(sum(accepted), 0) AS bigint) AS messages, 0 AS resends FROM accepted_counts
 UNION ALL
 SELECT
   CASE WHEN status = 'FAILED' AND error_code = 'RECIPIENT_SUPPRESSED' THEN 'SUPPRESSED' ELSE status END,

@@ -1,7 +1,7 @@
 -- What the pipeline needs to know of the messages that were just claimed; a row for each, even if the message is gone.
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends,
-  CASE WHEN d.resends > 0 OR d.doubted_at IS NOT NULL THEN d.provider END AS only_provider,
+  CASE WHEN d.resends > 0 OR d.in_doubt_since IS NOT NULL THEN d.provider END AS only_provider,
   CASE WHEN d.defer_reason IN ('provider_unavailable', 'provider_throttled') THEN d.provider END AS failed_provider,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,

@@ -2,8 +2,8 @@
 UPDATE deliveries
 SET status = s.status, claimable_at = s.due_at, next_attempt_at = s.due_at, resends = resends + s.resent,
     locked_by = NULL, claim_token = CASE WHEN s.status = 'CLOSED_UNKNOWN' THEN NULL ELSE claim_token END
-FROM rows(:decisions: message_key bigint, doubted_at bigint, status text, due_at bigint, resent int) AS s
+FROM rows(:decisions: message_key bigint, in_doubt_since bigint, status text, due_at bigint, resent int) AS s
 WHERE deliveries.message_key = s.message_key
   AND deliveries.status = 'IN_DOUBT'
-  AND deliveries.doubted_at = s.doubted_at
+  AND deliveries.in_doubt_since = s.in_doubt_since
 RETURNING deliveries.message_key

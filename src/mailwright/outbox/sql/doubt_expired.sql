@@ -8,7 +8,7 @@ WITH expired AS MATERIALIZED (
   skip locked
 )
 UPDATE deliveries
-SET status = 'IN_DOUBT', doubted_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
+SET status = 'IN_DOUBT', in_doubt_since = :now, claims = 0, locked_by = NULL, locked_at = NULL,
     claimable_at = CASE
       WHEN provider IN (SELECT s.provider FROM rows(:silent: provider text) AS s) THEN CAST(:now AS bigint)
       ELSE CAST(:decide_at AS bigint)

@@ -12,8 +12,8 @@ WITH RECURSIVE lanes(lane) AS (
 SELECT lanes.lane, tenants.weight, tenants.max_in_flight
 FROM lanes
 JOIN tenants ON tenants.id = lanes.lane % 4503599627370496 / 268435456
-LEFT JOIN holds ON holds.lane = lanes.lane AND holds.deferred_until > :now
-WHERE holds.lane IS NULL
+LEFT JOIN lane_deferrals ON lane_deferrals.lane = lanes.lane AND lane_deferrals.deferred_until > :now
+WHERE lane_deferrals.lane IS NULL
   AND (
     SELECT min(d.claimable_at) FROM deliveries AS d
     WHERE d.locked_by IS NULL AND d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.lane = lanes.lane

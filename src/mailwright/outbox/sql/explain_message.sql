@@ -3,7 +3,7 @@
 SELECT
   m.id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
-  d.attempted_at, d.doubted_at, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
+  d.attempted_at, d.in_doubt_since, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
   t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,
   t.interval_ms, t.one_at_a_time,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
@@ -28,7 +28,7 @@ SELECT
     SELECT before.name
     FROM queue_entries AS e
     JOIN campaigns AS before ON before.id = e.campaign_key
-    LEFT JOIN holds AS held ON held.lane = e.lane AND held.deferred_until > :now
+    LEFT JOIN lane_deferrals AS held ON held.lane = e.lane AND held.deferred_until > :now
     WHERE e.tenant_id = m.tenant_id AND e.completed_at IS NULL AND e.lane < d.lane AND held.lane IS NULL
     ORDER BY e.lane
     LIMIT 1
@@ -37,6 +37,6 @@ FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
 LEFT JOIN campaigns AS c ON c.id = m.campaign_key
-LEFT JOIN holds AS h ON h.lane = d.lane AND h.deferred_until > :now
+LEFT JOIN lane_deferrals AS h ON h.lane = d.lane AND h.deferred_until > :now
 WHERE m.outbox_id = :outbox_id
   AND (CAST(:tenant_id AS bigint) IS NULL OR m.tenant_id = CAST(:tenant_id AS bigint))

@@ -9,5 +9,5 @@ SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NU
 FROM rows(:proofs: message_key bigint, provider_message_id text) AS p
 WHERE deliveries.message_key = p.message_key
   AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
-    OR (status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED') AND (doubted_at IS NOT NULL OR resends > 0)))
+    OR (status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED') AND (in_doubt_since IS NOT NULL OR resends > 0)))
 RETURNING deliveries.message_key

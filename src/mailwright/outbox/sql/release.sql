@@ -13,11 +13,11 @@ SET status = CASE
     error_category = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_category END,
     error_reason = CASE WHEN status = 'IN_DOUBT' THEN NULL ELSE error_reason END,
     -- Whoever may have had it before this claim may still have it, and no other is handed it.
-    doubted_at = CASE WHEN status = 'IN_DOUBT' AND held.only_provider IS NULL THEN NULL ELSE doubted_at END,
+    in_doubt_since = CASE WHEN status = 'IN_DOUBT' AND held.only_provider IS NULL THEN NULL ELSE in_doubt_since END,
     -- The provider that the mark named was not handed it; one that was handed it before may still have it.
     provider = CASE
       WHEN held.only_provider IS NOT NULL THEN held.only_provider
-      WHEN resends = 0 AND (status = 'IN_DOUBT' OR (status = 'SENT_ATTEMPT' AND doubted_at IS NULL)) THEN NULL
+      WHEN resends = 0 AND (status = 'IN_DOUBT' OR (status = 'SENT_ATTEMPT' AND in_doubt_since IS NULL)) THEN NULL
       ELSE provider
     END,
     claims = CASE WHEN claims > 0 THEN claims - 1 ELSE 0 END, claim_token = NULL, locked_by = NULL, locked_at = NULL

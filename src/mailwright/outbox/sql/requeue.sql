@@ -3,7 +3,7 @@
 UPDATE deliveries
 SET status = 'PENDING', claimable_at = :now, next_attempt_at = :now, defer_reason = NULL, attempts = 0, claims = 0,
     claim_token = NULL, locked_by = NULL, locked_at = NULL, provider_message_id = NULL,
-    provider = CASE WHEN resends > 0 OR doubted_at IS NOT NULL THEN provider END,
+    provider = CASE WHEN resends > 0 OR in_doubt_since IS NOT NULL THEN provider END,
     error_code = NULL, error_category = NULL, error_reason = NULL, duration_ms = NULL, failed_at = NULL
 WHERE message_key = :message_key AND status = 'FAILED'
 RETURNING message_key

@@ -3,7 +3,7 @@
 SELECT counted.template_key, CAST(sum(counted.sent) AS bigint) AS sent, CAST(sum(counted.opened) AS bigint) AS opened,
   CAST(sum(counted.clicked) AS bigint) AS clicked
 FROM (
-  SELECT template_key, sent, opened, clicked FROM version_tallies WHERE campaign_key = :campaign_key
+  SELECT template_key, sent, opened, clicked FROM variant_tallies WHERE campaign_key = :campaign_key
   UNION ALL
   SELECT COALESCE(m.template_key, 0),
     CASE WHEN e.type = 'SENT' THEN 1 ELSE 0 END,

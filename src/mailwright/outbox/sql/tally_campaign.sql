@@ -4,7 +4,7 @@ SELECT e.created_at - e.created_at % 60000 AS minute, e.type, count(*) AS events
     WHEN e.type = 'SENT' THEN 0
     WHEN EXISTS (SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id) THEN 0
     ELSE 1
-  END) AS bigint) AS mails
+  END) AS bigint) AS unique_messages
 FROM events AS e
 CROSS JOIN messages AS m
 WHERE e.id > :after

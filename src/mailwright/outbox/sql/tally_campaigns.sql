@@ -8,7 +8,7 @@ SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at
     WHEN e.type = 'SENT' THEN 0
     WHEN EXISTS (SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id) THEN 0
     ELSE 1
-  END) AS bigint) AS mails,
+  END) AS bigint) AS unique_messages,
   CAST(sum(CASE
     WHEN e.type NOT IN ('open', 'click') THEN 0
     WHEN EXISTS (

@@ -7,5 +7,5 @@ FROM (
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED') AND lane >= :first AND lane < :beyond
   GROUP BY lane
 ) AS w
-LEFT JOIN holds AS h ON h.lane = w.lane AND h.deferred_until > :now
+LEFT JOIN lane_deferrals AS h ON h.lane = w.lane AND h.deferred_until > :now
 ORDER BY w.lane

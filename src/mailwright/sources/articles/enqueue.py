@@ -1,6 +1,6 @@
 """The walk: a run's audience becomes messages, portion by portion, in the order of addresses.
 
-Each portion is one transaction that also moves the mark `walked_to`, so a walk that was cut off goes on where it ended:
+Each portion is one transaction that also moves `enqueued_to`, so a walk that was cut off goes on where it ended:
 nobody is left out and nobody is met twice. What readers get is composed before that, once for each variant, and stored
 by its content: whoever takes the walk up again finds it there.
 """
@@ -24,7 +24,7 @@ from mailwright.domain.retry import ARTICLES
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
-from mailwright.outbox.accept import FIND_STORED, INSERT_INTAKE
+from mailwright.outbox.accept import FIND_STORED, INSERT_ACCEPTED_COUNTS
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import SliceSelection, SliceSet
 from mailwright.sources.articles.compose import ArticleVariant, compose, keep
@@ -88,7 +88,7 @@ class ArticleScheduler:
             walk = self._walks.get(run.id) or _Walk(await content_of(tx, run))
             self._walks[run.id] = walk
             asked = run.asked
-            found = await recipients.page(tx, run.tenant_id, asked, now, after=run.walked_to, limit=BATCH_SIZE)
+            found = await recipients.page(tx, run.tenant_id, asked, now, after=run.enqueued_to, limit=BATCH_SIZE)
         met = [each for each in found if asked.holds_for(each)]
         choose = walk.edition.choose
         meant = [(each, choice) for each in met if (choice := choose(each.divisions))]
@@ -104,8 +104,8 @@ class ArticleScheduler:
                 "run_key": run.id,
                 "skipped": len(met) - len(meant),
                 # A walk that is over needs no mark, and the address of its last reader is nobody's business.
-                "walked_to": "" if is_last else found[-1].email,
-                "walk_ended_at": now if is_last else None,
+                "enqueued_to": "" if is_last else found[-1].email,
+                "enqueue_ended_at": now if is_last else None,
             },
         )
         stored = await self._database.transact(lambda tx: _store(tx, run, walk, portion, now))
@@ -121,7 +121,7 @@ class ArticleScheduler:
                 walk.variants[choice] = await keep(self._database, self._templates, run.tenant_id, composed)
 
     async def _give_up(self, run: ArticleRun, failure: str) -> None:
-        ended = {"failure": failure[:1_000], "walked_to": "", "walk_ended_at": self._clock.now()}
+        ended = {"failure": failure[:1_000], "enqueued_to": "", "enqueue_ended_at": self._clock.now()}
         async with self._database.write() as tx:
             await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
 
@@ -140,12 +140,12 @@ class _Portion:
 async def _store(tx: Runner, run: ArticleRun, walk: _Walk, portion: _Portion, now: Instant) -> int:
     """How many letters: all of the portion or nothing, and nothing where another worker has moved the run meanwhile."""
     [row] = await tx.run(LOCK_RUN, run_key=run.id)
-    if row.walked_to != run.walked_to or row.walk_ended_at is not None:
+    if row.enqueued_to != run.enqueued_to or row.enqueue_ended_at is not None:
         return 0
     choices = await _insert(tx, run, portion, row.newest, now) if portion.letters else []
     if choices:
         batches = [{"tenant_id": run.tenant_id, "source": Source.ARTICLE.value, "accepted": len(choices)}]
-        await tx.count(INSERT_INTAKE, batches=batches, now=now)
+        await tx.count(INSERT_ACCEPTED_COUNTS, batches=batches, now=now)
         await tx.count(ADD_TO_VARIANTS, variants=_variants(run, walk, choices))
     await tx.count(MOVE_RUN, recipients=len(choices), **portion.moved)
     return len(choices)

@@ -79,11 +79,11 @@ class ArticleRun:
     list_key: str
     recipients: int
     skipped: int
-    walked_to: str
+    enqueued_to: str
     started_at: Instant
-    walk_ended_at: Instant | None
+    enqueue_ended_at: Instant | None
     failure: str | None
-    messages_behind: int
+    messages_after_key: int
 
     @property
     def asked(self) -> ArticleAudience:
@@ -201,9 +201,9 @@ class ArticleRuns:
             "content": as_text(begin.frozen),
             "recipients": 0,
             "skipped": 0,
-            "walked_to": "",
+            "enqueued_to": "",
             "started_at": now,
-            "messages_behind": await newest_message_key(tx),
+            "messages_after_key": await newest_message_key(tx),
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_of(rows[0])
@@ -240,7 +240,7 @@ async def content_of(tx: Transaction, run: ArticleRun) -> SliceSet:
 
 
 async def open_runs(tx: Transaction) -> list[ArticleRun]:
-    return await _some(tx, campaign_runs.c.walk_ended_at.is_(None), 1_000)
+    return await _some(tx, campaign_runs.c.enqueue_ended_at.is_(None), 1_000)
 
 
 async def _frozen(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
@@ -260,7 +260,7 @@ def message_location(run: ArticleRun) -> dict[str, Any]:
         "tenant_id": run.tenant_id,
         "run_id": run.run_id,
         "lane": lane_number(Priority.BULK, run.tenant_id),
-        "behind": run.messages_behind,
+        "behind": run.messages_after_key,
     }
 
 

@@ -53,7 +53,7 @@ async def decide_winner(
         names = ", ".join(each.name for each in entry.content.variants)
         raise InvalidInput(f"there is no version {chosen}; there are {names}", field="version")
     content = replace(entry.content, variants=(replace(version, share=100),), ab_test=None)
-    fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
+    fresh = {"processed": 0, "enqueued_to": "", "enqueue_ended_at": None, "completed_at": None}
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **fresh)
     await defer.end_lane_deferral(tx, entry.lane)
     await audit_log.record(

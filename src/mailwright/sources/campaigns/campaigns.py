@@ -153,7 +153,11 @@ class Campaigns:
             if begins_at is not None and begins_at > now:
                 await defer.record_lane_deferral(tx, lane, SCHEDULED, begins_at)
             await self._change(
-                tx, campaign, status=CampaignStatus.READY, started_at=now, messages_behind=await newest_message_key(tx)
+                tx,
+                campaign,
+                status=CampaignStatus.READY,
+                started_at=now,
+                messages_after_key=await newest_message_key(tx),
             )
             await self._note(tx, acting, CampaignAction.START, campaign, planned=frozen.planned)
             return await _find(tx, campaign_id, acting.tenant_id), frozen.warnings
@@ -189,7 +193,7 @@ class Campaigns:
             if campaign.status is not CampaignStatus.DRAFT:
                 await defer.record_lane_deferral(tx, (await _entry(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Open again where it was through but for its failures: what is left is to be emptied.
-                await update_entry(tx, campaign.key, walk_ended_at=now, completed_at=None)
+                await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
             return await self._move(
                 tx, acting, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
             )
@@ -234,7 +238,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.CHOOSE_WINNER)
             entry = await _entry(tx, campaign)
-            if entry.walk_ended_at is None:
+            if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The part that tries the versions has not been met as a whole yet.")
             await ab_test.decide_winner(tx, entry, self._clock.now(), actor=acting.actor, name=version)
             if campaign.status is CampaignStatus.PAUSED:
@@ -247,14 +251,14 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await self._to_change(tx, acting, campaign_id, CampaignAction.EXTEND)
             entry = await _entry(tx, campaign)
-            if entry.walk_ended_at is None or entry.content.ab_test is not None:
+            if entry.enqueue_ended_at is None or entry.content.ab_test is not None:
                 raise NotPossibleNow("The campaign still goes through its audience: whoever joins now is met as well.")
             if segment is not None:
                 wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
                 entry = replace(entry, content=replace(entry.content, filter=wider))
             if not (newcomers := await count_new_recipients(tx, entry, now)):
                 raise NotPossibleNow("Everyone in its audience has got the campaign.")
-            fresh = {"walked": 0, "walked_to": "", "walk_ended_at": None, "completed_at": None}
+            fresh = {"processed": 0, "enqueued_to": "", "enqueue_ended_at": None, "completed_at": None}
             planned = entry.recipients + newcomers
             await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **fresh)
             await self._change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
@@ -287,9 +291,9 @@ class Campaigns:
                 content=content,
                 limits=campaign.definition.limits.model_dump_json(by_alias=False),
                 planned=planned,
-                walked=0,
+                processed=0,
                 recipients=0,
-                walked_to="",
+                enqueued_to="",
                 created_at=now,
             )
             .returning(queue_entries.c.id)

@@ -1,6 +1,6 @@
 """The walk: a campaign's audience becomes messages, portion by portion, in the order of addresses.
 
-Each portion is one transaction that also moves the mark `walked_to`, so a walk that was cut off goes on where it ended:
+Each portion is one transaction that also moves `enqueued_to`, so a walk that was cut off goes on where it ended:
 nobody is left out and nobody is met twice. Whoever is met again all the same, as in a second walk for latecomers, is
 known by the address: a campaign has one message for each, and the database holds it to that.
 """
@@ -34,7 +34,7 @@ async def enqueue_batch(database: Database, clock: Clock, campaign_key: int) -> 
     now = clock.now()
     async with database.write() as tx:
         entry = await find_entry(tx, campaign_key, to_change=True)
-        if entry is None or entry.walk_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
+        if entry is None or entry.enqueue_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
             return None
         if entry.campaign_status is CampaignStatus.READY:
             began = {"status": CampaignStatus.SENDING, "updated_at": now}
@@ -54,7 +54,7 @@ async def count_new_recipients(tx: Transaction, entry: QueueEntry, now: Instant)
 
 
 async def _portion(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
-    mine = and_(contacts.c.tenant_id == entry.tenant_id, contacts.c.email > entry.walked_to)
+    mine = and_(contacts.c.tenant_id == entry.tenant_id, contacts.c.email > entry.enqueued_to)
     end = select(contacts.c.email).where(mine).order_by(contacts.c.email).offset(BATCH_SIZE - 1).limit(1)
     found = await tx.execute(end)
     until = contacts.c.email <= found[0][0] if found else true()
@@ -66,10 +66,10 @@ async def _portion(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
         update(queue_entries)
         .where(queue_entries.c.id == entry.id)
         .values(
-            walked=queue_entries.c.walked + met,
+            processed=queue_entries.c.processed + met,
             recipients=queue_entries.c.recipients + stored,
-            walked_to=found[0][0] if found else entry.walked_to,
-            walk_ended_at=None if found else now,
+            enqueued_to=found[0][0] if found else entry.enqueued_to,
+            enqueue_ended_at=None if found else now,
         )
     )
     return stored
@@ -103,7 +103,7 @@ def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> t
     versions = entry.content.variants
     shared = sum(version.share for version in versions)
     # Where all get the same, the numbers would only keep the database from going straight along its index.
-    place = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.walked
+    place = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
     number = place if len(versions) > 1 else literal(0)
     chosen = (
         select(
@@ -145,7 +145,7 @@ def _messages(entry: QueueEntry, people: ColumnElement[bool], now: Instant) -> t
 
 def _is_first(entry: QueueEntry) -> bool:
     """In its first walk a campaign meets nobody who has a message; in a later one it counts from nothing again."""
-    return entry.recipients <= entry.walked
+    return entry.recipients <= entry.processed
 
 
 def _known(entry: QueueEntry, email: ColumnElement[str]) -> Select[Any]:

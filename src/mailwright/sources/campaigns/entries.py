@@ -64,10 +64,10 @@ class QueueEntry:
     lane: int
     content: CampaignSnapshot
     planned: int
-    walked: int
+    processed: int
     recipients: int
-    walked_to: str
-    walk_ended_at: Instant | None
+    enqueued_to: str
+    enqueue_ended_at: Instant | None
     completed_at: Instant | None
 
 

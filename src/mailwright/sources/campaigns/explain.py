@@ -218,7 +218,7 @@ def _awaiting_winner(facts: CampaignFacts) -> CampaignExplanation:
 def _possible_winners(facts: CampaignFacts) -> tuple[Action, ...]:
     campaign = facts.campaign
     content = CampaignSnapshot.read(campaign.content)
-    is_enqueued = campaign.walk_ended_at is not None
+    is_enqueued = campaign.enqueue_ended_at is not None
     if content.ab_test is None or not is_enqueued or not _is_allowed(facts, ActionKind.CHOOSE_WINNER):
         return ()
     names = [variant.name for variant in content.variants]
@@ -319,7 +319,7 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
             *(tenants.c[column].label(f"tenant_{column}") for column in LIMIT_COLUMNS.values()),
             queue_entries.c.lane,
             queue_entries.c.completed_at,
-            queue_entries.c.walk_ended_at,
+            queue_entries.c.enqueue_ended_at,
             queue_entries.c.recipients,
             queue_entries.c.limits,
             queue_entries.c.content,

@@ -19,7 +19,7 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import Priority
 from mailwright.ops import metrics
-from mailwright.outbox.accept import INSERT_CONTACTS, INSERT_DELIVERIES, INSERT_INTAKE
+from mailwright.outbox.accept import INSERT_ACCEPTED_COUNTS, INSERT_CONTACTS, INSERT_DELIVERIES
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, find_entry, update_entry
@@ -72,7 +72,7 @@ async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instan
             created_at=now,
             updated_at=now,
             started_at=now,
-            messages_behind=await newest_message_key(tx),
+            messages_after_key=await newest_message_key(tx),
         )
         .returning(campaigns.c.id)
     )
@@ -86,10 +86,10 @@ async def enqueue_external(tx: Transaction, guest: ExternalCampaign, now: Instan
             content=CampaignSnapshot((version,), {"campaign": guest.campaign_id}, (NO_LIST,), None).as_text(),
             limits=guest.limits.model_dump_json(by_alias=False),
             planned=guest.planned,
-            walked=0,
+            processed=0,
             recipients=0,
-            walked_to="",
-            walk_ended_at=now,
+            enqueued_to="",
+            enqueue_ended_at=now,
             created_at=now,
         )
         .returning(queue_entries.c.id)
@@ -146,9 +146,9 @@ async def add_recipients(
         ]
         await tx.count(INSERT_DELIVERIES, deliveries=due)
         batch = {"tenant_id": entry.tenant_id, "source": source.value, "accepted": stored}
-        await tx.count(INSERT_INTAKE, batches=[batch], now=now)
-        walked = {"walked": entry.walked + stored, "recipients": entry.recipients + stored}
-        await update_entry(tx, campaign_key, **walked, walked_to=guests[-1].email)
+        await tx.count(INSERT_ACCEPTED_COUNTS, batches=[batch], now=now)
+        processed = {"processed": entry.processed + stored, "recipients": entry.recipients + stored}
+        await update_entry(tx, campaign_key, **processed, enqueued_to=guests[-1].email)
         metrics.ACCEPTED.labels(source).inc(stored)
     return True
 

@@ -55,7 +55,7 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
         if _span([*drawn, *fresh]) <= _MINUTES_UP_TO:
             drawn, length = await load_campaign_tallies(tx, campaign_key, MINUTE, shown), MINUTE
     for each in fresh:
-        readers[each.type] += each.mails
+        readers[each.type] += each.unique_messages
     when = Counter[tuple[str, Instant]]()
     for each in (*drawn, *fresh):
         if each.type in CHARTED_EVENTS:

@@ -128,14 +128,14 @@ def _to_come(row: Any, left: int) -> tuple[int, AbTestPhase | None]:
     coming = max(0, row.planned - row.recipients)
     # Most campaigns try nothing: only those that do are read as a whole.
     if not orjson.loads(row.content).get("contest"):
-        return (coming if row.walk_ended_at is None else 0), None
+        return (coming if row.enqueue_ended_at is None else 0), None
     content = CampaignSnapshot.read(row.content)
     contest = content.ab_test
     assert contest is not None
     if contest.decides_at is not None:
         return coming, None
     share = sum(version.share for version in content.variants)
-    untried = max(0, size_of_test_group(row.planned, share) - row.recipients) if row.walk_ended_at is None else 0
+    untried = max(0, size_of_test_group(row.planned, share) - row.recipients) if row.enqueue_ended_at is None else 0
     return coming, AbTestPhase(left + untried, contest.wait)
 
 

@@ -193,7 +193,7 @@ def _place(row: Any, wait: Deferral | None = None) -> QueuePosition:
         status=_status(row.completed_at, until),
         defer_reason=split_defer_reason(reason)[0],
         deferred_until=until,
-        is_walked=row.walk_ended_at is not None,
+        is_walked=row.enqueue_ended_at is not None,
         planned=row.planned,
         recipients=row.recipients,
     )

@@ -44,7 +44,7 @@ class OpenEntry:
     campaign_id: str
     status: str
     lane: int
-    walk_ended_at: Instant | None
+    enqueue_ended_at: Instant | None
     completed_at: Instant | None
 
 
@@ -71,7 +71,7 @@ class CampaignScheduler:
             return await self._empty(each)
         if each.completed_at is not None:
             return await self._look_again(each)
-        if each.walk_ended_at is None:
+        if each.enqueue_ended_at is None:
             return await enqueue_batch(self._database, self._clock, each.campaign_key) is not None
         return await self._complete(each)
 
@@ -106,7 +106,7 @@ class CampaignScheduler:
             campaigns.c.campaign_id,
             campaigns.c.status,
             queue_entries.c.lane,
-            queue_entries.c.walk_ended_at,
+            queue_entries.c.enqueue_ended_at,
             queue_entries.c.completed_at,
         )
         query = select(*columns).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key).where(condition)
@@ -182,7 +182,7 @@ async def _counts(tx: Transaction, each: OpenEntry) -> Any:
 
 
 def _may_be_completed(entry: QueueEntry) -> bool:
-    is_walked = entry.walk_ended_at is not None and entry.completed_at is None
+    is_walked = entry.enqueue_ended_at is not None and entry.completed_at is None
     return is_walked and entry.campaign_status is CampaignStatus.SENDING
 
 

@@ -28,7 +28,7 @@ LEASE_DURATION: Final = 2 * MINUTE
 MIN_RETRY_DELAY: Final = 2 * SECOND
 MAX_RETRY_DELAY: Final = 5 * MINUTE
 MAX_REASON_LENGTH: Final = 500
-_FREE: Final = {"held_by": None, "held_until": 0}
+_FREE: Final = {"leased_by": None, "leased_until": 0}
 
 
 class MailoutRunStatus(StrEnum):
@@ -123,7 +123,7 @@ class MailoutRuns:
             "created_at": now,
             "due_at": now,
             "failures": 0,
-            "held_until": 0,
+            "leased_until": 0,
         }
         async with self._database.write() as tx:
             rows = await tx.execute(insert(mailouts).values(**values).returning(mailouts))
@@ -180,7 +180,7 @@ class MailoutRuns:
     async def claim(self, run: MailoutRun | None = None) -> "RunLease | None":
         """This one, or the one that has waited longest; None where there is none, or somebody else has it."""
         now, name = self._clock.now(), token()
-        due = [mailouts.c.due_at.is_not(None), mailouts.c.held_until <= now]
+        due = [mailouts.c.due_at.is_not(None), mailouts.c.leased_until <= now]
         due.append(mailouts.c.due_at <= now if run is None else mailouts.c.id == run.key)
         first = (
             select(mailouts.c.id)
@@ -189,7 +189,9 @@ class MailoutRuns:
             .limit(1)
             .with_for_update(skip_locked=True)
         )
-        taken = update(mailouts).where(mailouts.c.id.in_(first)).values(held_by=name, held_until=now + self._held_for)
+        taken = (
+            update(mailouts).where(mailouts.c.id.in_(first)).values(leased_by=name, leased_until=now + self._held_for)
+        )
         async with self._database.write() as tx:
             rows = await tx.execute(taken.returning(mailouts))
         return RunLease(self._database, self._clock, _run(rows[0]), name, self._held_for) if rows else None
@@ -217,7 +219,7 @@ class RunLease:
             await asyncio.gather(renewing, return_exceptions=True)
 
     async def change(self, tx: Transaction, **values: Any) -> MailoutRun:
-        mine = (mailouts.c.id == self.run.key) & (mailouts.c.held_by == self._name)
+        mine = (mailouts.c.id == self.run.key) & (mailouts.c.leased_by == self._name)
         rows = await tx.execute(update(mailouts).where(mine).values(**values).returning(mailouts))
         if not rows:
             raise LeaseLost
@@ -225,7 +227,7 @@ class RunLease:
         return self.run
 
     async def renew(self, tx: Transaction) -> None:
-        await self.change(tx, held_until=self._clock.now() + self._held_for)
+        await self.change(tx, leased_until=self._clock.now() + self._held_for)
 
     async def claim_page(self) -> MailoutRun:
         """A page goes to everybody once: of two runs, the one that says so first. Raises where it was the other."""

@@ -85,7 +85,7 @@ class StatusSync:
         return people.where(mine, others).order_by(contacts.c.id).limit(AT_ONCE)
 
     async def _note(self, person: Any) -> None:
-        values = {"status": person.status, "status_at": person.status_updated_at, "told_at": self._clock.now()}
+        values = {"status": person.status, "status_at": person.status_updated_at, "reported_at": self._clock.now()}
         async with self._database.write() as tx:
             await tx.execute(delete(supabase_status_updates).where(supabase_status_updates.c.contact_key == person.id))
             await tx.execute(insert(supabase_status_updates).values(contact_key=person.id, **values))

@@ -290,22 +290,22 @@ class WriteBack:
 
     async def _tell_lines(self, lease: RunLease, supabase: Supabase, rows: Sequence[Any]) -> None:
         """Those that may be there already are looked for first."""
-        doubtful = [row for row in rows if row.is_certain is not None and not row.is_certain]
+        doubtful = [row for row in rows if row.is_confirmed is not None and not row.is_confirmed]
         there = await supabase.logged(lease.run.page_id, [row.to_email for row in doubtful])
         known = {row.message_key for row in doubtful if (row.to_email, _word(row.status)) in there}
-        await self._note_logged(lease, [row for row in rows if row.message_key in known], is_certain=True)
+        await self._note_logged(lease, [row for row in rows if row.message_key in known], is_confirmed=True)
         untold = [row for row in rows if row.message_key not in known]
         if untold:
             # Noted before it is told: should we die in between, it is looked for.
-            await self._note_logged(lease, untold, is_certain=False)
+            await self._note_logged(lease, untold, is_confirmed=False)
             await supabase.log(lease.run.page_id, [_line(row) for row in untold])
-            await self._note_logged(lease, untold, is_certain=True)
+            await self._note_logged(lease, untold, is_confirmed=True)
 
-    async def _note_logged(self, lease: RunLease, rows: Sequence[Any], *, is_certain: bool) -> None:
+    async def _note_logged(self, lease: RunLease, rows: Sequence[Any], *, is_confirmed: bool) -> None:
         lines = [{"message_key": row.message_key, "status": _word(row.status)} for row in rows]
         if lines:
             async with self._database.write() as tx:
-                await tx.count(NOTE_LOGGED, lines=lines, mailout_key=lease.run.key, is_certain=is_certain)
+                await tx.count(NOTE_LOGGED, lines=lines, mailout_key=lease.run.key, is_confirmed=is_confirmed)
                 await lease.renew(tx)
 
 

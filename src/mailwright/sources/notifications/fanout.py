@@ -411,7 +411,7 @@ class NotificationFanout:
             "locked_at": lock.at,
             "attempts_before": row.attempts,
             "max_attempts": step.send.kind.max_attempts,
-            "told": orjson.dumps(_timeline(row, step.send)).decode(),
+            "sent_event": orjson.dumps(_timeline(row, step.send)).decode(),
         }
 
 

@@ -39,7 +39,7 @@ class MessageLink:
     locked_at: str
     attempts_before: int
     max_attempts: int
-    told: str
+    sent_event: str
     result_at: Instant | None
     retry_after: Instant | None
     message_key: int
@@ -52,7 +52,7 @@ class MessageLink:
     error_reason: str | None
     sent_at: Instant | None
     failed_at: Instant | None
-    doubted_at: Instant | None
+    in_doubt_since: Instant | None
 
 
 async def newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, MessageLink]:

@@ -54,7 +54,7 @@ def result_of(link: MessageLink) -> NotificationResult | None:
         case (Status.CANCELLED | Status.CLOSED_UNKNOWN) as status:
             code, message = _ENDED_OTHERWISE[status]
             return NotificationResult(
-                FanoutStatus.FAILED, {"code": code, "message": message}, link.doubted_at or link.result_at, 1
+                FanoutStatus.FAILED, {"code": code, "message": message}, link.in_doubt_since or link.result_at, 1
             )
         case _:
             return None
@@ -135,7 +135,7 @@ def _plain(link: MessageLink) -> dict[str, Any]:
 
 
 def _timeline(link: MessageLink, told: NotificationResult) -> dict[str, Any]:
-    known = orjson.loads(link.told)
+    known = orjson.loads(link.sent_event)
     payload = {**known["payload"], **(told.error or {})}
     return {
         "subscription_id": link.subscription_id,

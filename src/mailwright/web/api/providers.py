@@ -78,7 +78,7 @@ def _quota(known: ProviderQuota) -> dict[str, Any]:
         "limitPerDay": known.limit_per_day,
         "ratePerSecond": known.rate_per_second,
         "isRateKept": known.is_rate_kept,
-        "missed": known.missed,
+        "missed": known.failed_syncs,
         "detail": known.detail,
         "syncedAt": isoformat(known.synced_at),
         "failedAt": isoformat(known.failed_at),

@@ -122,7 +122,7 @@ async def _progress_values(parts: ApiParts, run: ArticleRun) -> dict[str, Any]:
     counts = await parts.article_runs.count_messages(run)
     groups = [(tone, sum(counts.get(each, 0) for each in those), words) for tone, words, those in _GROUPS]
     on_the_way = groups[-1][1]
-    return {"run": run, "groups": groups, "is_over": run.walk_ended_at is not None and not on_the_way}
+    return {"run": run, "groups": groups, "is_over": run.enqueue_ended_at is not None and not on_the_way}
 
 
 async def _message_values(parts: ApiParts, run: ArticleRun, show: str = "", after: str = "") -> dict[str, Any]:

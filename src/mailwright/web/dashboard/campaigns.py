@@ -507,7 +507,9 @@ async def _ab_test_report(parts: ApiParts, line: CampaignRow) -> AbTestReport | 
             return None
         standings = await ab_test.variant_results(tx, entry, asked.winner_by)
     may_choose = (
-        line.may(CampaignAction.CHOOSE_WINNER) and entry.content.ab_test is not None and entry.walk_ended_at is not None
+        line.may(CampaignAction.CHOOSE_WINNER)
+        and entry.content.ab_test is not None
+        and entry.enqueue_ended_at is not None
     )
     return AbTestReport(tuple(standings), asked.winner_by, None, None, may_choose=may_choose)
 

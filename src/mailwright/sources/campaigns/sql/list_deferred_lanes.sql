@@ -8,6 +8,6 @@ JOIN deliveries AS d ON d.message_key = (
   ORDER BY claimable_at, message_key
   LIMIT 1
 )
-WHERE e.completed_at IS NULL AND e.walk_ended_at IS NOT NULL AND d.claimable_at > :now
-  AND NOT EXISTS (SELECT 1 FROM holds AS h WHERE h.lane = e.lane AND h.deferred_until > :now)
+WHERE e.completed_at IS NULL AND e.enqueue_ended_at IS NOT NULL AND d.claimable_at > :now
+  AND NOT EXISTS (SELECT 1 FROM lane_deferrals AS h WHERE h.lane = e.lane AND h.deferred_until > :now)
   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE locked_by IS NOT NULL AND lane = e.lane)

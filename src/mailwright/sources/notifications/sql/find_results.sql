@@ -1,9 +1,9 @@
 -- Messages of a queue whose result its rows have not been told.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
-  l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.told,
+  l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
   l.result_at, l.retry_after, d.message_key, d.status,
   CASE WHEN d.claimable_at >= :parked THEN 1 ELSE 0 END AS is_parked, d.provider, d.provider_message_id, d.error_code,
-  d.error_category, d.error_reason, d.sent_at, d.failed_at, d.doubted_at
+  d.error_category, d.error_reason, d.sent_at, d.failed_at, d.in_doubt_since
 FROM notification_links AS l
 JOIN messages AS m ON m.outbox_id = l.outbox_id
 JOIN deliveries AS d ON d.message_key = m.id

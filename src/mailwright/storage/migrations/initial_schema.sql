@@ -1,0 +1,711 @@
+-- The schema of revision 0001, for both engines; `initial_schema` in migrate.py fills in what differs between them.
+-- Never change it once it is released: a change of the schema is a migration of its own.
+
+CREATE TABLE tenants (
+  id $identity NOT NULL,
+  name TEXT NOT NULL,
+  weight INTEGER DEFAULT 1 NOT NULL,
+  max_in_flight INTEGER,
+  rate_per_second INTEGER,
+  rate_per_hour INTEGER,
+  daily_limit INTEGER,
+  working_hours TEXT,
+  timezone TEXT,
+  created_at BIGINT NOT NULL,
+  warmup_since TEXT,
+  interval_ms INTEGER,
+  one_at_a_time BOOLEAN,
+  CONSTRAINT pk_tenants PRIMARY KEY (id),
+  CONSTRAINT uq_tenants_name UNIQUE (name)
+);
+
+CREATE TABLE api_keys (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  hint TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  revoked_at BIGINT,
+  scopes TEXT DEFAULT 'send read manage' NOT NULL,
+  CONSTRAINT pk_api_keys PRIMARY KEY (id),
+  CONSTRAINT uq_api_keys_digest UNIQUE (digest)
+);
+
+CREATE TABLE contacts (
+  id $identity NOT NULL,
+  contact_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  name TEXT,
+  status TEXT DEFAULT 'active' NOT NULL,
+  created_at BIGINT NOT NULL,
+  deleted_at BIGINT,
+  status_updated_at BIGINT,
+  status_source TEXT,
+  bounce_type TEXT,
+  bounce_subtype TEXT,
+  locale TEXT,
+  timezone TEXT,
+  attributes TEXT DEFAULT '{}' NOT NULL,
+  CONSTRAINT pk_contacts PRIMARY KEY (id),
+  CONSTRAINT uq_contacts_contact_id UNIQUE (contact_id),
+  CONSTRAINT uq_contacts_tenant_id_email UNIQUE (tenant_id, email)
+);
+CREATE INDEX ix_contacts_inactive ON contacts (tenant_id, id) WHERE status <> 'active';
+CREATE INDEX ix_contacts_not_deleted ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
+
+CREATE TABLE contact_tags (
+  contact_key $key NOT NULL,
+  tag TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  CONSTRAINT pk_contact_tags PRIMARY KEY (contact_key, tag)
+);
+CREATE INDEX ix_contact_tags_of_tenant ON contact_tags (tenant_id, tag, contact_key);
+
+CREATE TABLE segments (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  segment_key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  filter TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_segments PRIMARY KEY (id),
+  CONSTRAINT uq_segments_tenant_id_segment_key UNIQUE (tenant_id, segment_key)
+);
+
+CREATE TABLE lists (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  list_key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  description TEXT,
+  is_public BOOLEAN NOT NULL,
+  created_at BIGINT NOT NULL,
+  requires_confirmation BOOLEAN DEFAULT false NOT NULL,
+  CONSTRAINT pk_lists PRIMARY KEY (id),
+  CONSTRAINT uq_lists_tenant_id_list_key UNIQUE (tenant_id, list_key)
+);
+
+CREATE TABLE subscriptions (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  contact_key BIGINT NOT NULL,
+  list_key TEXT NOT NULL,
+  subscribed_at BIGINT,
+  unsubscribed_at BIGINT,
+  source TEXT NOT NULL,
+  is_pending BOOLEAN DEFAULT false NOT NULL,
+  confirmed_at BIGINT,
+  CONSTRAINT pk_subscriptions PRIMARY KEY (id),
+  CONSTRAINT uq_subscriptions_contact_key_list_key UNIQUE (contact_key, list_key)
+);
+CREATE INDEX ix_subscriptions_of_list ON subscriptions (tenant_id, list_key, contact_key)
+  WHERE unsubscribed_at IS NULL;
+
+CREATE TABLE imports (
+  id $identity NOT NULL,
+  import_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  file_name TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  size_bytes BIGINT NOT NULL,
+  plan TEXT NOT NULL,
+  records BIGINT NOT NULL,
+  read_bytes BIGINT NOT NULL,
+  report_bytes BIGINT NOT NULL,
+  added BIGINT NOT NULL,
+  changed BIGINT NOT NULL,
+  unchanged BIGINT NOT NULL,
+  refused BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  finished_at BIGINT,
+  CONSTRAINT pk_imports PRIMARY KEY (id),
+  CONSTRAINT uq_imports_import_id UNIQUE (import_id)
+);
+CREATE INDEX ix_imports_tenant_id_id ON imports (tenant_id, id);
+
+CREATE TABLE suppressions (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  email TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  source TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  list_key TEXT DEFAULT '*' NOT NULL,
+  CONSTRAINT pk_suppressions PRIMARY KEY (id),
+  CONSTRAINT uq_suppressions_tenant_id_email_list_key UNIQUE (tenant_id, email, list_key)
+);
+
+CREATE TABLE templates (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  template_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  html TEXT NOT NULL,
+  text TEXT,
+  created_at BIGINT NOT NULL,
+  locale TEXT DEFAULT '' NOT NULL,
+  format TEXT DEFAULT 'html' NOT NULL,
+  source TEXT,
+  variables TEXT DEFAULT '[]' NOT NULL,
+  CONSTRAINT pk_templates PRIMARY KEY (id),
+  CONSTRAINT uq_templates_tenant_id_template_id_version UNIQUE (tenant_id, template_id, version)
+);
+
+CREATE TABLE images (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  extension TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_images PRIMARY KEY (id),
+  CONSTRAINT uq_images_tenant_id_name UNIQUE (tenant_id, name)
+);
+
+CREATE TABLE messages (
+  id $identity NOT NULL,
+  outbox_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  source TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  dedupe_key TEXT,
+  body_digest TEXT,
+  to_email TEXT$byte_order NOT NULL,
+  contact_key BIGINT,
+  recipient_id TEXT,
+  external_id TEXT,
+  subject TEXT NOT NULL,
+  template_key BIGINT,
+  payload TEXT NOT NULL,
+  retry_policy TEXT NOT NULL,
+  on_doubt TEXT NOT NULL,
+  is_bulk BOOLEAN NOT NULL,
+  expires_at BIGINT,
+  scheduled_at BIGINT,
+  created_at BIGINT NOT NULL,
+  list_key TEXT,
+  campaign_key BIGINT,
+  CONSTRAINT pk_messages PRIMARY KEY (id),
+  CONSTRAINT uq_messages_outbox_id UNIQUE (outbox_id)
+);
+CREATE INDEX ix_messages_tenant_id_id ON messages (tenant_id, id);
+CREATE INDEX ix_messages_tenant_id_to_email ON messages (tenant_id, to_email, id);
+CREATE UNIQUE INDEX uq_messages_campaign_key_to_email ON messages (campaign_key, to_email)
+  WHERE campaign_key IS NOT NULL;
+CREATE UNIQUE INDEX uq_messages_of_article_run ON messages (request_id, to_email) WHERE source = 'article';
+CREATE UNIQUE INDEX uq_messages_tenant_id_dedupe_key ON messages (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
+
+CREATE TABLE deliveries (
+  message_key $key NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  lane BIGINT NOT NULL,
+  status TEXT NOT NULL,
+  claimable_at BIGINT NOT NULL,
+  next_attempt_at BIGINT,
+  defer_reason TEXT,
+  attempts SMALLINT NOT NULL,
+  claims SMALLINT NOT NULL,
+  resends SMALLINT NOT NULL,
+  claim_token BIGINT,
+  locked_by TEXT,
+  locked_at BIGINT,
+  attempted_at BIGINT,
+  in_doubt_since BIGINT,
+  provider TEXT,
+  provider_message_id TEXT,
+  error_code TEXT,
+  error_category TEXT,
+  error_reason TEXT,
+  duration_ms INTEGER,
+  sent_at BIGINT,
+  failed_at BIGINT,
+  settlement BIGINT,
+  CONSTRAINT pk_deliveries PRIMARY KEY (message_key)
+);
+CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
+CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
+CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)
+  WHERE provider IN ('ses', 'sendgrid');
+CREATE INDEX ix_deliveries_rare ON deliveries (tenant_id, status, message_key)
+  WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED');
+CREATE INDEX ix_deliveries_rare_of_lane ON deliveries (lane, status)
+  WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED');
+CREATE INDEX ix_deliveries_waiting ON deliveries (lane, claimable_at, message_key)
+  WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED');
+
+CREATE TABLE events (
+  id $identity NOT NULL,
+  message_key BIGINT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  type TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  metadata TEXT NOT NULL,
+  CONSTRAINT pk_events PRIMARY KEY ($events_key)
+) $events_partitioning;
+CREATE INDEX ix_events_message_key ON events (message_key);
+
+CREATE TABLE reports (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  key TEXT NOT NULL,
+  message_key BIGINT,
+  email TEXT,
+  type TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  at BIGINT NOT NULL,
+  received_at BIGINT NOT NULL,
+  is_proof BOOLEAN NOT NULL,
+  CONSTRAINT pk_reports PRIMARY KEY (id),
+  CONSTRAINT uq_reports_tenant_id_key UNIQUE (tenant_id, key)
+);
+CREATE INDEX ix_reports_message_key ON reports (message_key);
+CREATE INDEX ix_reports_received_at ON reports (received_at);
+CREATE INDEX ix_reports_soft ON reports (tenant_id, email, at) WHERE verdict = 'soft_bounce';
+
+CREATE TABLE dead_letters (
+  message_key $key NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  code TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  attempts SMALLINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_dead_letters PRIMARY KEY (message_key)
+);
+CREATE INDEX ix_dead_letters_tenant_id_created_at ON dead_letters (tenant_id, created_at);
+
+CREATE TABLE accepted_counts (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  source TEXT NOT NULL,
+  accepted INTEGER NOT NULL,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_accepted_counts PRIMARY KEY (id)
+);
+
+CREATE TABLE lane_deferrals (
+  lane BIGINT NOT NULL,
+  defer_reason TEXT NOT NULL,
+  deferred_until BIGINT NOT NULL,
+  CONSTRAINT pk_lane_deferrals PRIMARY KEY (lane)
+);
+
+CREATE TABLE counters (
+  name TEXT NOT NULL,
+  used BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  CONSTRAINT pk_counters PRIMARY KEY (name)
+);
+
+CREATE TABLE workers (
+  worker_id TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  started_at BIGINT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  unavailable_until BIGINT,
+  unavailable_reason TEXT,
+  per_second $double DEFAULT 0 NOT NULL,
+  CONSTRAINT pk_workers PRIMARY KEY (worker_id)
+);
+
+CREATE TABLE installation (
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  CONSTRAINT pk_installation PRIMARY KEY (name)
+);
+
+CREATE TABLE campaigns (
+  id $identity NOT NULL,
+  campaign_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  definition TEXT NOT NULL,
+  scheduled_at BIGINT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  started_at BIGINT,
+  finished_at BIGINT,
+  archived_at BIGINT,
+  messages_after_key BIGINT DEFAULT 0 NOT NULL,
+  CONSTRAINT pk_campaigns PRIMARY KEY (id),
+  CONSTRAINT uq_campaigns_campaign_id UNIQUE (campaign_id)
+);
+CREATE INDEX ix_campaigns_tenant_id_id ON campaigns (tenant_id, id);
+
+CREATE TABLE queue_entries (
+  id $identity NOT NULL,
+  campaign_key BIGINT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  lane BIGINT NOT NULL,
+  content TEXT NOT NULL,
+  limits TEXT NOT NULL,
+  planned INTEGER NOT NULL,
+  processed INTEGER NOT NULL,
+  recipients INTEGER NOT NULL,
+  enqueued_to TEXT NOT NULL,
+  enqueue_ended_at BIGINT,
+  created_at BIGINT NOT NULL,
+  completed_at BIGINT,
+  CONSTRAINT pk_queue_entries PRIMARY KEY (id),
+  CONSTRAINT uq_queue_entries_campaign_key UNIQUE (campaign_key)
+);
+CREATE INDEX ix_queue_entries_open ON queue_entries (tenant_id, id) WHERE completed_at IS NULL;
+
+CREATE TABLE audit_log (
+  id $identity NOT NULL,
+  tenant_id BIGINT,
+  actor TEXT NOT NULL,
+  action TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_audit_log PRIMARY KEY (id)
+);
+CREATE INDEX ix_audit_log_subject ON audit_log (subject, tenant_id, id);
+CREATE INDEX ix_audit_log_tenant_id_id ON audit_log (tenant_id, id);
+
+CREATE TABLE quotas (
+  provider TEXT NOT NULL,
+  remaining BIGINT,
+  limit_per_day BIGINT,
+  rate_per_second BIGINT,
+  detail TEXT NOT NULL,
+  synced_at BIGINT NOT NULL,
+  in_flight BIGINT NOT NULL,
+  previous_sync BIGINT,
+  counted_before BIGINT NOT NULL,
+  failed_at BIGINT,
+  failure TEXT,
+  failed_syncs INTEGER DEFAULT 0 NOT NULL,
+  CONSTRAINT pk_quotas PRIMARY KEY (provider)
+);
+
+CREATE TABLE users (
+  id $identity NOT NULL,
+  login TEXT NOT NULL,
+  role TEXT NOT NULL,
+  tenant_id BIGINT,
+  password_hash TEXT NOT NULL,
+  password_changed_at BIGINT NOT NULL,
+  totp_secret TEXT,
+  totp_enabled_at BIGINT,
+  totp_step BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  seen_at BIGINT,
+  disabled_at BIGINT,
+  CONSTRAINT pk_users PRIMARY KEY (id),
+  CONSTRAINT uq_users_login UNIQUE (login)
+);
+
+CREATE TABLE recovery_codes (
+  user_key $key NOT NULL,
+  digest TEXT NOT NULL,
+  CONSTRAINT pk_recovery_codes PRIMARY KEY (user_key, digest)
+);
+
+CREATE TABLE sessions (
+  id $identity NOT NULL,
+  digest TEXT NOT NULL,
+  user_key BIGINT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  awaits_code BOOLEAN NOT NULL,
+  created_at BIGINT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  ends_at BIGINT NOT NULL,
+  address TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  CONSTRAINT pk_sessions PRIMARY KEY (id),
+  CONSTRAINT uq_sessions_digest UNIQUE (digest)
+);
+CREATE INDEX ix_sessions_ends_at ON sessions (ends_at);
+CREATE INDEX ix_sessions_user_key ON sessions (user_key);
+
+CREATE TABLE failed_sign_ins (
+  subject TEXT NOT NULL,
+  failures INTEGER NOT NULL,
+  last_failed_at BIGINT NOT NULL,
+  blocked_until BIGINT NOT NULL,
+  CONSTRAINT pk_failed_sign_ins PRIMARY KEY (subject)
+);
+
+CREATE TABLE tallies (
+  tenant_id BIGINT NOT NULL,
+  minute BIGINT NOT NULL,
+  type TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  CONSTRAINT pk_tallies PRIMARY KEY (tenant_id, minute, type)
+);
+CREATE INDEX ix_tallies_minute ON tallies (minute);
+
+CREATE TABLE webhook_endpoints (
+  id $identity NOT NULL,
+  webhook_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  url TEXT NOT NULL,
+  description TEXT NOT NULL,
+  types TEXT NOT NULL,
+  secrets TEXT NOT NULL,
+  is_active BOOLEAN NOT NULL,
+  after_event BIGINT NOT NULL,
+  paused_at BIGINT,
+  pause_reason TEXT,
+  failing_since BIGINT,
+  failures INTEGER NOT NULL,
+  deferred_until BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_webhook_endpoints PRIMARY KEY (id),
+  CONSTRAINT uq_webhook_endpoints_webhook_id UNIQUE (webhook_id)
+);
+CREATE INDEX ix_webhook_endpoints_tenant_id ON webhook_endpoints (tenant_id, id);
+
+CREATE TABLE webhook_deliveries (
+  id $identity NOT NULL,
+  delivery_id TEXT NOT NULL,
+  endpoint_key BIGINT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  event_key BIGINT,
+  event_at BIGINT NOT NULL,
+  message_key BIGINT,
+  type TEXT NOT NULL,
+  status TEXT NOT NULL,
+  due_at BIGINT NOT NULL,
+  claim_token BIGINT,
+  attempts INTEGER NOT NULL,
+  log TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  ended_at BIGINT,
+  CONSTRAINT pk_webhook_deliveries PRIMARY KEY (id),
+  CONSTRAINT uq_webhook_deliveries_delivery_id UNIQUE (delivery_id),
+  CONSTRAINT uq_webhook_deliveries_endpoint_key_event_key UNIQUE (endpoint_key, event_key)
+);
+CREATE INDEX ix_webhook_deliveries_due ON webhook_deliveries (endpoint_key, due_at) WHERE status = 'PENDING';
+CREATE INDEX ix_webhook_deliveries_ended_at ON webhook_deliveries (ended_at);
+CREATE INDEX ix_webhook_deliveries_of_endpoint ON webhook_deliveries (endpoint_key, id);
+
+CREATE TABLE webhook_cursor (
+  name TEXT NOT NULL,
+  position BIGINT NOT NULL,
+  seen BIGINT NOT NULL,
+  seen_before BIGINT NOT NULL,
+  CONSTRAINT pk_webhook_cursor PRIMARY KEY (name)
+);
+
+CREATE TABLE slices (
+  id $identity NOT NULL,
+  slice_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  article_key TEXT NOT NULL,
+  section_order INTEGER NOT NULL,
+  sort_index INTEGER NOT NULL,
+  scope_ocd_id TEXT NOT NULL,
+  is_headline BOOLEAN NOT NULL,
+  title TEXT,
+  dek TEXT,
+  body_md TEXT NOT NULL,
+  link_url TEXT,
+  tags TEXT NOT NULL,
+  publish_status TEXT NOT NULL,
+  publish_at BIGINT,
+  expires_at BIGINT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_slices PRIMARY KEY (id),
+  CONSTRAINT uq_slices_place UNIQUE (tenant_id, article_key, section_order, scope_ocd_id, sort_index),
+  CONSTRAINT uq_slices_slice_id UNIQUE (slice_id)
+);
+
+CREATE TABLE campaign_runs (
+  id $identity NOT NULL,
+  run_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  campaign_tag TEXT NOT NULL,
+  article_key TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  send_batch_id TEXT NOT NULL,
+  audience_filter TEXT NOT NULL,
+  list_key TEXT NOT NULL,
+  content TEXT NOT NULL,
+  recipients INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
+  enqueued_to TEXT NOT NULL,
+  started_at BIGINT NOT NULL,
+  enqueue_ended_at BIGINT,
+  failure TEXT,
+  messages_after_key BIGINT DEFAULT 0 NOT NULL,
+  CONSTRAINT pk_campaign_runs PRIMARY KEY (id),
+  CONSTRAINT uq_campaign_runs_run_id UNIQUE (run_id),
+  CONSTRAINT uq_campaign_runs_tenant_id_campaign_tag_send_batch_id UNIQUE (tenant_id, campaign_tag, send_batch_id)
+);
+CREATE INDEX ix_campaign_runs_open ON campaign_runs (id) WHERE enqueue_ended_at IS NULL;
+CREATE INDEX ix_campaign_runs_tenant_id_id ON campaign_runs (tenant_id, id);
+
+CREATE TABLE run_variants (
+  run_key BIGINT NOT NULL,
+  slices TEXT NOT NULL,
+  template_key BIGINT NOT NULL,
+  recipients INTEGER NOT NULL,
+  CONSTRAINT pk_run_variants PRIMARY KEY (run_key, slices)
+);
+
+CREATE TABLE mailouts (
+  id $identity NOT NULL,
+  mailout_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  page_id TEXT NOT NULL,
+  sent_page TEXT,
+  actor TEXT NOT NULL,
+  fingerprint TEXT,
+  is_test BOOLEAN,
+  subject TEXT,
+  status TEXT NOT NULL,
+  template_key BIGINT,
+  campaign_key BIGINT,
+  planned INTEGER,
+  error_code TEXT,
+  error_message TEXT,
+  created_at BIGINT NOT NULL,
+  finished_at BIGINT,
+  figures TEXT DEFAULT '{}' NOT NULL,
+  reported_at BIGINT,
+  due_at BIGINT,
+  failures INTEGER NOT NULL,
+  leased_by BIGINT,
+  leased_until BIGINT NOT NULL,
+  delay_code TEXT,
+  delay_reason TEXT,
+  CONSTRAINT pk_mailouts PRIMARY KEY (id),
+  CONSTRAINT uq_mailouts_mailout_id UNIQUE (mailout_id),
+  CONSTRAINT uq_mailouts_sent_page UNIQUE (sent_page)
+);
+CREATE INDEX ix_mailouts_due_at ON mailouts (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX ix_mailouts_page_id ON mailouts (page_id);
+CREATE INDEX ix_mailouts_tenant_id_id ON mailouts (tenant_id, id);
+
+CREATE TABLE mailout_recipients (
+  mailout_key $key NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  from_name TEXT,
+  CONSTRAINT pk_mailout_recipients PRIMARY KEY (mailout_key, email)
+);
+
+CREATE TABLE mailout_errors (
+  id $identity NOT NULL,
+  mailout_key BIGINT NOT NULL,
+  key TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  code TEXT NOT NULL,
+  message TEXT NOT NULL,
+  email TEXT,
+  provider TEXT,
+  retry_count INTEGER NOT NULL,
+  at BIGINT NOT NULL,
+  is_in_doubt BOOLEAN NOT NULL,
+  written_at BIGINT,
+  CONSTRAINT pk_mailout_errors PRIMARY KEY (id),
+  CONSTRAINT uq_mailout_errors_mailout_key_key UNIQUE (mailout_key, key)
+);
+CREATE INDEX ix_mailout_errors_unwritten ON mailout_errors (mailout_key, id) WHERE written_at IS NULL;
+
+CREATE TABLE mailout_logs (
+  message_key $key NOT NULL,
+  mailout_key BIGINT NOT NULL,
+  status TEXT NOT NULL,
+  is_confirmed BOOLEAN NOT NULL,
+  CONSTRAINT pk_mailout_logs PRIMARY KEY (message_key)
+);
+CREATE INDEX ix_mailout_logs_mailout_key ON mailout_logs (mailout_key);
+
+CREATE TABLE supabase_status_updates (
+  contact_key $key NOT NULL,
+  status TEXT NOT NULL,
+  status_at BIGINT,
+  reported_at BIGINT NOT NULL,
+  CONSTRAINT pk_supabase_status_updates PRIMARY KEY (contact_key)
+);
+
+CREATE TABLE notification_links (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  queue TEXT NOT NULL,
+  queue_schema TEXT,
+  notification_id BIGINT NOT NULL,
+  row_key TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  subscription_id BIGINT NOT NULL,
+  outbox_id TEXT NOT NULL,
+  state TEXT NOT NULL,
+  locked_by TEXT NOT NULL,
+  locked_at TEXT NOT NULL,
+  attempts_before INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  sent_event TEXT NOT NULL,
+  completed_attempts INTEGER NOT NULL,
+  result_at BIGINT,
+  retry_after BIGINT,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_notification_links PRIMARY KEY (id),
+  CONSTRAINT uq_notification_links_outbox_id UNIQUE (outbox_id),
+  CONSTRAINT uq_notification_links_queue_row_key_generation UNIQUE (queue, row_key, generation)
+);
+CREATE INDEX ix_notification_links_in_flight ON notification_links (queue, subscription_id) WHERE state = 'sending';
+CREATE INDEX ix_notification_links_sending ON notification_links (queue, id) WHERE state = 'sending';
+
+CREATE TABLE hourly_tallies (
+  tenant_id BIGINT NOT NULL,
+  hour BIGINT NOT NULL,
+  type TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  CONSTRAINT pk_hourly_tallies PRIMARY KEY (tenant_id, hour, type)
+);
+
+CREATE TABLE campaign_tallies (
+  campaign_key BIGINT NOT NULL,
+  bucket_ms INTEGER NOT NULL,
+  begins_at BIGINT NOT NULL,
+  type TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  unique_messages BIGINT NOT NULL,
+  CONSTRAINT pk_campaign_tallies PRIMARY KEY (campaign_key, bucket_ms, begins_at, type)
+);
+
+CREATE TABLE variant_tallies (
+  campaign_key BIGINT NOT NULL,
+  template_key BIGINT NOT NULL,
+  sent BIGINT NOT NULL,
+  opened BIGINT NOT NULL,
+  clicked BIGINT NOT NULL,
+  CONSTRAINT pk_variant_tallies PRIMARY KEY (campaign_key, template_key)
+);
+
+-- Reports about the messages of article runs, under the names that their readers expect.
+CREATE VIEW delivery_history AS
+SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id, d.provider_message_id, d.sent_at
+FROM campaign_runs AS r
+JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
+JOIN deliveries AS d ON d.message_key = m.id
+WHERE d.status = 'SENT';
+
+CREATE VIEW delivery_events AS
+SELECT e.id, r.tenant_id, m.to_email AS email,
+  CASE e.type WHEN 'complaint' THEN 'spamreport' ELSE e.type END AS event_type,
+  d.provider_message_id, e.created_at AS event_at, r.campaign_tag, r.send_batch_id
+FROM campaign_runs AS r
+JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
+JOIN deliveries AS d ON d.message_key = m.id
+JOIN events AS e ON e.message_key = m.id
+WHERE e.type IN ('delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe');
+
+CREATE VIEW article_dead_letters AS
+SELECT m.outbox_id AS id, r.tenant_id, 'send' AS topic, m.to_email AS email, r.campaign_tag, r.send_batch_id, m.payload,
+  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, d.failed_at AS created_at
+FROM campaign_runs AS r
+JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
+JOIN deliveries AS d ON d.message_key = m.id
+WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND');
