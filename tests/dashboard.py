@@ -125,7 +125,7 @@ class Dashboard:
     def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
         page = context.new_page()
         page.goto(f"{self.address}/sign-in")
-        page.get_by_label("Name").fill(login)
+        page.get_by_label("User name").fill(login)
         page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_load_state()

@@ -134,7 +134,7 @@ def test_a_doubt_is_decided_by_somebody_who_was_told_what_that_means(dashboard: 
     ada.wait_for_timeout(2_500)
     confirm(ada)
     expect(ada.locator("#flash")).to_have_text("It counts as sent.")
-    expect(ada.locator("#status .status")).to_have_text("sent")
+    expect(ada.locator("#status .status")).to_have_text("Sent")
     assert deeds_of(dashboard, sent.outbox_id) == [("ada", "message.resolve")]
 
 
@@ -181,7 +181,7 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     ada.get_by_role("link", name="Maryam Mirzakhani").click()
     ada.get_by_role("button", name="Take off").click()
     confirm(ada)
-    expect(ada.locator(".item-list").first).to_contain_text("left")
+    expect(ada.locator(".item-list").first).to_contain_text("Unsubscribed")
     assert ("ada", "contact.unsubscribe") in deeds_of(dashboard, "maryam@example.com")
 
     dashboard.do(lambda: _standing(dashboard).bounce(DEFAULT_TENANT, "maryam@example.com", source="test"))
@@ -190,7 +190,7 @@ def test_a_person_is_added_told_of_and_erased(dashboard: Dashboard, ada: Page) -
     ada.get_by_role("button", name="Write to them again").click()
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("They may be written to again")
-    expect(ada.locator(".status-card .status").first).to_have_text("active")
+    expect(ada.locator(".status-card .status").first).to_have_text("Active")
     assert ("ada", "contact.activate") in deeds_of(dashboard, "maryam@example.com")
 
     ada.get_by_label("Write their address to confirm").fill("maryam@example.com")
@@ -232,7 +232,7 @@ def test_a_file_is_looked_at_imported_and_reported(dashboard: Dashboard, ada: Pa
     expect(ada.locator("tbody")).to_contain_text("is not an email address")
     expect(ada.locator("tbody")).not_to_contain_text("pro")
     ada.get_by_role("button", name="Import it").click()
-    expect(ada.locator("#import .status")).to_have_text("done", timeout=15_000)
+    expect(ada.locator("#import .status")).to_have_text("Completed", timeout=15_000)
     assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
     report = ada.request.get(f"{ada.url}/report.csv").text()
     assert "karen.s@example.com,added" in report

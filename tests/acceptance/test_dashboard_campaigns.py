@@ -97,7 +97,7 @@ def test_a_campaign_is_written_looked_at_started_and_watched_to_its_end(dashboar
     ada.get_by_role("button", name="Start").click()
     expect(ada.locator("#confirm-text")).to_contain_text("It goes to 15 people on news, as fast as the tenant’s")
     confirm(ada)
-    expect(ada.locator("#header")).to_contain_text("sent", timeout=10_000)
+    expect(ada.locator("#header")).to_contain_text("Sent", timeout=10_000)
     expect(ada.locator("#progress")).to_contain_text("100 %", timeout=10_000)
     assert deeds_of(dashboard, campaign_id)[:2] == [("ada", "campaign.create"), ("ada", "campaign.start")]
 
@@ -153,15 +153,15 @@ def test_a_held_campaign_shows_its_reason_and_end_and_is_paused_and_resumed(dash
     expect(ada.locator(f"[id='ends-{campaign_id}']")).to_contain_text(re.compile(r"\d\d:\d\d"))
     ada.get_by_role("link", name=HELD).click()
     ada.get_by_role("button", name="Pause").click()
-    expect(ada.locator("#header .status")).to_have_text("paused")
+    expect(ada.locator("#header .status")).to_have_text("Paused")
     expect(ada.locator(".forecast-card")).to_contain_text("once somebody resumes it")
     ada.get_by_role("button", name="Resume").click()
-    expect(ada.locator("#header .status")).to_have_text("held")
+    expect(ada.locator("#header .status")).to_have_text("Deferred")
     # What was said of a deed goes when the state does.
     ada.get_by_role("button", name="Pause").click()
     expect(ada.locator("#flash")).not_to_be_empty()
     dashboard.do(lambda: dashboard.parts.campaigns.resume(ADA, campaign_id))
-    expect(ada.locator("#header .status")).to_have_text("held")
+    expect(ada.locator("#header .status")).to_have_text("Deferred")
     expect(ada.locator("#flash")).to_be_empty()
     ada.get_by_role("link", name="Mail and limits").click()
     ada.get_by_label("Hours", exact=False).first.fill("18:00-09:00")

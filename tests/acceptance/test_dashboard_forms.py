@@ -236,7 +236,7 @@ async def test_dead_letters_are_spoken_of_where_there_are_some(ada: Visit, bench
     await ada.open("/messages?status=FAILED")
     assert "wait for somebody’s decision" in ada.words()
     await ada.open("/")
-    assert "1 dead letter waits for you" in ada.words()
+    assert "1 dead letter" in ada.words()
 
 
 # People.
@@ -305,24 +305,24 @@ async def test_an_administrator_sets_anothers_password_and_takes_a_lost_second_f
     await ada.open("/settings/users")
     assert 'href="/settings/users/grace"' in ada.text
     await ada.open("/settings/users/grace")
-    await ada.press("Set it", 422, password="short")
+    await ada.press("Reset password", 422, password="short")
     assert 'id="password-error"' in ada.text
-    await ada.press("Set it", password="another horse battery")
-    assert "grace has a new password" in ada.said
+    await ada.press("Reset password", password="another horse battery")
+    assert "Password of grace changed" in ada.said
     async with a_visit(create_app(parts), "grace", "another horse battery") as grace:
         await grace.open("/account")
-        await grace.press("Set it up")
+        await grace.press("Set up two-factor authentication")
         shown = re.search(r"<code>([A-Z2-7]{32})</code>", grace.text)
         assert shown is not None
         now = parts.clock.now() // 1_000
-        await grace.press("Confirm", code=pyotp.TOTP(shown[1]).at(now))
+        await grace.press("Turn on", code=pyotp.TOTP(shown[1]).at(now))
     await ada.open("/settings/users/grace")
-    await ada.press("Take it away")
+    await ada.press("Turn off")
     assert not (await parts.users.find("grace")).has_second_factor
     assert (await journal_of(parts, "grace"))[-1] == "user_second_factor_gone"
     await ada.open("/settings/users/grace")
-    await ada.press("Disable")
-    await ada.press("Let in again")
+    await ada.press("Disable user")
+    await ada.press("Enable")
     assert (await parts.users.find("grace")).disabled_at is None
 
 
@@ -342,19 +342,19 @@ async def test_a_webhook_is_changed_gets_a_new_secret_and_is_removed(ada: Visit,
     made, first = await parts.outgoing.create(DEFAULT_TENANT, WebhookEndpointInput(HOOK), actor="test")
     path = f"/settings/webhooks/{made.webhook_id}"
     await ada.open(f"{path}/edit")
-    await ada.press("Save", 422, url="http://plain.example.com", description="orders")
+    await ada.press("Save webhook", 422, url="http://plain.example.com", description="orders")
     assert 'id="url-error"' in ada.text
-    await ada.press("Save", url=f"{HOOK}/2", types=["bounce", "SENT"])
+    await ada.press("Save webhook", url=f"{HOOK}/2", types=["bounce", "SENT"])
     assert ada.path == path
     found = await parts.outgoing.find(made.webhook_id, tenant_id=DEFAULT_TENANT)
     assert (found.url, found.description, sorted(found.types)) == (f"{HOOK}/2", "orders", ["SENT", "bounce"])
-    await ada.press("Make a new secret")
+    await ada.press("Rotate secret")
     shown = re.search(r"<code>(whsec_[\w+/=-]+)</code>", ada.text)
     assert shown is not None
     assert shown[1] != first
     assert shown[1] not in (await ada.open(path)).text
-    await ada.press("Remove")
-    assert "told nothing any more" in ada.said
+    await ada.press("Delete webhook")
+    assert ada.said == "Webhook deleted."
     await ada.open(path, 404)
     assert await journal_of(parts, made.webhook_id) == [
         "webhook.create",

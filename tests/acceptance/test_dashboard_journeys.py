@@ -43,7 +43,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page = context.new_page()
         page.goto(f"{dashboard.address}/set-up?token={dashboard.do(dashboard.parts.initial_setup.create_token)}")
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Begin").click()
+        page.get_by_role("button", name="Create account").click()
 
         # People come from a file, onto a list that is made for them.
         page.get_by_role("link", name="Lists").click()
@@ -56,7 +56,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
         page.get_by_role("button", name="Look at it first").click()
         expect(page.locator("tbody")).to_contain_text("Reader 4")
         page.get_by_role("button", name="Import it").click()
-        expect(page.locator("#import .status")).to_have_text("done", timeout=15_000)
+        expect(page.locator("#import .status")).to_have_text("Completed", timeout=15_000)
 
         # The campaign is written, looked at, and held by a limit of its own.
         page.get_by_role("link", name="Campaigns").click()
@@ -75,7 +75,7 @@ def test_from_the_first_visit_to_the_report_of_the_first_campaign(url: str, brow
 
         # It is paused, resumed, given more room, and ends.
         page.get_by_role("button", name="Pause").click()
-        expect(page.locator("#header .status")).to_have_text("paused")
+        expect(page.locator("#header .status")).to_have_text("Paused")
         page.get_by_role("button", name="Resume").click()
         page.get_by_role("link", name="Mail and limits").click()
         page.get_by_label("Per hour").fill("")

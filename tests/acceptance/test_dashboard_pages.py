@@ -59,7 +59,7 @@ def test_one_signs_in_and_gets_to_where_one_wanted_and_out_again(dashboard: Dash
     page = context.new_page()
     page.goto(f"{dashboard.address}/settings/keys")
     expect(page).to_have_url(f"{dashboard.address}/sign-in?next=%2Fsettings%2Fkeys")
-    page.get_by_label("Name").fill("ada")
+    page.get_by_label("User name").fill("ada")
     page.get_by_label("Password").fill("not the password")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("wrong")
@@ -77,20 +77,20 @@ def test_a_second_factor_is_set_up_and_asked_for(dashboard: Dashboard, context: 
     dashboard.do(lambda: dashboard.parts.users.create("mary", PASSWORD, Role.EDITOR, actor="test"))
     page = dashboard.sign_in(context, "mary")
     page.goto(f"{dashboard.address}/account")
-    page.get_by_role("button", name="Set it up").click()
+    page.get_by_role("button", name="Set up two-factor authentication").click()
     expect(page.locator("svg.qr")).to_be_visible()
     generator = pyotp.TOTP(page.locator("#second-factor .copyable code").inner_text())
     page.get_by_label("Code").fill(generator.now())
-    page.get_by_role("button", name="Confirm").click()
+    page.get_by_role("button", name="Turn on").click()
     codes = page.locator(".codes li").all_inner_texts()
     assert len(codes) == 10
     page.get_by_role("button", name="Sign out").click()
     page = dashboard.sign_in(context, "mary")
-    expect(page.get_by_role("heading", name="One more step")).to_be_visible()
+    expect(page.get_by_role("heading", name="Enter your code")).to_be_visible()
     page.goto(f"{dashboard.address}/")  # half in is not in
-    expect(page.get_by_role("heading", name="One more step")).to_be_visible()
+    expect(page.get_by_role("heading", name="Enter your code")).to_be_visible()
     page.get_by_label("Code").fill(codes[0])
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
@@ -99,7 +99,7 @@ def test_a_viewer_sees_no_way_to_the_settings(dashboard: Dashboard, context: Bro
     expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="Settings")).to_have_count(0)
     page.goto(f"{dashboard.address}/settings/users")
-    expect(page.get_by_role("heading", name="Not for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Permission denied")).to_be_visible()
 
 
 def test_the_overview_shows_what_happens_without_being_loaded_again(
@@ -152,13 +152,13 @@ def test_a_grave_button_asks_first_and_a_no_changes_nothing(dashboard: Dashboard
     page = dashboard.sign_in(context)
     page.goto(f"{dashboard.address}/settings/keys")
     row = page.get_by_role("row").filter(has_text="to-revoke")
-    row.get_by_role("button", name="Revoke").click()
+    row.get_by_role("button", name="Revoke key").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    expect(row).to_contain_text("active")
-    row.get_by_role("button", name="Revoke").click()
-    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-    expect(page.locator(".flash")).to_contain_text("opens nothing any more")
-    expect(row).to_contain_text("revoked")
+    expect(row).to_contain_text("Active")
+    row.get_by_role("button", name="Revoke key").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke key").click()
+    expect(page.locator(".flash")).to_contain_text("API key revoked.")
+    expect(row).to_contain_text("Revoked")
 
 
 def test_times_are_in_the_viewers_zone(dashboard: Dashboard, browser: Browser) -> None:
@@ -177,10 +177,10 @@ def test_the_first_visit_makes_the_administrator(browser: Browser, tmp_path: Pat
         token = empty.do(empty.parts.initial_setup.create_token)
         page = browser.new_page()
         page.goto(f"{empty.address}/")
-        expect(page.locator(".note")).to_contain_text("Nobody can sign in yet")
+        expect(page.locator(".note")).to_contain_text("There are no users yet")
         page.goto(f"{empty.address}/set-up?token={token}")
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Begin").click()
+        page.get_by_role("button", name="Create account").click()
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         page.close()
 

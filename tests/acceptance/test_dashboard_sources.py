@@ -97,9 +97,9 @@ def notifications(dashboard: Dashboard) -> list[NotificationStatus]:
 
 def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
-    ada.get_by_role("textbox", name="Address").fill(HOOK)
-    ada.get_by_label("What it is for").fill("order pages")
-    ada.get_by_role("button", name="Add it").click()
+    ada.get_by_role("textbox", name="URL").fill(HOOK)
+    ada.get_by_label("Description").fill("order pages")
+    ada.get_by_role("button", name="Add webhook").click()
     secret = ada.locator(".secret-card code").inner_text()
     assert secret.startswith("whsec_")
 
@@ -107,31 +107,31 @@ def test_a_webhook_shows_its_secret_once_and_says_why_it_is_paused(dashboard: Da
     ada.get_by_role("link", name=HOOK).click()
     assert secret not in ada.content()
     webhook_id = ada.url.rpartition("/")[2]
-    ada.get_by_role("button", name="Send a test").click()
-    expect(ada.locator("#deliveries")).to_contain_text("not told yet")
+    ada.get_by_role("button", name="Send test event").click()
+    expect(ada.locator("#deliveries")).to_contain_text("no attempt yet")
     answer(dashboard, webhook_id, ReceiverResponse(410, "nobody here", 12))
     # Without being loaded again.
     expect(ada.locator("#status")).to_contain_text("because it answered 410 Gone")
-    expect(ada.locator("#deliveries")).to_contain_text("until the webhook is tried again")
+    expect(ada.locator("#deliveries")).to_contain_text("until the webhook is resumed")
 
     ada.reload()
-    ada.get_by_role("button", name="Try it again").click()
-    expect(ada.locator("#status")).to_contain_text("active")
-    ada.get_by_role("button", name="Send a test").click()
+    ada.get_by_role("button", name="Resume webhook").click()
+    expect(ada.locator("#status")).to_contain_text("Active")
+    ada.get_by_role("button", name="Send test event").click()
     answer(dashboard, webhook_id, ReceiverResponse(200, '{"ok": true}', 8))
-    ada.get_by_role("link", name="Taken").click()
-    ada.get_by_role("button", name="Tell it again").first.click()
-    expect(ada.locator(".flash")).to_contain_text("once more")
+    ada.get_by_role("link", name="Delivered").click()
+    ada.get_by_role("button", name="Redeliver").first.click()
+    expect(ada.locator(".flash")).to_contain_text("Redelivery started")
     actions = [action for actor, action in deeds_of(dashboard, webhook_id) if actor == "ada"]
     assert actions == ["webhook.create", "webhook.test", "webhook.edit", "webhook.test", "webhook.redeliver"]
 
 
 def test_an_address_that_cannot_be_told_is_refused_beside_its_field(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/webhooks")
-    ada.get_by_role("textbox", name="Address").fill("http://plain.example.com/hooks")
-    ada.get_by_role("button", name="Add it").click()
+    ada.get_by_role("textbox", name="URL").fill("http://plain.example.com/hooks")
+    ada.get_by_role("button", name="Add webhook").click()
     expect(ada.locator("#url-error")).to_contain_text("https://")
-    expect(ada.get_by_role("textbox", name="Address")).to_have_value("http://plain.example.com/hooks")
+    expect(ada.get_by_role("textbox", name="URL")).to_have_value("http://plain.example.com/hooks")
 
 
 def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, ada: Page) -> None:
@@ -167,7 +167,7 @@ def test_an_article_is_written_looked_at_sent_and_watched(dashboard: Dashboard, 
     ada.get_by_role("button", name="See who gets it").click()
     ada.get_by_role("button", name="Send to 1").click()
     expect(ada.locator("tbody")).to_contain_text("denver@example.com")
-    expect(ada.locator("#progress")).to_contain_text("done")
+    expect(ada.locator("#progress")).to_contain_text("Completed")
     run_id = ada.url.rpartition("/")[2]
     assert deeds_of(dashboard, run_id) == [("ada", "article.send")]
 

@@ -1,4 +1,4 @@
-"""One's own account: the password, the second factor, and where one is signed in."""
+"""The account page: password, two-factor authentication and active sessions."""
 
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/account", route_class=PageRoute, include_in_schema=F
 
 
 class WrongPassword(InvalidInput):
-    """This is not your password."""
+    """The current password is wrong."""
 
     code = "WRONG_PASSWORD"
 
@@ -31,7 +31,7 @@ async def show(request: Request, parts: Parts, visitor: Viewing) -> Response:
 
 @router.post("/password")
 async def change_password(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """Everywhere else one is signed out."""
+    """Change the password and end all other sessions."""
     form = await read_fields(request)
     try:
         await _require_password(request, parts, visitor, form["current"])
@@ -39,7 +39,7 @@ async def change_password(request: Request, parts: Parts, visitor: Viewing) -> R
         await parts.users.change_password(visitor.user.login, form["password"], actor=visitor.actor, keeps=digest)
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error)
-    return redirect(request, "/account", "Your password is changed, and every other session of yours is over.")
+    return redirect(request, "/account", "Password changed. All other sessions were signed out.")
 
 
 @router.post("/second-factor")
@@ -50,11 +50,11 @@ async def begin_second_factor(request: Request, parts: Parts, visitor: Viewing) 
 
 @router.post("/second-factor/confirm")
 async def confirm_second_factor(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """The recovery codes are shown in the answer itself: they are never shown again."""
+    """Turn on the second factor and show the recovery codes, which are never shown again."""
     form = await read_fields(request)
     codes = await parts.users.confirm_second_factor(visitor.user, form["code"], keeps=visitor.session.digest)
     if codes is None:
-        error = InvalidInput("this code is wrong; is the clock of your telephone right?", field="code")
+        error = InvalidInput("Wrong code. Check that the clock of your phone is correct.", field="code")
         return await _page(request, parts, visitor, error)
     return await page(request, visitor, "recovery_codes.html", codes=codes)
 
@@ -67,17 +67,17 @@ async def remove_second_factor(request: Request, parts: Parts, visitor: Viewing)
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await _page(request, parts, visitor, error, place="drop")
     await parts.users.remove_second_factor(visitor.user.login, actor=visitor.actor)
-    return redirect(request, "/account", "Signing in asks for the password alone again.")
+    return redirect(request, "/account", "Two-factor authentication turned off.")
 
 
 @router.post("/sessions/{session_id}/end")
 async def end_session(request: Request, parts: Parts, visitor: Viewing, session_id: int) -> Response:
     await parts.sessions.end(visitor.session, session_id)
-    return redirect(request, "/account", "That session is over.")
+    return redirect(request, "/account", "Session signed out.")
 
 
 async def _require_password(request: Request, parts: ApiParts, visitor: Visitor, password: str) -> None:
-    """Somebody who finds an unlocked screen shall not be able to keep the account."""
+    """Ask for the password again, so that an unlocked screen is not enough to take over the account."""
     if not await parts.users.confirm_password(visitor.user, password, host_of(request)):
         raise WrongPassword(field="current")
 

@@ -1,55 +1,105 @@
-"""Forms: what a page sends, as text, with the errors of its fields beside them."""
+"""Read HTML forms and turn errors into one sentence per field."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from fastapi import Request
 
 from mailwright.domain.errors import InvalidInput, MailwrightError
-from mailwright.sources.api.requests import RequestInvalid
+from mailwright.sources.api.requests import FieldError, RequestInvalid
 
-# Beside the fields themselves: what is wrong with the form as a whole.
-FORM = "form"
+# The key of an error that concerns the whole form.
+FORM: Final = "form"
+
+# What to enter, by the last part of a field's name, for fields whose format the API describes with a pattern.
+_FORMATS: Final = {
+    "listKey": "Use 1 to 63 of a–z, 0–9, - and _, for example product-news.",
+    "segmentKey": "Use 1 to 63 of a–z, 0–9, - and _, for example big-spenders.",
+    "lists": "Choose lists that exist.",
+    "segment": "Choose a segment that exists.",
+    "workingHours": "Enter hours as 09:00-18:00.",
+    "templateId": "Use letters, digits, - and _, for example order-receipt.",
+    "variables": "Use letters, digits and _ in variable names, for example first_name.",
+    "winnerBy": "Choose clicks or opens.",
+    "types": "Choose event types from the list.",
+}
+# Errors that the validation library words itself, by code.
+_SENTENCES: Final = {
+    "REQUIRED": "This field is required.",
+    "TOO_SHORT": "This field is required.",
+    "TOO_LONG": "This text is too long.",
+    "TOO_MANY": "Too many entries.",
+    "TOO_FEW": "Too few entries.",
+    "WRONG_TYPE": "This value is not valid.",
+    "INVALID": "This value is not valid.",
+    "INT_PARSING": "Enter a whole number.",
+    "INT_TYPE": "Enter a whole number.",
+    "INT_FROM_FLOAT": "Enter a whole number.",
+    "FLOAT_PARSING": "Enter a number.",
+    "GREATER_THAN": "Enter a larger number.",
+    "GREATER_THAN_EQUAL": "Enter a larger number.",
+    "LESS_THAN": "Enter a smaller number.",
+    "LESS_THAN_EQUAL": "Enter a smaller number.",
+}
+_TOO_FEW: Final = {"variants": "An A/B test needs at least two variants.", "addresses": "Enter at least one address."}
 
 
 class Fields(dict[str, str]):
-    """Every field as text without space around it; one that was not sent is empty. A password keeps its spaces."""
+    """The text fields of a form; a field that was not sent is empty."""
 
     def __missing__(self, name: str) -> str:
         return ""
 
     def number(self, name: str) -> int | None:
-        """None where nothing was written; what is no number is told of by name."""
+        """Return a whole number, or None if the field is empty."""
         text = self[name].replace(" ", "").replace("\u202f", "")
         if not text:
             return None
         if not text.isascii() or not text.isdecimal() or len(text) > 12:
-            raise InvalidInput("must be a whole number", field=name)
+            raise InvalidInput("Enter a whole number.", field=name)
         return int(text)
 
 
 async def read_fields(request: Request, *, verbatim: Iterable[str] = ("password", "current")) -> Fields:
+    """Read the text fields of a form and strip them, except those named in `verbatim`."""
     form = await request.form()
-    kept = frozenset(verbatim)
-    found = ((name, value) for name, value in form.items() if isinstance(value, str))
-    return Fields({name: value if name in kept else value.strip() for name, value in found})
+    unstripped = frozenset(verbatim)
+    texts = ((name, value) for name, value in form.items() if isinstance(value, str))
+    return Fields({name: value if name in unstripped else value.strip() for name, value in texts})
 
 
 async def read_values(request: Request, name: str) -> list[str]:
-    """All values of a field that may be sent several times, as boxes that are ticked."""
+    """Return all values of a field that may occur several times, such as checkboxes."""
     return [value for value in (await request.form()).getlist(name) if isinstance(value, str)]
 
 
 class Errors(dict[str, str]):
-    """A sentence for each field that is wrong; asked for another, nothing."""
+    """One sentence for each invalid field; empty for every other field."""
 
     def __missing__(self, name: str) -> str:
         return ""
 
 
 def field_errors(error: MailwrightError, names: Mapping[str, str] | None = None) -> Errors:
-    """Beside the field that the error is about; `names` are fields that a page calls otherwise than the API."""
+    """Return the errors by form field. `names` maps API fields to form fields with another name."""
     names = names or {}
     if isinstance(error, RequestInvalid):
-        return Errors({names.get(each.field, each.field): each.message for each in error.errors})
+        return Errors({names.get(each.field, each.field): field_sentence(each) for each in error.errors})
     name = error.field if error.field is not None else FORM
-    return Errors({names.get(name, name): str(error)})
+    return Errors({names.get(name, name): sentence(str(error))})
+
+
+def field_sentence(error: FieldError) -> str:
+    """Describe an API error in a sentence for users, without the words of the validation library."""
+    last = error.field.rpartition(".")[2].partition("[")[0]
+    if error.code == "INVALID" and last in _FORMATS:
+        return _FORMATS[last]
+    if error.code == "TOO_FEW" and last in _TOO_FEW:
+        return _TOO_FEW[last]
+    return _SENTENCES.get(error.code) or sentence(error.message)
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', '…')) else '.'}" if text else ""

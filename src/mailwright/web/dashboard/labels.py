@@ -1,4 +1,4 @@
-"""Labels of statuses, times and numbers. A status has a shape and a tone besides its word."""
+"""Display text for statuses, deferrals, times and numbers. Each status also has a colour and an icon."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -13,73 +13,75 @@ NO_TIME: Final = "–"
 
 @dataclass(frozen=True, slots=True)
 class StatusStyle:
-    """`tone` is a colour of the style sheet, `shape` a drawing of templates/icons.html."""
+    """How a status is shown. `tone` is a colour class of the style sheet, `icon` a name in templates/icons.html."""
 
-    word: str
+    label: str
     tone: str
-    shape: str
+    icon: str
 
 
-# Messages, campaigns, people, keys and parts of the installation. What is not here is shown as it is called.
+# Statuses of messages, campaigns, contacts, API keys and services. An unknown status is shown under its own name.
 STATUS_STYLES: Final = {
-    "PENDING": StatusStyle("waiting", "info", "ring"),
-    "SENT_ATTEMPT": StatusStyle("being sent", "info", "arrow"),
-    "RETRY_SCHEDULED": StatusStyle("tried again", "warning", "loop"),
-    "SENT": StatusStyle("sent", "good", "check"),
-    "FAILED": StatusStyle("failed", "bad", "cross"),
-    "IN_DOUBT": StatusStyle("in doubt", "unconfirmed", "question"),
-    "CLOSED_UNKNOWN": StatusStyle("never known", "unconfirmed", "slash"),
-    "CANCELLED": StatusStyle("cancelled", "neutral", "dash"),
-    "DRAFT": StatusStyle("draft", "neutral", "pencil"),
-    "READY": StatusStyle("in line", "info", "ring"),
-    "SENDING": StatusStyle("sending", "info", "arrow"),
-    "PAUSED": StatusStyle("paused", "warning", "bars"),
-    "HELD": StatusStyle("held", "warning", "clock"),
-    "RUNNING": StatusStyle("running", "info", "arrow"),
-    "COMPLETED": StatusStyle("done", "good", "check"),
-    "active": StatusStyle("active", "good", "check"),
-    "unsubscribed": StatusStyle("left", "neutral", "dash"),
-    "bounced": StatusStyle("bounces", "bad", "cross"),
-    "complained": StatusStyle("complained", "bad", "cross"),
-    "blocked": StatusStyle("blocked", "bad", "slash"),
-    "suppressed": StatusStyle("suppressed", "neutral", "slash"),
-    "pending": StatusStyle("to confirm", "warning", "clock"),
-    "deleted": StatusStyle("deleted", "neutral", "dash"),
-    "ok": StatusStyle("fine", "good", "check"),
-    "problem": StatusStyle("problem", "bad", "cross"),
-    "warning": StatusStyle("look here", "warning", "attention"),
-    "left_alone": StatusStyle("left alone", "warning", "clock"),
-    "unreachable": StatusStyle("out of reach", "bad", "cross"),
-    "stopped": StatusStyle("stopped", "bad", "cross"),
-    "revoked": StatusStyle("revoked", "neutral", "dash"),
-    "disabled": StatusStyle("disabled", "neutral", "dash"),
-    "delivered": StatusStyle("delivered", "good", "check"),
-    "open": StatusStyle("opened", "good", "check"),
-    "click": StatusStyle("clicked", "good", "arrow"),
-    "bounce": StatusStyle("bounced", "bad", "cross"),
-    "complaint": StatusStyle("complaint", "bad", "cross"),
-    "unsubscribe": StatusStyle("left", "neutral", "dash"),
-    "deferred": StatusStyle("put off", "warning", "clock"),
-    "published": StatusStyle("published", "good", "check"),
-    "accepted": StatusStyle("accepted", "info", "ring"),
-    "archived": StatusStyle("archived", "neutral", "dash"),
-    "draft": StatusStyle("draft", "neutral", "pencil"),
-    "not_yet": StatusStyle("later", "info", "clock"),
-    "failing": StatusStyle("failing", "warning", "loop"),
-    "paused": StatusStyle("paused", "bad", "bars"),
-    "off": StatusStyle("off", "neutral", "dash"),
-    "DELIVERED": StatusStyle("taken", "good", "check"),
-    "SKIPPED": StatusStyle("skipped", "neutral", "dash"),
-    "EXPIRED": StatusStyle("expired", "warning", "slash"),
-    "REFUSED": StatusStyle("refused", "bad", "slash"),
+    "PENDING": StatusStyle("Queued", "info", "ring"),
+    "SENT_ATTEMPT": StatusStyle("Sending", "info", "arrow"),
+    "RETRY_SCHEDULED": StatusStyle("Retrying", "warning", "loop"),
+    "SENT": StatusStyle("Sent", "good", "check"),
+    "FAILED": StatusStyle("Failed", "bad", "cross"),
+    "IN_DOUBT": StatusStyle("Unconfirmed", "unconfirmed", "question"),
+    "CLOSED_UNKNOWN": StatusStyle("Unknown", "unconfirmed", "slash"),
+    "CANCELLED": StatusStyle("Cancelled", "neutral", "dash"),
+    "DRAFT": StatusStyle("Draft", "neutral", "pencil"),
+    "READY": StatusStyle("Queued", "info", "ring"),
+    "SENDING": StatusStyle("Sending", "info", "arrow"),
+    "PAUSED": StatusStyle("Paused", "warning", "bars"),
+    "HELD": StatusStyle("Deferred", "warning", "clock"),
+    "RUNNING": StatusStyle("Running", "info", "arrow"),
+    "COMPLETED": StatusStyle("Completed", "good", "check"),
+    "active": StatusStyle("Active", "good", "check"),
+    "unsubscribed": StatusStyle("Unsubscribed", "neutral", "dash"),
+    "bounced": StatusStyle("Bounced", "bad", "cross"),
+    "complained": StatusStyle("Complained", "bad", "cross"),
+    "blocked": StatusStyle("Blocked", "bad", "slash"),
+    "suppressed": StatusStyle("Suppressed", "neutral", "slash"),
+    "pending": StatusStyle("Awaiting confirmation", "warning", "clock"),
+    "deleted": StatusStyle("Deleted", "neutral", "dash"),
+    "ok": StatusStyle("OK", "good", "check"),
+    "problem": StatusStyle("Error", "bad", "cross"),
+    "warning": StatusStyle("Warning", "warning", "attention"),
+    "left_alone": StatusStyle("Unavailable", "warning", "clock"),
+    "unreachable": StatusStyle("Unreachable", "bad", "cross"),
+    "stopped": StatusStyle("Stopped", "bad", "cross"),
+    "revoked": StatusStyle("Revoked", "neutral", "dash"),
+    "disabled": StatusStyle("Disabled", "neutral", "dash"),
+    "delivered": StatusStyle("Delivered", "good", "check"),
+    "open": StatusStyle("Opened", "good", "check"),
+    "click": StatusStyle("Clicked", "good", "arrow"),
+    "bounce": StatusStyle("Bounced", "bad", "cross"),
+    "complaint": StatusStyle("Complaint", "bad", "cross"),
+    "unsubscribe": StatusStyle("Unsubscribed", "neutral", "dash"),
+    "deferred": StatusStyle("Deferred", "warning", "clock"),
+    "published": StatusStyle("Published", "good", "check"),
+    "accepted": StatusStyle("Accepted", "info", "ring"),
+    "archived": StatusStyle("Archived", "neutral", "dash"),
+    "draft": StatusStyle("Draft", "neutral", "pencil"),
+    "not_yet": StatusStyle("Scheduled", "info", "clock"),
+    "joined": StatusStyle("Subscribed", "good", "check"),
+    "left": StatusStyle("Unsubscribed", "neutral", "dash"),
+    "failing": StatusStyle("Failing", "warning", "loop"),
+    "paused": StatusStyle("Paused", "bad", "bars"),
+    "off": StatusStyle("Off", "neutral", "dash"),
+    "DELIVERED": StatusStyle("Delivered", "good", "check"),
+    "SKIPPED": StatusStyle("Skipped", "neutral", "dash"),
+    "EXPIRED": StatusStyle("Expired", "warning", "slash"),
+    "REFUSED": StatusStyle("Rejected", "bad", "slash"),
 }
 
 
 def status_style(status: str) -> StatusStyle:
-    return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").lower(), "neutral", "ring")
+    return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").capitalize(), "neutral", "ring")
 
 
-# The first that is named counts: each names those that it wants to be taken for, too.
+# The order matters: most browsers also name the browsers that they imitate.
 _BROWSERS: Final = (
     ("Edg", "Edge"),
     ("OPR", "Opera"),
@@ -98,16 +100,16 @@ _SYSTEMS: Final = (
 
 
 def browser_name(agent: str | None) -> str:
-    """A browser as people call it, `Firefox on Windows`; a program by its own words."""
+    """Name a browser as `Firefox on Windows`; show other user agents as they are."""
     if not agent:
         return NO_TIME
-    browser = next((words for mark, words in _BROWSERS if f"{mark}/" in agent), None)
-    system = next((words for mark, words in _SYSTEMS if mark in agent), None)
+    browser = next((name for token, name in _BROWSERS if f"{token}/" in agent), None)
+    system = next((name for token, name in _SYSTEMS if token in agent), None)
     return f"{browser} on {system}" if browser and system else agent[:60]
 
 
 def zone_of(name: str | None) -> tzinfo:
-    """The zone that the viewer's browser told; UTC before it has, and for names that are none."""
+    """Return the time zone that the viewer's browser reported; UTC if it is missing or invalid."""
     if (
         not name
         or len(name) > 60
@@ -121,7 +123,7 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:
-    """`15:00` today, `Mon 15:00` this week, `3 Mar 15:00` else, with the year where it is another."""
+    """Format as `15:00` today, `Mon 15:00` within six days, else `3 Mar 15:00`, with the year if it is not this one."""
     then, today = _local(instant, zone), _local(now, zone)
     time = f"{then:%H:%M:%S}" if with_seconds else f"{then:%H:%M}"
     if then.date() == today.date():
@@ -138,13 +140,13 @@ def format_day(instant: Instant, now: Instant, zone: tzinfo) -> str:
 
 
 def format_full(instant: Instant, now: Instant, zone: tzinfo) -> str:
-    """Everything, for whoever points at a time: `3 March 2027, 15:00:12 WET (in 12 minutes)`."""
+    """Format for tooltips: `3 March 2027, 15:00:12 WET (in 12 minutes)`."""
     then = _local(instant, zone)
     return f"{then.day} {then:%B %Y, %H:%M:%S} {then.tzname()} ({distance(instant, now)})"
 
 
 def format_number(value: float) -> str:
-    """`12 345`, with thin spaces; figures stand under each other."""
+    """Format as `12 345`, with narrow no-break spaces."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.1f}".replace(",", "\u202f")
     return f"{int(value):,}".replace(",", "\u202f")

@@ -1,4 +1,4 @@
-"""The overview: what leaves now, what waits and why, what will become of it, what needs a person, and what is well."""
+"""The overview page: current figures, queue, forecast, actions needed and health."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -32,9 +32,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class ChartRange:
-    """How much of the past the chart shows, and in which steps."""
+    """A time range of the chart and the length of its bars."""
 
-    words: str
+    label: str
     length: Instant
     step: Instant
     unit: str
@@ -42,27 +42,27 @@ class ChartRange:
 
 RANGES: Final = {
     "hour": ChartRange("Hour", HOUR, MINUTE, "minute"),
-    "day": ChartRange("Day", DAY, 15 * MINUTE, "quarter of an hour"),
+    "day": ChartRange("Day", DAY, 15 * MINUTE, "15 minutes"),
     "month": ChartRange("30 days", 30 * DAY, 6 * HOUR, "six hours"),
 }
 _FORECAST_HORIZON: Final = 64 * DAY
-# What takes no time beside the rest is drawn all the same.
-_NARROWEST: Final = 4.0
-_MOST_CAMPAIGNS: Final = 12
+# Spans too short to see are drawn at this width.
+_MIN_SPAN_WIDTH: Final = 4.0
+_MAX_CAMPAIGNS: Final = 12
 
 RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedCampaign:
-    """A campaign in line, as far as it has come."""
+    """A queued campaign and its progress."""
 
     place: QueuePosition
     counts: CampaignMessageCounts
 
     @property
     def unwritten(self) -> int:
-        """Readers who have no mail yet: it is written when their turn comes."""
+        """Recipients whose messages are not enqueued yet."""
         return 0 if self.place.is_walked else max(self.counts.planned - self.counts.recipients, 0)
 
     @property
@@ -70,13 +70,13 @@ class QueuedCampaign:
         return self.counts.waiting + self.counts.sending + self.unwritten
 
     @property
-    def needs_somebody(self) -> bool:
+    def needs_action(self) -> bool:
         return self.place.defer_reason in (PAUSED, AWAITING_WINNER)
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastSpan:
-    """A stretch of the forecast, in thousandths of the axis."""
+    """A span of a forecast row, in thousandths of the axis."""
 
     x: float
     width: float
@@ -88,13 +88,13 @@ class ForecastSpan:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRow:
-    course: CampaignForecast
-    stretches: tuple[ForecastSpan, ...]
+    campaign: CampaignForecast
+    spans: tuple[ForecastSpan, ...]
 
 
 @router.get("/")
 async def show(request: Request, parts: Parts, span: RangeQuery = "hour") -> Response:
-    """Programs, which do not ask for a page, are told where things are, as ever."""
+    """Show the overview; clients that do not accept HTML get links to the API description and health check."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
@@ -115,14 +115,14 @@ async def listen(request: Request, parts: Parts, visitor: Viewing, span: RangeQu
 
 @router.get("/overview/forecast")
 async def show_forecast(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """Asked for after the page is there: it is computed anew each time, and nobody waits for it."""
+    """Simulate the queue. Loaded after the page, because it is computed on each request."""
     found = await forecast(
         parts.database, parts.clock, parts.defaults, tenant_id=visitor.tenant_id, horizon=_FORECAST_HORIZON
     )
-    shown = found.campaigns[:_MOST_CAMPAIGNS]
-    axis = axis_for(found.computed_at, (course.finishes_at or found.looked_until for course in shown))
-    lines = [_forecast_row(course, axis) for course in shown]
-    values = {"found": found, "lines": lines, "axis": axis, "left_out": len(found.campaigns) - len(lines)}
+    shown = found.campaigns[:_MAX_CAMPAIGNS]
+    axis = axis_for(found.computed_at, (campaign.finishes_at or found.looked_until for campaign in shown))
+    rows = [_forecast_row(campaign, axis) for campaign in shown]
+    values = {"found": found, "rows": rows, "axis": axis, "left_out": len(found.campaigns) - len(rows)}
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
@@ -144,7 +144,7 @@ async def _current_values(parts: ApiParts, visitor: Visitor, span: str) -> dict[
 
 
 async def _rate(parts: ApiParts, tenant_id: int, now: Instant) -> float:
-    """Mails per second over the last minute: all of this one, and as much of the one before as still counts."""
+    """Return emails per second over the last 60 seconds, from the tallies of this and the previous minute."""
     last = await tallies.load_buckets(parts.database, tenant_id=tenant_id, since=now - MINUTE, until=now)
     sent = [each.counts.get("SENT", 0) for each in last]
     passed = now % MINUTE / MINUTE
@@ -166,7 +166,7 @@ async def _chart(parts: ApiParts, tenant_id: int, now: Instant, wanted: ChartRan
 
 async def _queued_campaigns(parts: ApiParts, tenant_id: int, now: Instant) -> list[QueuedCampaign]:
     async with parts.database.read() as tx:
-        line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MOST_CAMPAIGNS]
+        line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MAX_CAMPAIGNS]
         return [
             QueuedCampaign(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
         ]
@@ -190,13 +190,13 @@ async def _health(parts: ApiParts, now: Instant, seen: QueueSummary) -> dict[str
     }
 
 
-def _forecast_row(course: CampaignForecast, axis: Axis) -> ForecastRow:
-    stretches = []
-    for span in summarize_segments(course.segments):
+def _forecast_row(campaign: CampaignForecast, axis: Axis) -> ForecastRow:
+    spans = []
+    for span in summarize_segments(campaign.segments):
         start, end = max(span.begins_at, axis.begins_at), min(span.ends_at, axis.ends_at)
         if end > start:
             kind = "full-speed" if span.reason is None else "limited" if span.sent else "waiting"
-            width = round(max(axis.at(end) - axis.at(start), _NARROWEST), 2)
+            width = round(max(axis.at(end) - axis.at(start), _MIN_SPAN_WIDTH), 2)
             x = min(axis.at(start), WIDTH - width)
-            stretches.append(ForecastSpan(x, width, kind, span.reason, span.begins_at, span.ends_at))
-    return ForecastRow(course, tuple(stretches))
+            spans.append(ForecastSpan(x, width, kind, span.reason, span.begins_at, span.ends_at))
+    return ForecastRow(campaign, tuple(spans))

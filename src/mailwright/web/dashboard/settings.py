@@ -1,7 +1,7 @@
-"""Settings: who may enter, keys, limits and hours, providers, the sender's domain, and who did what.
+"""Settings pages: users, API keys, limits, providers, sender domain and audit log.
 
-An administrator of one tenant administers that tenant: its users, its keys, its journal. What holds for everybody is
-for the administrators of the installation.
+Administrators of one tenant manage its users, API keys and audit log. Administrators of the installation manage
+everything.
 """
 
 from http import HTTPStatus
@@ -28,21 +28,21 @@ router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=
 TABS: Final = (
     ("/settings/users", "Users"),
     ("/settings/keys", "API keys"),
-    ("/settings/limits", "Limits and hours"),
+    ("/settings/limits", "Limits"),
     ("/settings/providers", "Providers"),
-    ("/settings/domain", "Domain"),
+    ("/settings/domain", "Sender domain"),
     ("/settings/webhooks", "Webhooks"),
     ("/settings/audit-log", "Audit log"),
 )
 ROLES: Final = (
-    (Role.VIEWER, "Viewer: looks at everything"),
-    (Role.EDITOR, "Editor: writes and sends"),
-    (Role.ADMIN, "Administrator: also decides who may enter"),
+    (Role.VIEWER, "Viewer: read-only access"),
+    (Role.EDITOR, "Editor: create, edit and send"),
+    (Role.ADMIN, "Administrator: also manage users, API keys and settings"),
 )
 SCOPES: Final = (
-    (Scope.SEND, "Send", "single mails and batches"),
-    (Scope.READ, "Read", "everything that changes nothing"),
-    (Scope.MANAGE, "Manage", "campaigns, contacts, templates and all other changes"),
+    (Scope.SEND, "Send", "send single emails and batches"),
+    (Scope.READ, "Read", "read all data"),
+    (Scope.MANAGE, "Manage", "change campaigns, contacts, templates and everything else"),
 )
 _ALL_TENANTS: Final = ""
 _PAGE: Final = 50
@@ -68,56 +68,58 @@ async def create_user(request: Request, parts: Parts, visitor: Administering) ->
     try:
         tenant_id = await _tenant_for(parts, visitor, form["home"])
         role = parse_role(form["role"])
-        made = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
+        user = await parts.users.create(form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor)
     except InvalidInput as error:
         return await _users_page(request, parts, visitor, form, error)
-    return redirect(request, "/settings/users", f"{made.login} can sign in now. Hand over the password yourself.")
+    return redirect(
+        request, "/settings/users", f"User {user.login} created. Give them their password yourself; no email is sent."
+    )
 
 
 @router.get("/users/{login}")
 async def show_user(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    return await _user_page(request, visitor, await _within_reach(parts, visitor, login))
+    return await _user_page(request, visitor, await _find_user(parts, visitor, login))
 
 
 @router.post("/users/{login}/role")
 async def change_role(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _within_reach(parts, visitor, login)
+    user = await _find_user(parts, visitor, login)
     role = parse_role((await read_fields(request))["role"])
     await parts.users.change_role(user.login, role, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"{user.login} is {role} now.")
+    return redirect(request, "/settings/users", f"{user.login} now has the role {role}.")
 
 
 @router.post("/users/{login}/password")
 async def set_password(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _within_reach(parts, visitor, login)
+    user = await _find_user(parts, visitor, login)
     form = await read_fields(request)
     try:
         await parts.users.change_password(user.login, form["password"], actor=visitor.actor)
     except InvalidInput as error:
         return await _user_page(request, visitor, user, error)
-    words = f"{user.login} has a new password, and is signed out everywhere. Hand it over yourself."
+    words = f"Password of {user.login} changed and all their sessions signed out. Give them the new password yourself."
     return redirect(request, "/settings/users", words)
 
 
 @router.post("/users/{login}/second-factor/drop")
 async def remove_second_factor(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _within_reach(parts, visitor, login)
+    user = await _find_user(parts, visitor, login)
     await parts.users.remove_second_factor(user.login, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"{user.login} signs in with the password alone.")
+    return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
 
 
 @router.post("/users/{login}/disable")
 async def disable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _within_reach(parts, visitor, login)
+    user = await _find_user(parts, visitor, login)
     await parts.users.disable(user.login, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"{user.login} is out, everywhere and at once.")
+    return redirect(request, "/settings/users", f"User {user.login} disabled and signed out.")
 
 
 @router.post("/users/{login}/enable")
 async def enable(request: Request, parts: Parts, visitor: Administering, login: str) -> Response:
-    user = await _within_reach(parts, visitor, login)
+    user = await _find_user(parts, visitor, login)
     await parts.users.enable(user.login, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"{user.login} may sign in again.")
+    return redirect(request, "/settings/users", f"User {user.login} enabled.")
 
 
 async def _users_page(
@@ -148,20 +150,20 @@ async def _user_page(request: Request, visitor: Visitor, user: User, error: Mail
 
 
 async def _tenant_for(parts: ApiParts, visitor: Visitor, name: str) -> int | None:
-    """Whoever belongs to a tenant brings in people of that tenant."""
+    """Administrators of one tenant create users of that tenant only."""
     if visitor.user.tenant_id is not None:
         return visitor.user.tenant_id
     return None if name == _ALL_TENANTS else (await tenants.find(parts.database, name)).id
 
 
-async def _within_reach(parts: ApiParts, visitor: Visitor, login: str) -> User:
+async def _find_user(parts: ApiParts, visitor: Visitor, login: str) -> User:
     user = await parts.users.find(login)
     if visitor.user.tenant_id not in (None, user.tenant_id):
         raise NotFound(f"there is no user {login[:80]}")
     return user
 
 
-# Keys.
+# API keys.
 
 
 @router.get("/keys")
@@ -171,7 +173,7 @@ async def show_keys(request: Request, parts: Parts, visitor: Administering) -> R
 
 @router.post("/keys")
 async def create_key(request: Request, parts: Parts, visitor: Administering) -> Response:
-    """The key is shown in the answer itself, this once."""
+    """Create a key and show it once, in the response itself."""
     form = await read_fields(request)
     try:
         scopes = parse_scopes(await read_values(request, "scope"))
@@ -186,7 +188,7 @@ async def create_key(request: Request, parts: Parts, visitor: Administering) -> 
 async def revoke_key(request: Request, parts: Parts, visitor: Administering, key_id: int) -> Response:
     await parts.keys.revoke(visitor.tenant_id, key_id)
     await _record(parts, visitor, "key_revoke", str(key_id))
-    return redirect(request, "/settings/keys", "This key opens nothing any more.")
+    return redirect(request, "/settings/keys", "API key revoked.")
 
 
 async def _keys_page(
@@ -201,7 +203,7 @@ async def _keys_page(
     return await _page(request, visitor, "keys", error, keys=found[::-1], made=made, scopes=SCOPES)
 
 
-# Limits and hours.
+# Limits.
 
 _NUMBERS: Final = ("rate_per_second", "rate_per_hour", "daily_limit", "max_in_flight")
 
@@ -213,7 +215,7 @@ async def show_limits(request: Request, parts: Parts, visitor: Administering) ->
 
 @router.post("/limits")
 async def change_limits(request: Request, parts: Parts, visitor: Administering) -> Response:
-    """An empty field is no limit of the tenant's own: the installation's holds then."""
+    """Save the limits of the tenant. An empty field means the default of the installation."""
     _require_installation(visitor)
     form = await read_fields(request)
     try:
@@ -225,7 +227,7 @@ async def change_limits(request: Request, parts: Parts, visitor: Administering) 
         return await _limits_page(request, parts, visitor, form, error)
     own = {name: value for name, value in changes.items() if value is not None}
     await _record(parts, visitor, "tenant_limits", visitor.tenant, **own)
-    return redirect(request, "/settings/limits", "Saved. What the old limits held is looked at anew.")
+    return redirect(request, "/settings/limits", "Limits saved. They apply to queued emails immediately.")
 
 
 async def _limits_page(
@@ -259,14 +261,14 @@ async def show_domain(request: Request, visitor: Administering) -> Response:
     return await _page(request, visitor, "domain", None)
 
 
-@router.get("/domain/findings")
+@router.get("/domain/checks")
 async def check_domain(request: Request, parts: Parts, visitor: Administering) -> Response:
-    """Asked for after the page is there: DNS may take its time."""
-    found = [each async for each in check_sender(parts.settings)]
-    return fragment(request, visitor, "settings/domain_checks.html", findings=found)
+    """Check DNS after the page has loaded, because that can be slow."""
+    checks = [each async for each in check_sender(parts.settings)]
+    return fragment(request, visitor, "settings/domain_checks.html", checks=checks)
 
 
-# Who did what.
+# Audit log.
 
 
 @router.get("/audit-log")
@@ -277,13 +279,13 @@ async def show_audit_log(
     cursor: Annotated[str | None, Query(max_length=200)] = None,
     subject: Annotated[str, Query(max_length=254)] = "",
 ) -> Response:
-    """Those of the installation see what concerns no tenant, too."""
+    """Show the audit log. Administrators of the installation also see entries without a tenant."""
     before = decode_cursor("deed", cursor)[0] if cursor else _NEWEST
     tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
     found = await list_entries(parts.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None)
     following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
     names = {tenant.id: tenant.name for tenant in await tenants.list_all(parts.database)}
-    values = {"deeds": found, "following": following, "tenant_names": names, "is_first": cursor is None}
+    values = {"entries": found, "following": following, "tenant_names": names, "is_first": cursor is None}
     return await _page(request, visitor, "audit_log", None, subject=subject, **values)
 
 
@@ -310,4 +312,4 @@ async def _record(parts: ApiParts, visitor: Visitor, action: str, subject: str, 
 
 def _require_installation(visitor: Visitor) -> None:
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Limits are set by the administrators of the installation.")
+        raise Forbidden("Only administrators of the installation can change limits.")

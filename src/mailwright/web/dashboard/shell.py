@@ -1,4 +1,4 @@
-"""The shell: a template, the visitor and the navigation make a page that nothing can be injected into."""
+"""Render pages: layout, navigation, security headers, flash messages and error pages."""
 
 import re
 import secrets
@@ -39,7 +39,7 @@ FLASH_COOKIE: Final = "flash"
 _FLASH_SECONDS: Final = 60
 _CELL: Final = re.compile(r"<(tr|td)\b([^>]*)>")
 
-# What holds for every page. Scripts and styles come from files of ours; the nonce is for the editor's own style sheet.
+# Scripts and styles come from our own files only; the nonce is for the style sheet that the code editor inserts.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -51,7 +51,7 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# A mail as its reader sees it: no script, no form, no cookie, an origin that is nobody's.
+# An email in a frame: no scripts, no forms, no cookies, an opaque origin.
 _FRAME_POLICY: Final = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "img-src 'self' https: http: data:; font-src https: data:; base-uri 'none'; form-action 'none'; "
@@ -70,7 +70,7 @@ async def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """A whole page. `template` is a name below templates/, as `overview.html`; it extends `base.html`."""
+    """Render a whole page. `template` is a path below templates/ and extends `base.html`."""
     nonce = secrets.token_urlsafe(12)
     content = _render(template, request, visitor, nonce=nonce, tenants=await _tenants(request, visitor), **values)
     policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
@@ -81,7 +81,7 @@ async def page(
 
 
 def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -> HTMLResponse:
-    """A part of a page, for htmx to put into its place. Asked for by a link, where no script runs, it is a page."""
+    """Render a part of a page for htmx. Opened without scripts, the part is wrapped in a whole page."""
     content = _render(template, request, visitor, nonce="", tenants=[], **values)
     if _is_htmx(request):
         return HTMLResponse(content, headers=_HEADERS)
@@ -90,18 +90,18 @@ def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -
 
 
 def render_part(request: Request, visitor: Visitor, template: str, **values: Any) -> str:
-    """A part of a page as text, for a stream."""
+    """Render a part of a page as text, for a live stream."""
     return _render(template, request, visitor, nonce="", tenants=[], **values)
 
 
 def email_frame(html: str) -> HTMLResponse:
-    """Somebody else's HTML, as a mail's: for an `<iframe sandbox>` that names this address."""
+    """Serve untrusted HTML of an email for an `<iframe sandbox>`."""
     policy = {"Content-Security-Policy": _FRAME_POLICY}
     return HTMLResponse(html, headers={**_HEADERS, **policy, "Referrer-Policy": "no-referrer"})
 
 
 def redirect(request: Request, to: str, message: str = "", *, tone: str = "good") -> Response:
-    """The answer to a form: another page, which shows the message once. Loading that page again repeats nothing."""
+    """Redirect after a form and show `message` once on the next page."""
     if _is_htmx(request):
         response: Response = Response(headers={"HX-Redirect": to})
     else:
@@ -113,7 +113,7 @@ def redirect(request: Request, to: str, message: str = "", *, tone: str = "good"
 
 
 def local_path(text: str | None) -> str:
-    """A path of ours to go on to; whatever could lead elsewhere leads to the overview."""
+    """Return `text` if it is a path of this site, else `/`: never redirect to another site."""
     target = text or "/"
     parts = urlsplit(target)
     is_ours = target.startswith("/") and not target.startswith("//") and not parts.scheme and not parts.netloc
@@ -121,7 +121,7 @@ def local_path(text: str | None) -> str:
 
 
 class PageRoute(APIRoute):
-    """What goes wrong is told as a page: `APIRouter(route_class=PageRoute, include_in_schema=False)`."""
+    """A route that renders errors as pages: `APIRouter(route_class=PageRoute, include_in_schema=False)`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -136,17 +136,17 @@ class PageRoute(APIRoute):
             except MailwrightError as error:
                 return await _error_page(request, error)
             except RequestValidationError:
-                # An address that somebody put together by hand; our own links and forms fit their routes.
-                return await _error_page(request, NotFound("There is no such page."))
+                # Our own links and forms always match their routes, so this address was typed by hand.
+                return await _error_page(request, NotFound("This page does not exist."))
 
         return handle_with_error_pages
 
 
 def _redirect_to_sign_in(request: Request, to: str) -> Response:
-    """Back to where they were once they are in; a part of a page takes the whole page with it."""
+    """Redirect to sign in and come back afterwards. For htmx, the whole page is redirected."""
     here = request.headers.get("hx-current-url", "") if _is_htmx(request) else str(request.url)
-    place = urlsplit(here)
-    came_from = f"{place.path}?{place.query}" if place.query else place.path
+    address = urlsplit(here)
+    came_from = f"{address.path}?{address.query}" if address.query else address.path
     is_page = request.method == "GET" or _is_htmx(request)
     target = f"{to}?{urlencode({'next': came_from})}" if is_page and came_from not in ("", "/") else to
     if _is_htmx(request) or "text/event-stream" in request.headers.get("accept", ""):
@@ -160,20 +160,22 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         raise error
     detail = str(error)
     if isinstance(error, NotDurable):
-        # The database's own words are for the log only; and nobody can be looked up there now.
+        # The database is unavailable, so the visitor cannot be looked up. Its error message is only logged.
         log.warning("not_durable", path=request.url.path, reason=detail)
-        return await page(request, None, "error.html", status=status, title="Not now", detail=not_now(request))
-    title = {Forbidden: "Not for you", NotFound: "Not here", InvalidInput: "That does not work"}
-    words_for = next((text for kind, text in title.items() if isinstance(error, kind)), "Not possible now")
+        return await page(
+            request, None, "error.html", status=status, title="Service unavailable", detail=not_now(request)
+        )
+    titles = {Forbidden: "Permission denied", NotFound: "Page not found", InvalidInput: "Invalid request"}
+    title = next((text for kind, text in titles.items() if isinstance(error, kind)), "Not possible")
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
     if _is_htmx(request):
-        # Shown where messages are shown; the page itself stays as it is.
-        headers["HX-Trigger"] = orjson.dumps({"complain": detail}).decode()
+        # shell.js shows the message; the page itself stays as it is.
+        headers["HX-Trigger"] = orjson.dumps({"showError": detail}).decode()
         return Response(status_code=status, headers=headers)
     visitor = await found_visitor(request)
     if visitor is not None and visitor.session.awaits_code:
         visitor = None
-    return await page(request, visitor, "error.html", status=status, headers=headers, title=words_for, detail=detail)
+    return await page(request, visitor, "error.html", status=status, headers=headers, title=title, detail=detail)
 
 
 def _is_htmx(request: Request) -> bool:
@@ -181,7 +183,7 @@ def _is_htmx(request: Request) -> bool:
 
 
 async def _tenants(request: Request, visitor: Visitor | None) -> list[str]:
-    """Those that the visitor may look at; of one, nobody needs to choose."""
+    """Return the tenants that the visitor can switch between."""
     if visitor is None or visitor.user.tenant_id is not None:
         return []
     return [tenant.name for tenant in await tenants.list_all(parts_of(request).database)]
@@ -205,18 +207,18 @@ def _render(template: str, request: Request, visitor: Visitor | None, **values: 
 
 def _flash(request: Request) -> dict[str, str] | None:
     try:
-        found = orjson.loads(unquote(request.cookies[FLASH_COOKIE]))
-        return {"text": str(found["text"])[:500], "tone": "bad" if found["tone"] == "bad" else "good"}
+        flash = orjson.loads(unquote(request.cookies[FLASH_COOKIE]))
+        return {"text": str(flash["text"])[:500], "tone": "bad" if flash["tone"] == "bad" else "good"}
     except (KeyError, TypeError, ValueError):
         return None
 
 
-# What templates can ask for.
+# Filters and functions for templates.
 
 
 @pass_context
 def _time(context: Context, instant: Instant | None, *, form: str = "clock", with_seconds: bool = False) -> Markup:
-    """In the viewer's zone. Before their browser has told it, the script of the page puts it right."""
+    """Show a time in the viewer's time zone. Until the browser has reported it, shell.js corrects the time."""
     if instant is None:
         return Markup("{}").format(labels.NO_TIME)
     now, zone = context["now"], context["zone"]
@@ -234,7 +236,7 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
 
 @pass_context
 def _clock(context: Context, instant: Instant) -> str:
-    """The words alone, for where no element can stand."""
+    """Format a time as plain text, for attributes and titles."""
     return labels.format_clock(instant, context["now"], context["zone"])
 
 
@@ -249,23 +251,22 @@ def _campaign_text(context: Context, explanation: CampaignExplanation) -> Explan
 
 
 def _with_query(query: Mapping[str, str], **changes: Any) -> str:
-    """The same page with some of its parameters changed; None takes one away."""
+    """Return the current query string with some parameters changed; None removes one."""
     merged = {**dict(query), **changes}
     return "?" + urlencode({name: value for name, value in merged.items() if value not in (None, "")})
 
 
 def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
-    """Each cell but the one that says what the line is about with the name of its column, for screens on which a line
-    stands as a block."""
-    place = -1
+    """Add the column name to each cell except the first: narrow screens show each row as a block."""
+    column = -1
 
     def label(tag: re.Match[str]) -> str:
-        nonlocal place
+        nonlocal column
         if tag[1] == "tr":
-            place = -1
+            column = -1
             return tag[0]
-        place += 1
-        name = columns[place].removeprefix("#") if 0 < place < len(columns) else ""
+        column += 1
+        name = columns[column].removeprefix("#") if 0 < column < len(columns) else ""
         if not name or "data-label" in tag[2] or "main-cell" in tag[2]:
             return tag[0]
         return f'<td data-label="{escape(name[0].lower() + name[1:])}"{tag[2]}>'
@@ -285,6 +286,7 @@ _TEMPLATES.filters |= {
     "share": labels.format_percent,
     "limit_name": explanation_text.limit_name,
     "assumption": explanation_text.assumption_text,
+    "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
     "labelled": _with_column_labels,
     "clock": _clock,

@@ -1,4 +1,4 @@
-"""Signing in: a name, a password, and a code for whoever has a second factor. And out again."""
+"""Sign-in with password and optional second factor, sign-out, and the first administrator."""
 
 from http import HTTPStatus
 from typing import Any, TypedDict
@@ -31,25 +31,25 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 class SessionOrigin(TypedDict):
-    """Where somebody comes from, as the list of their sessions shows it."""
+    """IP address and user agent of a session, as the account page shows them."""
 
     address: str
     agent: str
 
 
 @router.get("/sign-in")
-async def ask(request: Request, parts: Parts) -> Response:
+async def show_sign_in(request: Request, parts: Parts) -> Response:
     visitor = await found_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(local_path(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
-    can_anybody = parts.admin_password is not None or await parts.users.has_any()
+    has_users = parts.admin_password is not None or await parts.users.has_any()
     values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
-    return await page(request, None, "sign_in.html", can_anybody=can_anybody, **values)
+    return await page(request, None, "sign_in.html", has_users=has_users, **values)
 
 
 @router.post("/sign-in")
 async def sign_in(request: Request, parts: Parts) -> Response:
-    """No form token yet, because no session: that the page is ours is told by its origin."""
+    """Sign in. There is no session and so no form token yet; the Origin header protects this form."""
     require_own_origin(request)
     form = await read_fields(request)
     try:
@@ -57,16 +57,18 @@ async def sign_in(request: Request, parts: Parts) -> Response:
     except TooManyFailedSignIns as error:
         return await _refused(request, form, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
-        return await _refused(request, form, "The name or the password is wrong.", HTTPStatus.UNAUTHORIZED)
+        return await _refused(request, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
     return await _enter(request, parts, user, form["next"])
 
 
 @router.get("/sign-in/link")
-async def follow(request: Request, parts: Parts) -> Response:
-    """A link from the console, good once. The token in it is of no use afterwards."""
+async def sign_in_with_link(request: Request, parts: Parts) -> Response:
+    """Sign in with a link from `mailwright user link`. Its token works once."""
     session = await parts.sessions.find(request.query_params.get("token"))
     if session is None:
-        raise NotFound("This link was used, or is too old. `mailwright user link` makes another.")
+        raise NotFound(
+            "This sign-in link has expired or was already used. Create a new one with `mailwright user link`."
+        )
     if session.awaits_code:
         response: Response = RedirectResponse("/sign-in/code", HTTPStatus.SEE_OTHER)
         keep_session(request, response, request.query_params["token"])
@@ -78,8 +80,8 @@ async def follow(request: Request, parts: Parts) -> Response:
 
 
 @router.get("/sign-in/code")
-async def ask_code(request: Request) -> Response:
-    visitor = await _half_in(request)
+async def show_code(request: Request) -> Response:
+    visitor = await _visitor_awaiting_code(request)
     next_path = request.query_params.get("next", "")
     values: dict[str, Any] = {"errors": Errors(), "form_token": visitor.form_token, "next": next_path}
     return await page(request, None, "code.html", **values)
@@ -87,12 +89,12 @@ async def ask_code(request: Request) -> Response:
 
 @router.post("/sign-in/code")
 async def verify_code(request: Request, parts: Parts) -> Response:
-    visitor = await _half_in(request)
+    visitor = await _visitor_awaiting_code(request)
     await require_own_page(request, visitor.token)
     form = await read_fields(request)
     try:
         is_right = await parts.users.verify_code(visitor.user, form["code"], host_of(request))
-        wrong, status = "This code is wrong, or was used before.", HTTPStatus.UNAUTHORIZED
+        wrong, status = "This code is wrong or was already used.", HTTPStatus.UNAUTHORIZED
     except TooManyFailedSignIns as error:
         is_right, wrong, status = False, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS
     if not is_right:
@@ -115,7 +117,7 @@ async def sign_out(request: Request, parts: Parts, visitor: Viewing) -> Response
 
 @router.post("/tenant")
 async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Response:
-    """Another tenant's data from now on; the page of one thing of the last tenant's would not be found there."""
+    """Switch the tenant and go to the list of the section: the open object belongs to the previous tenant."""
     form = await read_fields(request)
     await parts.sessions.switch_tenant(visitor.session, form["tenant"])
     section = "/" + local_path(form["next"]).split("/")[1]
@@ -126,7 +128,7 @@ async def switch_tenant(request: Request, parts: Parts, visitor: Viewing) -> Res
 
 
 @router.get("/set-up")
-async def ask_first(request: Request, parts: Parts) -> Response:
+async def show_set_up(request: Request, parts: Parts) -> Response:
     if await parts.users.has_any():
         return RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER)
     token = request.query_params.get("token", "")
@@ -153,7 +155,7 @@ async def _enter(request: Request, parts: Parts, user: User, to: str) -> Respons
     return response
 
 
-async def _half_in(request: Request) -> Visitor:
+async def _visitor_awaiting_code(request: Request) -> Visitor:
     visitor = await found_visitor(request)
     if visitor is None or not visitor.session.awaits_code:
         raise SignInRequired
@@ -161,7 +163,7 @@ async def _half_in(request: Request) -> Visitor:
 
 
 async def _refused(request: Request, form: Fields, sentence: str, status: HTTPStatus) -> Response:
-    """The same form once more, with where they wanted to go."""
+    """Show the form again and keep the page to return to."""
     return await page(
         request,
         None,
@@ -170,12 +172,12 @@ async def _refused(request: Request, form: Fields, sentence: str, status: HTTPSt
         errors=Errors({FORM: sentence}),
         login=form["login"][:100],
         next=form["next"],
-        can_anybody=True,
+        has_users=True,
     )
 
 
 def _too_many(error: TooManyFailedSignIns) -> str:
-    return f"Too many wrong attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
+    return f"Too many failed attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
 
 
 def _session_origin(request: Request) -> SessionOrigin:

@@ -1,4 +1,4 @@
-"""Webhooks, in the settings: who is told what, what was told, and why one that takes nothing is paused."""
+"""Webhook settings: endpoints, their status and their deliveries."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -26,41 +26,41 @@ HOME: Final = "/settings/webhooks"
 
 router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
 
-# What can be told, in groups that a receiver thinks in: the type, and when it is told.
+# Event types by group, each with its meaning.
 GROUPS: Final = (
     (
-        "How a message ends",
+        "Final result",
         (
-            (EventType.SENT, "a provider took it"),
-            (EventType.FAILED, "it was refused for good"),
-            (EventType.CANCELLED, "somebody took it back"),
-            (EventType.IN_DOUBT, "a provider may or may not have it"),
-            (EventType.CLOSED_UNKNOWN, "nobody will ever know"),
+            (EventType.SENT, "accepted by the provider"),
+            (EventType.FAILED, "failed permanently"),
+            (EventType.CANCELLED, "cancelled before it was sent"),
+            (EventType.IN_DOUBT, "no definite provider response"),
+            (EventType.CLOSED_UNKNOWN, "closed without a definite provider response"),
         ),
     ),
     (
-        "What the provider tells of its way",
+        "Delivery reports",
         (
-            (EventType.ACCEPTED, "the provider has it"),
-            (EventType.DELIVERED, "it is in the mailbox"),
-            (EventType.DEFERRED, "the mailbox puts it off"),
+            (EventType.ACCEPTED, "accepted for delivery"),
+            (EventType.DELIVERED, "accepted by the recipient’s server"),
+            (EventType.DEFERRED, "temporarily deferred by the recipient’s server"),
         ),
     ),
     (
-        "What the provider tells of the reader",
+        "Recipient activity",
         (
-            (EventType.BOUNCED, "the address does not work"),
-            (EventType.COMPLAINED, "they called it spam"),
-            (EventType.UNSUBSCRIBED, "they left"),
-            (EventType.OPENED, "they opened it"),
-            (EventType.CLICKED, "they followed a link"),
+            (EventType.BOUNCED, "rejected by the recipient’s server"),
+            (EventType.COMPLAINED, "marked as spam"),
+            (EventType.UNSUBSCRIBED, "unsubscribed through the provider"),
+            (EventType.OPENED, "email opened"),
+            (EventType.CLICKED, "link clicked"),
         ),
     ),
     (
-        "What readers do on our pages",
+        "Public pages",
         (
-            (EventType.JOINED, "they joined a list, or undid a leaving"),
-            (EventType.LEFT, "they left a list, or all of them"),
+            (EventType.JOINED, "subscribed or resubscribed to a list"),
+            (EventType.LEFT, "unsubscribed from a list or from everything"),
         ),
     ),
 )
@@ -72,12 +72,12 @@ Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
 
 @router.get("")
 async def show_all(request: Request, parts: Parts, visitor: Administering) -> Response:
-    return await _list_page(request, parts, visitor, Fields(active="yes"), _usual())
+    return await _list_page(request, parts, visitor, Fields(active="yes"), _default_types())
 
 
 @router.post("")
 async def create(request: Request, parts: Parts, visitor: Administering) -> Response:
-    """The secret is shown in the answer itself, this once."""
+    """Create a webhook and show its secret once, in the response itself."""
     form, types = await read_fields(request), await read_values(request, "types")
     try:
         made, secret = await parts.outgoing.create(visitor.tenant_id, _wanted(form, types), actor=visitor.actor)
@@ -130,21 +130,21 @@ async def edit(request: Request, parts: Parts, visitor: Administering, webhook_i
         await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
-    return redirect(request, f"{HOME}/{webhook_id}", "Saved.")
+    return redirect(request, f"{HOME}/{webhook_id}", "Webhook saved.")
 
 
 @router.post("/{webhook_id}/resume")
 async def resume(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    """As it is written down: whatever waited for it goes first."""
+    """Resume delivery, oldest waiting event first."""
     found = await _found(parts, visitor, webhook_id)
     wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
     await parts.outgoing.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"{HOME}/{webhook_id}", "It is told again, beginning with what waited for it.")
+    return redirect(request, f"{HOME}/{webhook_id}", "Webhook resumed. Waiting events are delivered first.")
 
 
 @router.post("/{webhook_id}/secret")
 async def rotate_secret(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
-    """Shown in the answer itself, this once."""
+    """Rotate the secret and show it once, in the response itself."""
     found, secret = await parts.outgoing.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
     return await _one_page(request, parts, visitor, found, secret=secret)
 
@@ -153,13 +153,13 @@ async def rotate_secret(request: Request, parts: Parts, visitor: Administering, 
 async def send_test(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     found = await _found(parts, visitor, webhook_id)
     await WebhookDeliveries(parts.database, parts.clock).create_test(found, actor=visitor.actor)
-    return redirect(request, f"{HOME}/{webhook_id}", "A test is on its way. What came of it shows below.")
+    return redirect(request, f"{HOME}/{webhook_id}", "Test event sent. Its result appears below.")
 
 
 @router.post("/{webhook_id}/remove")
 async def remove(request: Request, parts: Parts, visitor: Administering, webhook_id: str) -> Response:
     await parts.outgoing.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, HOME, "It is told nothing any more.")
+    return redirect(request, HOME, "Webhook deleted.")
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
@@ -167,7 +167,7 @@ async def redeliver(request: Request, parts: Parts, visitor: Administering, deli
     again = await WebhookDeliveries(parts.database, parts.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
-    return redirect(request, f"{HOME}/{again.webhook_id}", "It is told once more, under the same id.")
+    return redirect(request, f"{HOME}/{again.webhook_id}", "Redelivery started under the same ID.")
 
 
 async def _list_page(
@@ -244,11 +244,11 @@ async def _found(parts: ApiParts, visitor: Visitor, webhook_id: str) -> WebhookE
 
 
 def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:
-    """Checked as the API checks it."""
+    """Validate the form with the schema of the API."""
     given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
     return parse(WebhookRequest, given).wanted()
 
 
-def _usual() -> list[str]:
-    """What most receivers need: who can no longer be written to, and what never left."""
+def _default_types() -> list[str]:
+    """Return the event types that most receivers need: failures, bounces, complaints and unsubscribes."""
     return [EventType.FAILED, EventType.BOUNCED, EventType.COMPLAINED, EventType.UNSUBSCRIBED]

@@ -1,26 +1,26 @@
-// The chart of what was sent: bars by minute, from the figures in an element that the stream keeps fresh.
+// The chart of sent and failed emails. Its data is in an element that live updates replace.
 
 const charts = new Map();
 
-// Colours are tokens of the style sheet; a canvas needs to know what they are at this moment.
-function colour(place, token) {
+// A canvas needs the computed value of the style sheet's colour variables.
+function colour(element, token) {
   const probe = document.createElement("span");
   probe.style.color = `var(${token})`;
-  place.append(probe);
-  const found = getComputedStyle(probe).color;
+  element.append(probe);
+  const value = getComputedStyle(probe).color;
   probe.remove();
-  return found;
+  return value;
 }
 
-function faded(found) {
-  return found.replace("rgb(", "rgba(").replace(")", ", 0.75)");
+function faded(value) {
+  return value.replace("rgb(", "rgba(").replace(")", ", 0.75)");
 }
 
-function bars(place, name, token, label) {
+function bars(element, name, token, label) {
   return {
     label,
-    stroke: colour(place, token),
-    fill: faded(colour(place, token)),
+    stroke: colour(element, token),
+    fill: faded(colour(element, token)),
     width: 0,
     points: { show: false },
     paths: uPlot.paths.bars({ size: [0.72, 24], radius: 0.15 }),
@@ -28,22 +28,22 @@ function bars(place, name, token, label) {
   };
 }
 
-// The time of day where a bar is minutes, the day where it is hours.
-function when(at, step) {
+// Label bars with the time of day, or with the date if a bar is an hour or longer.
+function timeLabel(at, step) {
   const form = step < 3600 ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" };
   return new Date(at * 1000).toLocaleString("en-GB", form);
 }
 
-function draw(place) {
-  const data = JSON.parse(document.getElementById(place.dataset.chart).textContent);
+function draw(element) {
+  const data = JSON.parse(document.getElementById(element.dataset.chart).textContent);
   const series = [data.times, data.sent, data.failed];
-  const known = charts.get(place);
-  if (known) return known.setData(series);
-  const ink = colour(place, "--ink-soft");
-  const grid = { stroke: colour(place, "--line"), width: 1 };
+  const existing = charts.get(element);
+  if (existing) return existing.setData(series);
+  const ink = colour(element, "--ink-soft");
+  const grid = { stroke: colour(element, "--line"), width: 1 };
   const axis = { stroke: ink, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-  const room = () => ({ width: place.clientWidth, height: 160 });
-  const made = new uPlot(
+  const room = () => ({ width: element.clientWidth, height: 160 });
+  const chart = new uPlot(
     {
       ...room(),
       cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
@@ -53,30 +53,30 @@ function draw(place) {
         y: { range: (_, low, high) => [0, Math.max(high * 1.1, 5)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => ticks.map((at) => when(at, data.step)) },
+        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => ticks.map((at) => timeLabel(at, data.step)) },
         { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) },
       ],
       series: [
-        { label: "Time", value: (_, at) => (at == null ? "–" : `${when(at, 86400)} ${when(at, 60)}`) },
-        bars(place, "sent", "--info", "Sent"),
-        bars(place, "failed", "--bad", "Failed or bounced"),
+        { label: "Time", value: (_, at) => (at == null ? "–" : `${timeLabel(at, 86400)} ${timeLabel(at, 60)}`) },
+        bars(element, "sent", "--info", "Sent"),
+        bars(element, "failed", "--bad", "Failed or bounced"),
       ],
     },
     series,
-    place,
+    element,
   );
-  charts.set(place, made);
-  new ResizeObserver(() => made.setSize(room())).observe(place);
+  charts.set(element, chart);
+  new ResizeObserver(() => chart.setSize(room())).observe(element);
 }
 
-function drawAgain(place) {
-  charts.get(place)?.destroy();
-  charts.delete(place);
-  draw(place);
+function redraw(element) {
+  charts.get(element)?.destroy();
+  charts.delete(element);
+  draw(element);
 }
 
-for (const place of document.querySelectorAll("[data-chart]")) {
-  draw(place);
-  document.getElementById(place.dataset.chart).addEventListener("told", () => draw(place));
-  document.addEventListener("theme", () => drawAgain(place));
+for (const element of document.querySelectorAll("[data-chart]")) {
+  draw(element);
+  document.getElementById(element.dataset.chart).addEventListener("liveupdate", () => draw(element));
+  document.addEventListener("theme", () => redraw(element));
 }

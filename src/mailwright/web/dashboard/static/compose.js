@@ -1,18 +1,18 @@
-// Composing: the preview follows what is written, variables are put in where the cursor is, and nothing is lost unseen.
-// `<form data-compose="/campaigns/preview">`: that address takes the form and answers with the mail for a frame, and
-// with `/details` behind it with what stands beside the frame.
+// The editor pages: live preview, inserting variables, and a warning about unsaved changes.
+// `<form data-compose="/campaigns/preview">`: that address renders the form as an email for the frame;
+// `/details` below it renders the subject, warnings and errors beside the frame.
 
 const form = document.querySelector("form[data-compose]");
-const words = document.getElementById("preview-details");
-const REST = 400;
+const details = document.getElementById("preview-details");
+const TYPING_PAUSE_MS = 400;
 
-// The mail is put into a frame out of sight and takes the place of the one before once it is there: nothing blinks.
-function showMail(scheme) {
+// Load the email into a hidden frame and swap it in when it is ready, so that the preview does not flicker.
+function showEmail(scheme) {
   const screen = document.querySelector(`.screen.is-${scheme}`);
   const shown = screen.querySelector("iframe:last-of-type");
   const next = shown.cloneNode();
   next.name = `mail-${scheme}-${Date.now()}`;
-  next.classList.add("is-coming");
+  next.classList.add("is-loading");
   screen.append(next);
   const sent = document.createElement("form");
   sent.method = "post";
@@ -31,10 +31,10 @@ function showMail(scheme) {
   document.body.append(sent);
   let isSent = false;
   next.addEventListener("load", () => {
-    // The first load is the empty page that every frame begins with.
+    // The first load event is for the initial empty document.
     if (!isSent) return;
     sent.remove();
-    next.classList.remove("is-coming");
+    next.classList.remove("is-loading");
     for (const frame of screen.querySelectorAll("iframe")) if (frame !== next) frame.remove();
   });
   setTimeout(() => {
@@ -43,44 +43,42 @@ function showMail(scheme) {
   });
 }
 
-let asked = 0;
-async function show() {
-  const mine = ++asked;
-  const answer = await fetch(`${form.dataset.compose}/details`, {
+let latestRequest = 0;
+async function updatePreview() {
+  const thisRequest = ++latestRequest;
+  const response = await fetch(`${form.dataset.compose}/details`, {
     method: "POST",
     body: new URLSearchParams(new FormData(form)),
     headers: { "HX-Request": "true", "HX-Current-URL": location.href },
   }).catch(() => null);
-  if (mine !== asked || !answer) return;
-  if (answer.status === 401) return location.reload();
-  if (!answer.ok) return;
-  words.innerHTML = await answer.text();
-  const head = words.firstElementChild;
+  if (thisRequest !== latestRequest || !response) return;
+  if (response.status === 401) return location.reload();
+  if (!response.ok) return;
+  details.innerHTML = await response.text();
+  const head = details.firstElementChild;
   const body = form.elements["content.body"] ?? form.elements["body"];
-  const isFine = head.dataset.preview === "fine";
+  const isFine = head.dataset.preview === "ok";
   const line = Number(head.dataset.line);
   body?.complain?.(line ? [{ line, message: head.textContent.trim() }] : []);
   if (!isFine) return;
-  document.getElementById("preview-text").textContent = words.querySelector("[data-text]").content.textContent;
+  document.getElementById("preview-text").textContent = details.querySelector("[data-text]").content.textContent;
   const hint = document.getElementById("preview-dark-hint");
   hint.dataset.own ??= hint.textContent;
   hint.textContent =
-    head.dataset.hasDark === "yes"
-      ? hint.dataset.own
-      : "The mail has no rules for the dark: some programs show it as it is, others turn its colours round, about like this.";
-  showMail(document.getElementById("view-dark").checked ? "dark" : "light");
+    head.dataset.hasDark === "yes" ? hint.dataset.own : hint.dataset.simulated;
+  showEmail(document.getElementById("view-dark").checked ? "dark" : "light");
 }
 
 let timer;
-function showSoon(wait = REST) {
+function schedulePreview(wait = TYPING_PAUSE_MS) {
   clearTimeout(timer);
-  timer = setTimeout(show, wait);
+  timer = setTimeout(updatePreview, wait);
 }
 
-// Unsaved work is not thrown away by a click beside.
+// Warn before leaving with unsaved changes.
 let isChanged = Boolean(document.querySelector(".flash.is-bad"));
 const mark = document.querySelector("[data-unsaved]");
-function change() {
+function markUnsaved() {
   isChanged = true;
   if (mark) mark.hidden = false;
 }
@@ -88,13 +86,13 @@ addEventListener("beforeunload", (event) => isChanged && event.preventDefault())
 form.addEventListener("submit", () => (isChanged = false));
 
 form.addEventListener("input", (event) => {
-  change();
-  showSoon(event.target.matches("select, [type=checkbox]") ? 0 : REST);
+  markUnsaved();
+  schedulePreview(event.target.matches("select, [type=checkbox]") ? 0 : TYPING_PAUSE_MS);
 });
-for (const field of document.querySelectorAll('[form="compose"]')) field.addEventListener("input", () => showSoon());
-for (const view of document.querySelectorAll('[name="view"]')) view.addEventListener("change", () => showSoon(0));
+for (const field of document.querySelectorAll('[form="compose"]')) field.addEventListener("input", () => schedulePreview());
+for (const view of document.querySelectorAll('[name="view"]')) view.addEventListener("change", () => schedulePreview(0));
 
-// Variables.
+// Buttons that insert a variable at the cursor.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-insert]");
   if (!button) return;
@@ -110,13 +108,13 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// What scrolls can be reached by the keyboard, also for programs that do not count editable text among what can.
-function reach() {
+// Scrollable editors must be reachable by keyboard; not every browser makes editable text focusable.
+function makeEditorsFocusable() {
   for (const text of document.querySelectorAll(".cm-content")) text.tabIndex = 0;
 }
-reach();
+makeEditorsFocusable();
 
-// Another format is another language for the editor.
+// A change of format restarts the editor with another language.
 const format = form.elements["content.format"] ?? form.elements["format"];
 format?.addEventListener("change", () => {
   const area = form.elements["content.body"] ?? form.elements["body"];
@@ -125,20 +123,20 @@ format?.addEventListener("change", () => {
   area.hidden = false;
   area.dataset.editor = format.value;
   area.parentElement.dispatchEvent(new Event("htmx:load", { bubbles: true }));
-  reach();
+  makeEditorsFocusable();
 });
 
-// Versions by the names that they have now.
-function showVersions() {
-  const place = document.getElementById("preview-version");
-  if (!place || !form.elements.experiment) return;
+// Offer the A/B test variants by their current names.
+function updateVariants() {
+  const picker = document.getElementById("preview-variant");
+  if (!picker || !form.elements.experiment) return;
   const names = [...form.querySelectorAll('[name^="experiment.variants"][name$=".name"]')].map((field) => field.value.trim());
-  const chosen = place.querySelector("select");
+  const chosen = picker.querySelector("select");
   const known = names.filter(Boolean);
-  place.hidden = !form.elements.experiment.checked || known.length < 2;
-  const before = chosen.value;
-  chosen.replaceChildren(...known.map((name) => new Option(name, name, false, name === before)));
+  picker.hidden = !form.elements.experiment.checked || known.length < 2;
+  const selected = chosen.value;
+  chosen.replaceChildren(...known.map((name) => new Option(name, name, false, name === selected)));
 }
-form.addEventListener("input", showVersions);
-showVersions();
-showSoon(0);
+form.addEventListener("input", updateVariants);
+updateVariants();
+schedulePreview(0);

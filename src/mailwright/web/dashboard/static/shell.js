@@ -1,4 +1,4 @@
-// What every page does: the menu, the theme, times in the reader's zone, questions before grave buttons, and messages.
+// Behaviour of every page: menu, theme, local times, confirmation dialogs, field errors and messages.
 
 // The menu on small screens.
 const menu = document.querySelector(".menu");
@@ -13,7 +13,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// The theme: as the system says, or light, or dark.
+// The theme: system, light or dark.
 const THEMES = { "": "System", light: "Light", dark: "Dark" };
 const themeButton = document.querySelector("[data-theme-next]");
 function showTheme() {
@@ -26,13 +26,13 @@ themeButton?.addEventListener("click", () => {
   document.documentElement.dataset.theme = next;
   localStorage.setItem("theme", next);
   showTheme();
-  // Charts are painted, not styled.
+  // Charts are drawn on a canvas and must be redrawn.
   document.dispatchEvent(new Event("theme"));
 });
 showTheme();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("theme")));
 
-// The reader's zone: told to the server for the next page, and put right on this one.
+// Report the viewer's time zone to the server for the next page, and correct the times on this page.
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone) document.cookie = `zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
 
@@ -71,18 +71,18 @@ function showTimes(root, zoneIsNew) {
 const zoneIsNew = "zoneUnknown" in document.body.dataset;
 showTimes(document, zoneIsNew);
 document.addEventListener("htmx:load", (event) => showTimes(event.target, zoneIsNew));
-document.addEventListener("told", (event) => showTimes(event.target, zoneIsNew));
+document.addEventListener("liveupdate", (event) => showTimes(event.target, zoneIsNew));
 setInterval(() => document.hidden || showTimes(document, false), 10_000);
 
-// A question before a form that cannot be taken back.
+// Ask for confirmation before forms that cannot be undone.
 const dialog = document.getElementById("confirm");
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
-  if (!question || form.dataset.confirmed) return;
+  const text = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (!text || form.dataset.confirmed) return;
   event.preventDefault();
   const button = event.submitter;
-  dialog.querySelector("#confirm-text").textContent = question;
+  dialog.querySelector("#confirm-text").textContent = text;
   dialog.querySelector("#confirm-yes").textContent = button?.textContent.trim() || "Yes";
   dialog.returnValue = "no";
   dialog.showModal();
@@ -91,14 +91,14 @@ document.addEventListener("submit", (event) => {
     () => {
       if (dialog.returnValue !== "yes") return button?.focus();
       form.dataset.confirmed = "yes";
-      // The button may have been replaced while the question was open.
+      // A live update may have replaced the button while the dialog was open.
       form.requestSubmit(button?.isConnected ? button : null);
     },
     { once: true },
   );
 });
 
-// A form is sent once, however often its button is pressed.
+// Submit a form only once, even if its button is pressed again.
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || event.target.method === "dialog") return;
   if (event.target.dataset.sent) return event.preventDefault();
@@ -112,31 +112,38 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
 });
 
-// Copying.
+// Copy buttons.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
-    say("Copied.", "good");
+    showMessage("Copied.", "good");
   } catch {
     getSelection().selectAllChildren(button.previousElementSibling ?? button);
-    say("Press Ctrl+C to copy what is selected.", "good");
+    showMessage("Press Ctrl+C to copy the selected text.", "good");
   }
 });
 
+// A corrected field loses its error.
+document.addEventListener("input", ({ target }) => {
+  if (target.getAttribute("aria-invalid") !== "true") return;
+  target.removeAttribute("aria-invalid");
+  document.getElementById(`${target.id}-error`)?.remove();
+});
+
 // Messages.
-function say(text, tone) {
+function showMessage(text, tone) {
   const line = document.createElement("p");
   line.className = `flash is-${tone}`;
   line.textContent = text;
   document.getElementById("flash")?.replaceChildren(line);
 }
-document.addEventListener("complain", (event) => say(event.detail.value ?? String(event.detail), "bad"));
-document.addEventListener("htmx:sendError", () => say("The server is out of reach. Try again in a moment.", "bad"));
+document.addEventListener("showError", (event) => showMessage(event.detail.value ?? String(event.detail), "bad"));
+document.addEventListener("htmx:sendError", () => showMessage("The server cannot be reached. Try again in a moment.", "bad"));
 
-// Where tabs are wider than the screen, the one that is open is in sight, with its neighbours.
-for (const open of document.querySelectorAll(".tabs [aria-current]")) {
-  const tabs = open.closest(".tabs");
-  tabs.scrollLeft = open.offsetLeft - (tabs.clientWidth - open.offsetWidth) / 2;
+// Scroll the current tab into view if the tabs are wider than the screen.
+for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+  const tabs = tab.closest(".tabs");
+  tabs.scrollLeft = tab.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }

@@ -1,4 +1,4 @@
-// Before anything is drawn: the theme that was chosen on this machine, if one was.
+// Runs before the first paint: apply the theme that was chosen in this browser.
 {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
